@@ -123,12 +123,13 @@ class ToolholdAgent(BaseInstalledAgent):
         ended = [event for event in events if event.get("event") == "ended"]
         answers = [event["spent"] for event in events if event.get("event") == "answer"]
         spent = [ended[-1]["spent"]] if ended else answers
-        total = {key: sum(each[key] for each in spent) for key in ("cache_read", "output", "cost")}
+        keys = ("cache_read", "output", "cost")
+        total = {key: sum(each[key] or 0 for each in spent) for key in keys}
         read = ("input", "cache_read", "cache_written")
         context.n_input_tokens = sum(each[key] for each in spent for key in read)
         context.n_cache_tokens = total["cache_read"]
         context.n_output_tokens = total["output"]
-        # 0 is also what a model costs whose prices aren't configured.
+        # The cost of a model without configured prices is null.
         context.cost_usd = total["cost"] or None
         context.metadata = {
             "turns": sum(each["turns"] for each in spent),

@@ -322,7 +322,7 @@ def broken_json(rest):
 def cut(rest):
     """The answer ends in the middle of a call."""
     [wrong] = yield Said("", [("write", '{"path": "cut.txt", "content": "ha')], stop="length")
-    assert "cut in the middle" in wrong.text, wrong
+    assert "ended in the middle" in wrong.text, wrong
     yield ("write", {"path": "cut.txt", "content": "whole"})
     return "written again"
 
@@ -364,7 +364,7 @@ def imagines(rest):
     """Names paths that it made up, in calls and in its answer."""
     [refused] = yield ("read", {"path": "/path/to/config.toml"})
     [gone] = yield ("read", {"path": "src/imagined.py"})
-    told = "an example path" in refused.text and "nothing that you have read names it" in gone.text
+    told = "an example path" in refused.text and "no text that you have read names this path" in gone.text
     named = "src/main.py, lib/imagined.py, ../secret.txt, ../no-such/secret.txt and out/no-secret.txt"
     return f"{'told' if told else 'not told'}: see {named}"
 
@@ -447,6 +447,13 @@ def strange_id(rest):
     """A call with an ID as those of calls in texts have."""
     [seen] = yield ("read", {"path": "a.txt"}, "text-2-0")
     return "one" if "one" in seen.text else seen.text
+
+
+def planned(rest):
+    """A plan in prose with calls in blocks of JSON, as small models write it."""
+    call = json.dumps({"name": "write", "arguments": {"path": "planned.txt", "content": "x"}})
+    block = f"```json\n{call}\n```\n"
+    yield Said(f"First I write the file:\n\n{block}\nThen I check it:\n\n{block}")
 
 
 def whole_json(rest):

@@ -70,7 +70,7 @@ impl Company {
     fn assert_refused(&self, ceiling: &str, options: &[&str], why: &str) {
         let (code, text) = self.call(ceiling, options);
         assert!(code != Some(0) && text.contains(why), "{ceiling}: {code:?}: {text}");
-        let remedies = ["ask whoever manages", "get it from its author", "add "];
+        let remedies = ["ask whoever manages", "get the plugin from its author", "add "];
         assert!(remedies.iter().any(|remedy| text.contains(remedy)), "{text}");
     }
 }
@@ -94,7 +94,7 @@ fn unsigned_component_loads_from_nowhere_under_a_ceiling_that_requires_signature
             if is_signed {
                 company.assert_runs(&required, options, says);
             } else {
-                company.assert_refused(&required, options, "it isn't signed");
+                company.assert_refused(&required, options, "the signature is missing");
             }
         };
         assert_place(by_path);
@@ -160,18 +160,18 @@ fn only_allowed_plugins_load() {
     let digest = inspected["digest"].as_str().expect("it has one");
     let wide = "--set=installing.allowed=[{ plugins = [\"*\"] }]";
     let of_user = [wide, given[0], given[1]];
-    company.assert_refused("installing.allowed = []", &of_user, "has no entry for it");
+    company.assert_refused("installing.allowed = []", &of_user, "has no entry for this plugin");
     company.assert_refused("installing.allowed = [{ plugins = [\"acme-*\"] }]", &given, digest);
     let by_digest = format!("installing.allowed = [{{ digest = \"sha256:{digest}\" }}]");
     company.assert_runs(&by_digest, &given, "unsigned");
-    company.assert_refused(&by_digest, &signed, "has no entry for it");
+    company.assert_refused(&by_digest, &signed, "has no entry for this plugin");
     let by_key = "installing.allowed = [{ key = \"KEY\" }]";
     company.assert_runs(by_key, &signed, "signed");
-    company.assert_refused(by_key, &given, "it isn't signed");
+    company.assert_refused(by_key, &given, "the signature is missing");
     // `add` refuses as well, before anything is asked or written.
     let mut command = company.living.command();
     command.env("TOOLHOLD_CEILING", company.rules(by_key));
     let refused = command.args(["plugin", "add", given[1], "--yes"]).output().expect("it starts");
-    assert!(ends(&refused, 4).contains("has no entry for it"));
+    assert!(ends(&refused, 4).contains("has no entry for this plugin"));
     assert!(!company.living.folders.data.join("toolhold.lock").exists());
 }

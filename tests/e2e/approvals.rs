@@ -517,7 +517,7 @@ fn open_questions_are_bounded_and_end_with_their_calls() {
         assert!(
             of_the_same
                 .message
-                .contains("too many open questions of this session; the limit is 16"),
+                .contains("too many calls of this session wait for approval; the limit is 16"),
             "{of_the_same:?}"
         );
         waiting.extend((16..64).map(ask));

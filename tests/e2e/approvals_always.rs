@@ -93,18 +93,18 @@ fn always_is_offered_only_where_its_rule_would_decide() {
     fs::write(cli.root.path().join("team.toml"), "").expect("a file is written");
     unavailable(
         &[&WRITE[..], &["--config", "../team.toml"]].concat(),
-        "team.toml is used instead of your own",
+        "team.toml instead of your own",
     );
     unavailable(
         &["call", "copy_path", "source=notes.txt", "destination=copy.txt"],
-        "several things",
+        "several paths or other things",
     );
     unavailable(&["call", "delete_path", "path=notes.txt"], "with all its contents");
 
     // An untrusted file asks, whatever the user's file says.
     let project = "[[tools.permissions.write]]\npattern = \"*\"\naction = \"ask\"\n";
     fs::write(cli.work().join("toolhold.toml"), project).expect("a file is written");
-    unavailable(&WRITE, "would not be enough");
+    unavailable(&WRITE, "would have no effect");
     assert_eq!(fs::read_to_string(cli.work().join("toolhold.toml")).expect("it is there"), project);
     assert_eq!(fs::read_to_string(cli.root.path().join("team.toml")).expect("it is there"), "");
 }

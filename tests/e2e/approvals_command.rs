@@ -223,7 +223,7 @@ fn call_can_wait_for_the_answer() {
     cli.run(&[&WRITE[..], &["--yes"]].concat()).ends(0);
     let ended = Ended::from_output(waits.wait_with_output().expect("it ends")).ends(3);
     assert!(
-        ended.stderr.contains("is no longer open: another call used the answer"),
+        ended.stderr.contains("no longer waits for approval: another call used the answer"),
         "{}",
         ended.stderr
     );
@@ -315,7 +315,7 @@ fn at_most_64_questions_wait() {
     }
     let refused = cli.run(&["call", "write", "path=notes.txt", "content=more"]).ends(3);
     assert!(
-        refused.stderr.contains("too many open questions; the limit is 64"),
+        refused.stderr.contains("too many calls wait for approval; the limit is 64"),
         "{}",
         refused.stderr
     );
@@ -336,7 +336,7 @@ fn answered_and_expired_questions_free_their_places() {
     fill('a');
     let refused = ask("more");
     assert!(
-        refused.contains("too many open questions of this session; the limit is 16")
+        refused.contains("too many calls of this session wait for approval; the limit is 16")
             && refused.contains("`toolhold approvals`"),
         "{refused}"
     );
@@ -345,7 +345,9 @@ fn answered_and_expired_questions_free_their_places() {
         cli.run(&["approvals", "deny", question["id"].as_str().expect("it has a name")]).ends(0);
     }
     fill('b');
-    assert!(ask("more").contains("too many open questions of this session; the limit is 16"));
+    assert!(
+        ask("more").contains("too many calls of this session wait for approval; the limit is 16")
+    );
     // They can't be answered any more.
     fs::write(cli.work().join("notes.txt"), "other").expect("a file is written");
     assert!(waiting(&cli).is_empty());
@@ -518,8 +520,7 @@ fn action_too_long_for_a_prompt_is_refused() {
     };
     let refused = call(&[]).ends(3);
     assert!(
-        refused.stderr.contains("the limit of a prompt is 64 KiB")
-            && refused.stderr.contains("--yes"),
+        refused.stderr.contains("the limit is 64 KiB") && refused.stderr.contains("--yes"),
         "{}",
         refused.stderr
     );

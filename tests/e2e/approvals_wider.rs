@@ -161,16 +161,35 @@ fn always_writes_a_rule_for_the_tool_or_for_the_server() {
     let before = scene.configuration();
     let said = scene.approve("git__status", &["--always", "--all"]);
     assert!(said.contains(ALLOW_GIT), "{said}");
+    assert!(said.contains("except tools that say that they may destroy something"), "{said}");
     assert_eq!(scene.configuration(), format!("{before}\n{ALLOW_GIT}"));
     scene.check("git__commit", &["x=2"], true);
     scene.check_others();
 }
 
 #[test]
+fn rule_for_every_call_leaves_the_denials_of_its_tool() {
+    let denies = "[[tools.permissions.git__commit]]\npattern = \"*secret*\"\naction = \"deny\"\n";
+    let scene = Scene::new(denies);
+    scene.approve("git__commit", &["--always", "--tool"]);
+    scene.check("git__commit", &["x=2"], true);
+    scene.check("git__commit", &["x=secret"], false);
+
+    let scene = Scene::new(denies);
+    scene.cli.run(&["allow", "--tool", "git__commit"]).ends(0);
+    scene.check("git__commit", &["x=2"], true);
+    scene.check("git__commit", &["x=secret"], false);
+}
+
+#[test]
 fn wider_answers_at_a_terminal() {
     let scene = Scene::new("");
     let Some(said) = scene.cli.typed(&["call", "git__status"], "session all\n") else { return };
-    assert!(said.stdout.contains("`all` to session or always"), "{}", said.stdout);
+    let wider = "`session all` or `always all` allows every tool of git, except tools that say \
+                 that they may destroy something";
+    assert!(said.stdout.contains(wider), "{}", said.stdout);
+    let grants = "the tool can use everything that git was granted";
+    assert!(said.stdout.contains(grants), "{}", said.stdout);
     said.ends(0);
     scene.check("git__commit", &["x=2"], true);
     scene.check_others();
@@ -210,7 +229,7 @@ fn name_with_a_wildcard_needs_a_plugin_or_server() {
             "[[tools.permissions.\"{name}\"]]\npattern = \"*\"\naction = \"allow\"\n"
         ));
         let refused = cli.run(&["call", "write", "path=notes.txt", "content=x"]).ends(4).stderr;
-        assert!(refused.contains("write the plugin or server before the wildcard"), "{refused}");
+        assert!(refused.contains("write a name before the wildcard"), "{refused}");
         let notes = fs::read_to_string(cli.work().join("notes.txt")).expect("it is there");
         assert_eq!(notes, "first\nsecond\n");
     }
@@ -220,10 +239,13 @@ fn name_with_a_wildcard_needs_a_plugin_or_server() {
 fn allow_writes_the_rule_of_a_glob() {
     let scene = Scene::new("");
     let before = scene.configuration();
-    scene.cli.run(&["allow", "--tool", "git__*"]).ends(0);
+    let said = scene.cli.run(&["allow", "--tool", "git__*"]).ends(0).stdout;
+    assert!(said.contains("may destroy something still need approval"), "{said}");
     assert_eq!(scene.configuration(), format!("{before}\n{ALLOW_GIT}"));
     scene.check("git__commit", &[], true);
     scene.check_others();
+    let checked = scene.cli.run(&["policy", "check", "git__reset"]).ends(3).stdout;
+    assert!(checked.contains("`toolhold allow --tool git__reset`"), "{checked}");
     for name in ["bash", "*", "*__status"] {
         scene.cli.run(&["allow", "--tool", name]).ends(2);
     }

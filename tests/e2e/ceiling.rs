@@ -125,6 +125,29 @@ fn missing_or_invalid_ceiling_stops_the_start() {
     );
 }
 
+#[test]
+fn ceiling_keeps_the_audit_log_on_and_doctor_warns_of_one_that_leaves_it_free() {
+    let read = ["--set", "audit.enabled=false", "call", "read", "path=notes.txt"];
+    let free = Under::new("[tools]\nmax_call = 9\n");
+    free.run(&read, &[]).ends(0);
+    assert!(!free.cli.root.path().join("data/audit").exists(), "it is switched off");
+    let doctor = free.run(&["doctor"], &[]).stdout;
+    assert!(doctor.contains("ceiling.toml lets users set `audit.enabled` to false"), "{doctor}");
+
+    let kept = Under::new("[audit]\nenabled = true\non_failure = \"stop\"\n");
+    kept.run(&read, &[("TOOLHOLD_AUDIT_ENABLED", "false")]).ends(0);
+    let entries = kept.run(&["audit", "tail", "--json"], &[]).ends(0).stdout;
+    let is_read = |line: &str| {
+        serde_json::from_str::<serde_json::Value>(line).is_ok_and(|entry| entry["tool"] == "read")
+    };
+    assert!(entries.lines().any(is_read), "{entries}");
+    let doctor = kept.run(&["doctor"], &[]).stdout;
+    assert!(!doctor.contains("lets users set"), "{doctor}");
+    let arguments = ["--set", "audit.on_failure=continue", "config", "show"];
+    let shown = kept.run(&arguments, &[]).ends(0).stdout;
+    assert!(shown.contains("without the ceiling, `audit.on_failure` is"), "{shown}");
+}
+
 /// Whatever a user grants, the plugin gets what `[plugins."*"]` leaves: seen by what it reads.
 #[test]
 fn grants_of_every_plugin_end_at_the_ceiling() {

@@ -305,5 +305,5 @@ fn demo_succeeds() {
     let told = cli.run(&["demo", "--json"]).ends(0).json();
     assert!(told.is_object(), "{told}");
     let played = cli.run(&["demo"]).ends(0).stdout;
-    assert!(played.contains("every attack was stopped"), "{played}");
+    assert!(played.ends_with("every attack was stopped. Next, run: toolhold init\n"), "{played}");
 }

@@ -52,12 +52,15 @@ impl Tried {
         let message = self.refused(&toolhold()).await;
         assert!(message.contains(reason), "{message}");
         let [kept] = &self.kept_files()[..] else { panic!("{:?}", self.kept_files()) };
-        assert!(message.contains(&format!("to try again, delete {}", kept.display())), "{message}");
+        assert!(message.contains(&format!("To try again, delete {}", kept.display())), "{message}");
         // Nothing can be compiled now: there is no program for it.
         assert_eq!(self.refused(nothing_compiles).await, message);
         fs::remove_file(kept).expect("it is deleted");
         let message = self.refused(nothing_compiles).await;
-        assert!(message.contains("compiling it failed") && !message.contains(reason), "{message}");
+        assert!(
+            message.contains("compiling the component failed") && !message.contains(reason),
+            "{message}"
+        );
         // That was this machine's fault, so it isn't stored.
         assert!(self.kept_files().is_empty(), "{:?}", self.kept_files());
     }
@@ -132,7 +135,7 @@ fn compiling_time_is_bounded_by_the_component_s_size() {
         // Each takes 300 MiB too, so that memory ends first if many are compiled at a time.
         let few =
             std::thread::available_parallelism().is_ok_and(|processors| processors.get() <= 4);
-        let reason = if few { "s of processor time, the limit for" } else { ", the limit for" };
+        let reason = if few { "s of CPU time, the limit for" } else { ", the limit for" };
         Tried::with(values(350, 350, 300)).fails_once(reason).await;
     });
 }

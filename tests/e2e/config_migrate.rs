@@ -53,7 +53,7 @@ fn migration_is_shown_first_and_written_after_a_yes() {
 fn file_that_can_not_be_rewritten_is_refused() {
     let cli = Cli::new();
     fs::write(cli.work().join("old.toml"), "[tools").expect("a file is written");
-    for (file, why) in [("old.toml", "not TOML"), ("none.toml", "no such file")] {
+    for (file, why) in [("old.toml", "not TOML"), ("none.toml", "the file doesn't exist")] {
         let ended = cli.run(&["config", "migrate", file, "--yes"]).ends(4);
         assert!(ended.stderr.contains(why), "{file}: {}", ended.stderr);
     }

@@ -1,11 +1,12 @@
 //! `toolhold plugin test`: what keeps to the contract passes, and each check can fail.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
+use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
-use crate::support::{Cli, Component, Offer, manifest, plugin};
+use crate::support::{Cli, Component, Ended, Offer, manifest, plugin};
 
 /// Tests a component, and returns the report.
 #[track_caller]
@@ -44,6 +45,38 @@ fn built_in_plugins_pass() {
             assert!(report["calls"].as_u64() > Some(30), "{report:#}");
         }
     }
+}
+
+#[test]
+fn folder_is_built_only_if_a_source_is_newer() {
+    let cli = Cli::new();
+    cli.run(&["plugin", "new", "mine", "--lang", "python"]).ends(0);
+    let file = cli.work().join("mine/mine.wasm");
+    let component = Component {
+        manifests: vec![manifest("mine")],
+        ..Component::offering(vec![Offer::named("tool")])
+    };
+    fs::write(&file, component.encode()).expect("a file is written");
+    let written_at = |name: &str, at: SystemTime| {
+        let file = File::options().write(true).open(cli.work().join("mine").join(name));
+        file.and_then(|file| file.set_modified(at)).expect("the time is set");
+    };
+    let now = SystemTime::now();
+    let later = |secs: u64| now + Duration::from_secs(secs);
+    let test = || {
+        let mut command = cli.command(&["plugin", "test", "mine", "--json", "--time", "2"]);
+        Ended::from_output(command.env("PATH", "/nowhere").output().expect("toolhold starts"))
+    };
+
+    written_at("mine.wasm", later(60));
+    let report = test();
+    assert!(report.json()["checks"].is_array(), "{}", report.stderr);
+    assert!(report.stderr.contains("is newer than its sources"), "{}", report.stderr);
+    assert_eq!(fs::read(&file).expect("it is there"), component.encode());
+
+    written_at("plugin.py", later(120));
+    let built = test().ends(2);
+    assert!(built.stdout.contains("componentize-py is missing"), "{}", built.stdout);
 }
 
 /// Each of its tools breaks one rule, and only that check of that tool fails.
@@ -87,7 +120,7 @@ fn component_that_does_not_load_fails() {
     let report = tested(&cli, "text.wasm", 1);
     assert_eq!(checks(&report, "failed"), BTreeSet::from([("loads".to_owned(), String::new())]));
     for (offer, reason) in [
-        (Offer { name: "No Name".to_owned(), ..Offer::named("a") }, "its name has to be"),
+        (Offer { name: "No Name".to_owned(), ..Offer::named("a") }, "the name has to be"),
         (Offer { input_schema: "{".to_owned(), ..Offer::named("a") }, "is not JSON"),
         (Offer { input_schema: "{}".to_owned(), ..Offer::named("a") }, "schema of an object"),
         (Offer { description: "d".repeat(5000), ..Offer::named("a") }, "the limit is 4096"),

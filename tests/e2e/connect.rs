@@ -26,6 +26,7 @@ fn each_client_s_file_starts_this_binary() {
     let all = all.as_array().expect("a list");
     assert!(all.len() >= 10, "{all:?}");
     let listed = cli.run(&["connect"]).ends(0).stdout;
+    assert!(listed.contains("set by `claude mcp add`"), "{listed}");
     for client in all {
         let name = client["client"].as_str().expect("it has a name");
         assert!(listed.contains(name), "{listed}");
@@ -73,7 +74,7 @@ fn each_client_s_file_starts_this_binary() {
             let undo = [&["connect", name, "--undo", "--yes"], &flags[..]].concat();
             assert!(cli.run(&undo).ends(0).stdout.contains("-"), "{name}: the change is shown");
             assert!(!file.exists(), "{name}: it is gone");
-            assert!(cli.run(&undo).ends(0).stderr.contains("nothing to take back"), "{name}");
+            assert!(cli.run(&undo).ends(0).stderr.contains("nothing to undo"), "{name}");
         }
     }
 }
@@ -160,7 +161,9 @@ fn running_server_is_reached_without_a_token_in_any_file() {
         );
     }
     // From a process to a URL: nothing of the process is left.
-    cli.run(&["connect", "cursor", "--yes"]).ends(0);
+    let connected = cli.run(&["connect", "cursor", "--yes"]).ends(0);
+    let told = connected.stdout + &connected.stderr;
+    assert!(told.contains("add \"toolhold:*\" to `mcpAllowlist`"), "{told}");
     cli.run(&["connect", "cursor", "--yes", "--http", url, "--token-variable", "MINE"]).ends(0);
     let entry = json!({ "url": url, "headers": { "Authorization": "Bearer ${env:MINE}" } });
     assert_eq!(
@@ -200,7 +203,7 @@ fn unparsable_or_linked_files_stay_unchanged() {
     {
         fs::write(&file, wrong).expect("it is written");
         let refused = cli.run(&write).ends(2);
-        assert!(refused.stderr.contains("isn't changed"), "{}", refused.stderr);
+        assert!(refused.stderr.contains("was not changed"), "{}", refused.stderr);
         assert_eq!(fs::read(&file).expect("it is there"), wrong);
     }
     fs::write(&file, "{\n  \"mcpServers\": {,}\n}").expect("it is written");
@@ -231,7 +234,7 @@ fn wrong_arguments_are_refused_before_a_client_uses_them() {
             "never the token",
         ),
         (&["cursor", "--http", "http://x/mcp", "--", "--allow", "/data"], "already running"),
-        (&["cursor", "--allow", "/data"], "follow `--`"),
+        (&["cursor", "--allow", "/data"], "go after `--`"),
         (&["cursor", "--", "--http", "8000"], "--http URL"),
         (&["cursor", "--", "--alow", "/data"], "--alow"),
         (&["windsurf", "--project"], "no file in a project"),
@@ -346,9 +349,9 @@ fn run_with(cli: &Cli, bin: &PathBuf, line: &[&str]) -> Ended {
     Ended::from_output(command.output().expect("it starts"))
 }
 
-#[test]
-fn claude_code_s_own_command_is_run() {
-    let cli = Cli::new();
+/// Makes a `claude` that writes its arguments into a log. Returns the folder of the program, and
+/// the log.
+fn claude(cli: &Cli) -> (PathBuf, PathBuf) {
     let bin = cli.root.path().join("bin");
     fs::create_dir(&bin).expect("a folder is made");
     let claude = bin.join("claude");
@@ -356,6 +359,42 @@ fn claude_code_s_own_command_is_run() {
     let script = format!("#!/bin/sh\necho \"$*\" >> '{}'\n", log.display());
     fs::write(&claude, script).expect("it is written");
     fs::set_permissions(&claude, fs::Permissions::from_mode(0o755)).expect("it is allowed");
+    (bin, log)
+}
+
+#[test]
+fn undo_takes_back_every_name_or_the_given_one() {
+    let cli = Cli::new();
+    let (bin, log) = claude(&cli);
+    let settings = cli.root.path().join(".claude/settings.json");
+    let servers = cli.root.path().join(".cursor/mcp.json");
+    for client in ["claude-code", "cursor"] {
+        for name in ["one", "two", "three"] {
+            run_with(&cli, &bin, &["connect", client, "--name", name, "--yes"]).ends(0);
+        }
+        let line = ["connect", client, "--name", "two", "--undo", "--yes"];
+        run_with(&cli, &bin, &line).ends(0);
+        let again = run_with(&cli, &bin, &line).ends(0).stderr;
+        assert!(again.contains("nothing to undo"), "{again}");
+    }
+    assert_eq!(read(&settings)["permissions"]["allow"], json!(["mcp__one", "mcp__three"]));
+    let left = read(&servers)["mcpServers"].as_object().expect("a table").clone();
+    assert_eq!(left.keys().collect::<Vec<_>>(), ["one", "three"]);
+
+    for client in ["claude-code", "cursor"] {
+        run_with(&cli, &bin, &["connect", client, "--undo", "--yes"]).ends(0);
+    }
+    let ran = fs::read_to_string(&log).expect("it ran");
+    let removed: Vec<&str> =
+        ran.lines().filter_map(|line| line.strip_prefix("mcp remove --scope user ")).collect();
+    assert_eq!(removed, ["two", "three", "one"]);
+    assert!(!settings.exists() && !servers.exists());
+}
+
+#[test]
+fn claude_code_s_own_command_is_run() {
+    let cli = Cli::new();
+    let (bin, log) = claude(&cli);
     let connected = run_with(&cli, &bin, &["connect", "claude-code", "--yes"]).ends(0);
     let program = program();
     let add = format!("mcp add --scope user toolhold -- {} serve", program.as_str().expect("text"));
@@ -414,7 +453,7 @@ fn change_is_shown_without_credentials_and_asked_about() {
     }
     let Some(ended) = cli.typed(&["connect", "gemini"], "y\n\n") else { return };
     let shown = ended.ends(0).stdout;
-    assert!(shown.contains("Switch off the own tools of Gemini CLI?"), "{shown}");
+    assert!(shown.contains("Disable Gemini CLI's own tools?"), "{shown}");
     let settings = read(&cli.root.path().join(".gemini/settings.json"));
     assert_eq!(settings["mcpServers"]["toolhold"]["trust"], true);
     assert!(settings["tools"]["exclude"].as_array().is_some_and(|tools| tools.len() > 5));

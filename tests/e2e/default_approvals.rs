@@ -196,7 +196,7 @@ impl Watched {
             can_run && is_planted(path) && self.before.get(*path) != Some(thing)
         });
         for (path, _) in planted {
-            if !said.contains("run or obey later") {
+            if !said.contains("run or obey these files later") {
                 problems.push(format!("{} was written, and nobody is told", path.display()));
             }
         }
@@ -310,7 +310,7 @@ async fn command_asks_if_the_sandbox_is_switched_off() {
         let failure = answer.outcome.expect_err("nobody agreed");
         let rule = failure.denial.expect("it names the rule").rule;
         let key = setting.rsplit_once('.').expect("a key").1.split('=').next().expect("a name");
-        assert!(rule.contains("which asks because of") && rule.contains(key), "{rule}");
+        assert!(rule.contains("which needs approval because of") && rule.contains(key), "{rule}");
         let text = fs::read_to_string(scene.granted.join("public.txt")).expect("it is there");
         assert_eq!(text, "public");
     }

@@ -95,14 +95,14 @@ fn doctor_finds_a_healthy_machine_healthy() {
     let cli = Cli::new();
     let report = examined(&mut doctor(&cli));
     assert_eq!(report.0["ok"], json!(true), "{}", report.0);
-    report.expect("Kernel", "openat2", "ok", "names can't lead out of their directory");
+    report.expect("Kernel", "openat2", "ok", "file names can't lead out of a granted directory");
     report.expect("Kernel", "system call filter", "ok", "enforced");
     report.expect("Engine", "compiling", "ok", "in a confined process");
     report.finding("Process sandbox", "sandbox");
     report.expect("Engine", "built-in `file`", "ok", "compiled ahead");
     report.expect("Plugins", "file", "ok", "10 tools");
     assert_eq!(report.finding("Plugins", "shell")["found"], json!("1 tool"));
-    report.expect("Plugins", "parts of code", "ok", "parts");
+    report.expect("Plugins", "modules of code", "ok", "modules");
     report.expect("Configuration", "file", "ok", "the defaults apply");
     // Now there is a cache from loading; code is added and removed.
     let report = examined(&mut doctor(&cli));
@@ -158,7 +158,7 @@ fn missing_parsers_are_named_and_search_code_says_who_tells_more() {
     assert!(outline.stderr.contains("try: ") && outline.stderr.contains("`toolhold doctor`"));
     let report = Report::parse(run(&["doctor", "--json"]));
     let finding =
-        report.expect("Plugins", "parts of code", "warning", &folder.display().to_string());
+        report.expect("Plugins", "modules of code", "warning", &folder.display().to_string());
     let found = finding["found"].as_str().expect("it is a text");
     assert!(found.contains("rust") && found.contains("python"), "{found}");
     assert!(
@@ -190,11 +190,15 @@ fn doctor_finds_missing_namespaces_and_names_the_setting() {
     let forbid = "echo 0 > /proc/sys/user/max_user_namespaces";
     let report = after(forbid);
     report.expect("Process sandbox", "sandbox", "warning", "no command starts: namespaces");
-    let fix =
-        report.expect("Process sandbox", "namespaces", "warning", "missing (namespaces: ")["fix"]
-            .as_str()
-            .expect("there is one")
-            .to_owned();
+    let fix = report.expect(
+        "Process sandbox",
+        "namespaces",
+        "warning",
+        "missing (namespaces can't be set up: ",
+    )["fix"]
+        .as_str()
+        .expect("there is one")
+        .to_owned();
     assert_eq!(fix, "sysctl user.max_user_namespaces=15000");
     // The rest is checked nevertheless.
     report.expect("Process sandbox", "filter of system calls", "ok", "enforced");
@@ -206,7 +210,7 @@ fn doctor_finds_missing_namespaces_and_names_the_setting() {
         "Process sandbox",
         "namespaces",
         "ok",
-        "own users, mounts, processes and network",
+        "commands have private users, mounts, processes and network",
     );
 }
 
@@ -226,8 +230,12 @@ fn doctor_finds_a_filter_that_forbids_namespaces_and_names_the_option() {
     let cli = Cli::new();
     let report = Report::parse(Ended::from_output(output_under(&[filter], &mut doctor(&cli))));
     report.expect("Process sandbox", "sandbox", "warning", "no command starts: namespaces");
-    let fix =
-        &report.expect("Process sandbox", "namespaces", "warning", "missing (namespaces: ")["fix"];
+    let fix = &report.expect(
+        "Process sandbox",
+        "namespaces",
+        "warning",
+        "missing (namespaces can't be set up: ",
+    )["fix"];
     let fix = fix.as_str().expect("there is one");
     assert!(fix.contains("docker run --security-opt seccomp=unconfined"), "{fix}");
 }
@@ -240,7 +248,7 @@ fn doctor_names_the_kernel_that_landlock_needs() {
         (
             "2",
             "ok",
-            "version 2; with the network, commands can create Unix sockets only from version 6",
+            "version 2; commands with the network can create Unix sockets only with version 6",
         ),
     ] {
         let cli = Cli::new();
@@ -249,7 +257,7 @@ fn doctor_names_the_kernel_that_landlock_needs() {
         let landlock = report.expect("Process sandbox", "Landlock", state, found);
         if state == "warning" {
             let fix = landlock["fix"].as_str().expect("there is one");
-            assert!(fix.starts_with("Linux 5.19 or later"), "{fix}");
+            assert!(fix.starts_with("use Linux 5.19 or later"), "{fix}");
         }
     }
 }
@@ -287,9 +295,15 @@ fn doctor_finds_an_unwritable_record() {
             0o755,
             "Audit",
             "audit log",
-            "data/audit: others may use it (mode 755)",
+            "data/audit: other users have access (mode 755)",
         ),
-        (data.join("audit/head"), 0o666, "Audit", "audit log", "others may use it (mode 666)"),
+        (
+            data.join("audit/head"),
+            0o666,
+            "Audit",
+            "audit log",
+            "other users have access (mode 666)",
+        ),
         (data.clone(), 0o775, "Folders", "data", "data: other users can write"),
     ] {
         let before = fs::metadata(&path).expect("it is there").permissions();
@@ -298,7 +312,7 @@ fn doctor_finds_an_unwritable_record() {
         let told = cli.run(&write).stderr;
         assert!(
             told.contains("permanent_failure/audit")
-                && told.contains(&format!("{}: others may use it", path.display())),
+                && told.contains(&format!("{}: other users have access", path.display())),
             "{told}"
         );
         assert!(!cli.work().join("new.txt").exists(), "nothing was done");
@@ -344,7 +358,7 @@ fn doctor_finds_stored_files_that_others_can_write() {
             "Kept",
             folder,
             "failure",
-            &format!("data/{folder}: others may use it"),
+            &format!("data/{folder}: other users have access"),
         );
         set_mode(&data.join(folder), 0o700);
         let files = fs::read_dir(data.join(folder))
@@ -359,7 +373,7 @@ fn doctor_finds_stored_files_that_others_can_write() {
             "Kept",
             folder,
             "failure",
-            &format!("{}: it is damaged", file.display()),
+            &format!("{}: the file is damaged", file.display()),
         );
         fs::remove_file(&file).expect("it is removed");
     }
@@ -368,14 +382,14 @@ fn doctor_finds_stored_files_that_others_can_write() {
         "Kept",
         "approved plugins",
         "failure",
-        "data/toolhold.lock: it is damaged",
+        "data/toolhold.lock: the file is damaged",
     );
     fs::remove_file(data.join("toolhold.lock")).expect("it is removed");
     fs::write(data.join("trusted.json"), "{").expect("it is written");
     fs::write(cli.work().join("toolhold.toml"), "[tools]\nautonomy = \"full\"\n")
         .expect("it is written");
     let report = examined(&mut doctor(&cli));
-    report.expect("Kept", "trusted files", "failure", "data/trusted.json: it is damaged");
+    report.expect("Kept", "trusted files", "failure", "data/trusted.json: the file is damaged");
     // The project's file isn't used.
     let blamed = report
         .all()
@@ -413,7 +427,7 @@ fn doctor_names_a_cache_that_is_not_private() {
     set_mode(&cache.join("compiled"), 0o755);
     let report = examined(&mut doctor(&cli));
     report.expect("Folders", "cache of compiled code", "warning", "other users can read it");
-    report.expect("Engine", "compiled code", "warning", "others may use it");
+    report.expect("Engine", "compiled code", "warning", "other users have access");
     assert_eq!(report.0["ok"], json!(true), "Toolhold works without a cache: {}", report.0);
 }
 
@@ -442,7 +456,7 @@ fn every_problem_of_the_configuration_is_a_finding_and_the_rest_is_examined() {
 fn plugin_that_does_not_load_is_a_finding() {
     let cli = Cli::new();
     cli.configure("[plugins.gone]\npath = \"/no/such.wasm\"\n");
-    examined(&mut doctor(&cli)).expect("Plugins", "gone", "failure", "can't be read");
+    examined(&mut doctor(&cli)).expect("Plugins", "gone", "failure", "/no/such.wasm can't be read");
     cli.configure(&format!("[plugins.hostile]\npath = {:?}\n", plugin("hostile")));
     let held = examined(&mut doctor(&cli));
     assert_eq!(
@@ -452,6 +466,28 @@ fn plugin_that_does_not_load_is_a_finding() {
     cli.configure("");
     examined(doctor(&cli).arg("--plugin").arg(plugin("hostile")))
         .expect("Plugins", "hostile", "ok", "tools");
+}
+
+#[test]
+fn plugin_that_is_not_installed_is_named_with_the_command_that_installs_it() {
+    let cli = Cli::new();
+    cli.configure("[plugins.word]\nsource = \"word.wasm\"\n");
+    let ceiling = cli.work().join("ceiling.toml");
+    fs::write(&ceiling, "[plugins.\"*\"]\nshell = false\n").expect("it is written");
+    let run = |line: &[&str]| {
+        let mut command = cli.command(line);
+        command.env("TOOLHOLD_CEILING", &ceiling);
+        Ended::from_output(command.output().expect("toolhold starts"))
+    };
+    let report = Report::parse(run(&["doctor", "--json"]));
+    let words = "the plugin `word` isn't installed (";
+    let finding = report.expect("Plugins", "not installed", "warning", words);
+    assert!(finding["found"].as_str().is_some_and(|found| found.contains("toolhold.toml:2)")));
+    assert_eq!(finding["fix"], json!("toolhold plugin install"));
+    let checked = run(&["config", "check"]).ends(0).stdout;
+    assert!(checked.contains(words) && !checked.contains("no plugin is named"), "{checked}");
+    let listed = run(&["plugin", "list"]).ends(0).stdout;
+    assert!(listed.contains("Not installed: word."), "{listed}");
 }
 
 #[test]
@@ -532,7 +568,12 @@ fn foreign_proc_is_found() {
     match found {
         Some(report) => {
             report.expect("Kernel", "/proc", "failure", "no directory can be granted");
-            report.expect("Kernel", "openat2", "ok", "names can't lead out of their directory");
+            report.expect(
+                "Kernel",
+                "openat2",
+                "ok",
+                "file names can't lead out of a granted directory",
+            );
             report.expect("Engine", "compiling", "failure", "can't be compiled");
         }
         // If mount namespaces aren't allowed, `/proc` can only be in order.
@@ -568,14 +609,14 @@ fn doctor_checks_requests_and_shows_no_secret() {
     let report = run(&[("HTTPS_PROXY", "socks5://me:hunter2@proxy.example.com:1080")]);
     report.expect("Requests", "proxy", "warning", "the value of HTTPS_PROXY isn't an HTTP proxy");
     let authority = format!("authority {}", config.join("ca.pem").display());
-    report.expect("Requests", &authority, "failure", "no request can be made");
+    report.expect("Requests", &authority, "failure", "no request can be sent");
     // A file in the form of a certificate that isn't valid.
     fs::write(
         config.join("ca.pem"),
         "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
     )
     .expect("it is written");
-    run(&[]).expect("Requests", &authority, "failure", "no request can be made");
+    run(&[]).expect("Requests", &authority, "failure", "no request can be sent");
     let file = report.expect(
         "Requests",
         "secret by-file",

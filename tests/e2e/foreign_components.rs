@@ -288,7 +288,10 @@ fn functions_that_are_no_tools_are_listed_with_the_reason() {
     assert!(names.clone().any(|tool| tool["name"] == "every-type__odd-divide"));
     assert_eq!(names.count(), 25);
     let text = cli.run(&["plugin", "inspect", file]).ends(0).stdout;
-    assert!(text.contains("Rules about paths see only") && text.contains("no manifest"), "{text}");
+    assert!(
+        text.contains("Rules about paths only check") && text.contains("no manifest"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -311,7 +314,10 @@ fn unknown_component_waits_for_approval_and_its_tools_ask() {
         failure(&answer, Category::PolicyBlocked, Some("denied_by_user"));
         let asked = person.asked();
         let text = asked.first().expect("it asks").to_text();
-        assert!(text.contains("path rules can't see the files that this tool uses"), "{text}");
+        assert!(
+            text.contains("rules about paths don't check the files that this tool uses"),
+            "{text}"
+        );
         // The next host knows the component, and still its name.
         let host = living.host(&[]).await;
         let request = Request::new("mine__greet", json!({ "name": "you" }));

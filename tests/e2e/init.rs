@@ -4,8 +4,13 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
+use serde_json::json;
+
 use crate::approvals_command::only_question;
 use crate::support::{Cli, Ended};
+
+/// A key of a provider, and a credential of a server.
+const KEY: &str = "hunter2hunter";
 
 /// A user who has no folder of Toolhold's own yet.
 struct Newcomer(Cli);
@@ -28,6 +33,32 @@ impl Newcomer {
     #[track_caller]
     fn run(&self, line: &[&str]) -> Ended {
         self.0.run(line)
+    }
+
+    #[track_caller]
+    fn run_with(&self, variables: &[(&str, &str)], line: &[&str]) -> Ended {
+        let mut command = self.0.command(line);
+        command.envs(variables.iter().copied());
+        Ended::from_output(command.output().expect("toolhold starts"))
+    }
+
+    /// Writes a file of Cursor with a server that has a credential, and with Toolhold.
+    fn use_cursor(&self) -> (PathBuf, String) {
+        let file = self.0.root.path().join(".cursor/mcp.json");
+        fs::create_dir(file.parent().expect("a folder")).expect("a folder is made");
+        let servers = json!({
+            "small": { "command": "/usr/bin/true", "env": { "API_KEY": KEY } },
+            "toolhold": { "command": "/usr/bin/toolhold", "args": ["serve"] },
+        });
+        let text = json!({ "mcpServers": servers }).to_string();
+        fs::write(&file, &text).expect("a file is written");
+        (file, text)
+    }
+
+    #[track_caller]
+    fn assert_nothing_is_left(&self) {
+        let folder = self.0.root.path().join("config");
+        assert_eq!(fs::read_dir(folder).expect("it is there").count(), 0);
     }
 }
 
@@ -87,7 +118,7 @@ fn always_rule_fits_into_the_file_that_init_wrote() {
 fn declining_writes_in_init_makes_them_ask() {
     let user = Newcomer::new();
     let told = user.run(&["init", "--write", "no"]).ends(0).stdout;
-    assert!(told.contains("asks you first"), "{told}");
+    assert!(told.contains("need your approval"), "{told}");
     user.run(&["call", "read", "path=notes.txt"]).ends(0);
     let refused = user.run(&["call", "write", "path=notes.txt", "content=x"]).ends(3).stderr;
     assert!(refused.contains("confirmation_required"), "{refused}");
@@ -111,51 +142,206 @@ fn allowing_the_network_in_init_holds_for_commands() {
 fn init_takes_toolchains_and_clients_and_gives_them_back() {
     let user = Newcomer::new();
     let home = user.0.root.path();
-    for folder in [".cargo/registry", ".rustup", ".cursor"] {
+    // Toolhold's own installation makes `.local/lib`, so this folder is no sign of Python.
+    for folder in [".cargo/registry", ".rustup", ".cursor", ".local/lib"] {
         fs::create_dir_all(home.join(folder)).expect("a folder is made");
     }
     let init = ["init", "--write", "yes"];
     let told = user.run(&init).ends(0).stdout;
     assert!(told.contains("notes.txt"), "a test call is shown: {told}");
+    assert!(
+        told.contains("Cursor is not connected. To connect it: `toolhold connect cursor`"),
+        "{told}"
+    );
     assert!(!user.text().contains("presets"), "nothing is granted unasked: {}", user.text());
     user.run(&["init", "--undo", "--yes"]).ends(0);
 
     let more = ["--presets", "yes", "--connect", "cursor"];
-    user.run(&[&init[..], &more].concat()).ends(0);
+    let told = user.run(&[&init[..], &more].concat()).ends(0).stdout;
+    let (_, end) = told.split_once("A test call").expect("it is the last step");
+    assert!(
+        end.contains("Try next:")
+            && end.contains("\nCursor is connected, from its next start on.\n"),
+        "{told}"
+    );
     assert!(user.text().contains("presets = [\"cargo\"]"), "{}", user.text());
     user.run(&["config", "check"]).ends(0);
     let client = home.join(".cursor/mcp.json");
     assert!(fs::read_to_string(&client).expect("it is written").contains("serve"));
 
-    // Without a terminal or --yes, and after an edit, everything stays.
+    // Without a terminal or --yes, everything stays.
     user.run(&["init", "--undo"]).ends(3);
-    let text = user.text();
-    fs::write(user.file(), format!("{text}# mine\n")).expect("a file is written");
-    let refused = user.run(&["init", "--undo", "--yes"]).ends(2).stderr;
-    assert!(refused.contains(&user.file().display().to_string()), "{refused}");
     assert!(user.file().exists() && client.exists());
-
-    fs::write(user.file(), text).expect("a file is written");
     user.run(&["init", "--undo", "--yes"]).ends(0);
     assert!(!user.file().exists() && !client.exists() && home.join(".cursor").exists());
+
+    // An edited file stays, and the connection is taken back.
+    user.run(&[&init[..], &more].concat()).ends(0);
+    let edited = format!("{}# mine\n", user.text());
+    fs::write(user.file(), &edited).expect("a file is written");
+    let told = user.run(&["init", "--undo", "--yes"]).ends(2).stderr;
+    assert!(told.contains(&user.file().display().to_string()), "{told}");
+    assert!(user.text() == edited && !client.exists());
     let again = user.run(&["init", "--undo", "--yes"]).ends(0).stderr;
-    assert!(again.contains("nothing to take back"), "{again}");
+    assert!(again.contains("nothing to undo"), "{again}");
 }
 
 #[test]
 fn init_asks_about_toolchains_and_clients_at_a_terminal() {
     let user = Newcomer::new();
     let home = user.0.root.path();
-    for folder in [".pyenv", ".gemini"] {
+    for folder in [".local/lib/python3.12", ".gemini"] {
         fs::create_dir_all(home.join(folder)).expect("a folder is made");
     }
     let Some(ended) = user.0.typed(&["init"], "\n\n\n\n\ny\nn\ny\n") else { return };
     let shown = ended.ends(0).stdout;
-    for part in ["of: python", "May commands use them? [Y/n]", "Connect Gemini CLI", "own tools"] {
+    for part in [
+        "of: python",
+        "May commands use these toolchains? [Y/n]",
+        "Connect Gemini CLI",
+        "own tools",
+    ] {
         assert!(shown.contains(part), "{part} is missing: {shown}");
     }
     assert!(user.text().contains("presets = [\"python\"]"), "{}", user.text());
     assert!(home.join(".gemini/settings.json").exists(), "{shown}");
+}
+
+#[test]
+fn init_writes_providers_without_their_keys_and_takes_them_back() {
+    let user = Newcomer::new();
+    let address = "https://models.example/v1";
+    let variables =
+        [("OPENAI_API_KEY", KEY), ("OPENAI_BASE_URL", address), ("GEMINI_API_KEY", KEY)];
+    let unasked = ["init", "--write", "yes"];
+    let undo = ["init", "--undo", "--yes"];
+    user.run_with(&variables, &unasked).ends(0);
+    assert!(!user.text().contains("providers"), "nothing is added unasked: {}", user.text());
+    user.run(&undo).ends(0);
+
+    let asked = [&unasked[..], &["--providers", "yes"]].concat();
+    let told = user.run_with(&variables, &asked).ends(0).stdout;
+    assert!(told.contains("of openai, with the key of OPENAI_API_KEY, at the address"), "{told}");
+    let text = user.text();
+    for line in [
+        "provider = \"openai\"",
+        "[providers.openai]",
+        "secrets.key.env = \"OPENAI_API_KEY\"",
+        "format = \"chat\"",
+        "base_url = \"https://models.example/v1\"",
+        "[providers.gemini]",
+        "secrets.key.env = \"GEMINI_API_KEY\"",
+    ] {
+        assert!(text.lines().any(|written| written == line), "{line} is missing: {text}");
+    }
+    let record = user.0.root.path().join("data/init.json");
+    let record = fs::read_to_string(record).expect("it is written");
+    for shown in [&told, &text, &record] {
+        assert!(!shown.contains(KEY), "{shown}");
+    }
+    user.run(&["config", "check"]).ends(0);
+    user.run(&undo).ends(0);
+    user.assert_nothing_is_left();
+
+    // A configured provider stays the only one.
+    let configured = [&asked[..], &["--set", "providers.mine.model=own"]].concat();
+    user.run_with(&variables, &configured).ends(0);
+    assert!(!user.text().contains("providers"), "{}", user.text());
+}
+
+#[test]
+fn init_writes_one_provider_without_choosing_it() {
+    let user = Newcomer::new();
+    let line = ["init", "--write", "yes", "--providers", "yes"];
+    user.run_with(&[("GEMINI_API_KEY", KEY)], &line).ends(0);
+    assert!(user.text().contains("\n[providers.gemini]\nmodel = "), "{}", user.text());
+    assert!(!user.text().contains("[agent]"), "{}", user.text());
+}
+
+#[test]
+fn unusable_address_of_a_provider_stops_init_before_it_writes() {
+    let user = Newcomer::new();
+    let variables = [("OPENAI_API_KEY", KEY), ("OPENAI_BASE_URL", "nowhere")];
+    let refused = user.run_with(&variables, &["init", "--write", "yes", "--providers", "yes"]);
+    assert_ne!(refused.code, 0);
+    assert!(refused.stderr.contains("OPENAI_BASE_URL"), "{}", refused.stderr);
+    assert!(!user.file().exists());
+}
+
+#[test]
+fn init_imports_servers_and_takes_them_back() {
+    let user = Newcomer::new();
+    let (client, before) = user.use_cursor();
+    let line = ["init", "--write", "yes", "--import", "yes"];
+    let undo = ["init", "--undo", "--yes"];
+    let told = user.run(&line).ends(0).stdout;
+    assert!(told.contains("toolhold mcp approve small") && !told.contains(KEY), "{told}");
+    let text = user.text();
+    let table = "\n\n[mcp.servers.small]\ncommand = \"/usr/bin/true\"\n";
+    assert!(text.contains(table) && !text.contains(KEY), "{text}");
+    // The line that a person may uncomment stays in its own table.
+    let comment = text.find("# deny_read").expect("it is there");
+    assert!(comment < text.find(table).expect("it is there"), "{text}");
+    let secret = user.file().with_file_name("secrets").join("small-API_KEY");
+    assert_eq!(fs::read_to_string(&secret).expect("it is there"), KEY);
+    user.run(&["config", "check"]).ends(0);
+    assert_eq!(fs::read_to_string(&client).expect("it is there"), before);
+
+    // Only an edited secret isn't removed.
+    fs::write(&secret, "another").expect("a file is written");
+    let told = user.run(&undo).ends(2).stderr;
+    assert!(told.contains("secrets/small-API_KEY"), "{told}");
+    assert!(!user.file().exists() && secret.exists());
+
+    fs::remove_file(&secret).expect("it is there");
+    fs::remove_dir(secret.parent().expect("a folder")).expect("it is empty");
+    user.run(&line).ends(0);
+    user.run(&undo).ends(0);
+    user.assert_nothing_is_left();
+    assert_eq!(fs::read_to_string(&client).expect("it is there"), before);
+
+    // A file of the user in the same folder stays.
+    let own = secret.with_file_name("own");
+    fs::create_dir(secret.parent().expect("a folder")).expect("a folder is made");
+    fs::set_permissions(secret.parent().expect("a folder"), fs::Permissions::from_mode(0o700))
+        .expect("they are set");
+    fs::write(&own, "mine").expect("a file is written");
+    user.run(&line).ends(0);
+    user.run(&undo).ends(0);
+    assert!(!user.file().exists() && !secret.exists() && own.exists());
+}
+
+#[test]
+fn unreadable_file_of_a_client_stops_no_init() {
+    let user = Newcomer::new();
+    let (client, _) = user.use_cursor();
+    fs::write(&client, "{ x").expect("a file is written");
+    let ended = user.run(&["init", "--write", "yes", "--import", "yes"]).ends(0);
+    assert!(ended.stderr.contains(".cursor/mcp.json: line 1"), "{}", ended.stderr);
+    assert!(ended.stdout.contains("A test call"), "{}", ended.stdout);
+    assert!(!user.text().contains("mcp"), "{}", user.text());
+}
+
+#[test]
+fn init_asks_about_providers_and_servers_at_a_terminal() {
+    let user = Newcomer::new();
+    user.use_cursor();
+    let key = [("GEMINI_API_KEY", KEY)];
+    let Some(ended) = user.0.typed_with(&key, &["init"], "\n\n\n\n\n\ny\n") else { return };
+    let shown = ended.ends(0).stdout;
+    for part in [
+        "gemini, with the key of GEMINI_API_KEY",
+        "Add these providers with these models? [Y/n]",
+        "Import the servers of Cursor?",
+        "Add 1 server? [y/N]",
+    ] {
+        assert!(shown.contains(part), "{part} is missing: {shown}");
+    }
+    assert!(!shown.contains(KEY), "{shown}");
+    let text = user.text();
+    assert!(text.contains("[providers.gemini]") && text.contains("[mcp.servers.small]"), "{text}");
+    user.run(&["init", "--undo", "--yes"]).ends(0);
+    user.assert_nothing_is_left();
 }
 
 #[test]
@@ -167,7 +353,7 @@ fn init_without_a_terminal_guesses_nothing() {
         ("/", "the whole machine"),
         ("none", "can't be used"),
         ("notes.txt", "isn't a folder"),
-        ("/proc", "the system"),
+        ("/proc", "kernel's file system"),
     ] {
         let told = user.run(&["init", "--folder", folder]).ends(2).stderr;
         assert!(told.contains(reason), "{folder}: {told}");
@@ -201,9 +387,9 @@ fn init_questions_are_asked_at_a_terminal() {
     for part in [
         "the whole machine",
         "Path of another folder",
-        "change files there without asking? [Y/n]",
+        "change files in these folders without asking? [Y/n]",
         "network without asking? [y/N]",
-        "asks you first",
+        "need your approval",
         "Commands may use the network",
     ] {
         assert!(shown.contains(part), "{part} is missing: {shown}");

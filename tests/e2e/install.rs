@@ -148,7 +148,7 @@ fn program_installs_and_uninstalls_without_a_trace() {
     ]
     .concat());
     for _ in 0..2 {
-        unpacked.works(&[]);
+        assert!(unpacked.works(&[]).ends_with("Next, run: toolhold init\n"));
         assert_eq!(unpacked.installed(), expected);
     }
     let version = Command::new(unpacked.prefix().join("bin/toolhold"))

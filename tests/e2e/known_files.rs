@@ -116,12 +116,12 @@ fn recalled_digest_is_compared_with_the_file_before_code_runs() {
         assert!(host.tool("word__say").is_some(), "it is listed without a look at its file");
         let refused = said(&host, "word").await.expect_err("neither version runs");
         assert!(
-            refused.contains("its file has changed; run `toolhold plugin reload`"),
+            refused.contains("the component's file has changed; run `toolhold plugin reload`"),
             "{refused}"
         );
         assert!(!known.exists(), "the next start reads the file");
         host.reload_plugins().await;
-        assert!(waiting(&host, "word").contains("its version is still 1.0.0"));
+        assert!(waiting(&host, "word").contains("the version is still 1.0.0"));
         assert_eq!(said(&host, "word").await.as_deref(), Ok("one"), "the approved copy serves");
     });
 }

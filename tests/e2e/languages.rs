@@ -362,7 +362,7 @@ fn sdk_of_c_works_in_a_host() {
     fixture.crashes("assert", "wasm trap: wasm `unreachable`", "seven is no prime");
     fixture.crashes("type", "wasm trap: wasm `unreachable`", "as another type than it has: how");
     fixture.crashes("abort", "wasm trap: wasm `unreachable`", "");
-    fixture.crashes("exit", "it exited", "");
+    fixture.crashes("exit", "the component exited", "");
     fixture.crashes("null", "wasm trap: out of bounds memory access", "");
     // The stack ends, and nothing beside it is written.
     fixture.crashes("deep", "wasm trap: ", "");
@@ -444,7 +444,7 @@ fn sdk_of_go_works_in_a_host() {
     assert_eq!(late["failure"]["category"], "timeout", "{late}");
     // The stack of WebAssembly ends before that of Go.
     fixture.crashes("deep", "wasm trap: call stack exhausted", "");
-    fixture.crashes("exit", "it exited", "");
+    fixture.crashes("exit", "the component exited", "");
     fixture.crashes("goroutine", "wasm trap: ", "panic: nobody recovers here");
     fixture.crashes("stuck", "wasm trap: ", "all goroutines are asleep - deadlock!");
     let (cleaned, _) = fixture.call("fail", &json!({ "how": "text" }));

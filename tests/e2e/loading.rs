@@ -177,10 +177,10 @@ fn manifest_is_one_small_object() {
             "x\\u202e",
             "aaaaaaaaaaaaaaaaaaaaaaaaa",
         ] {
-            refused(&with(&[&manifest(name)]), "its name").await;
+            refused(&with(&[&manifest(name)]), "plugin's name").await;
         }
         for taken in ["file", "bench"] {
-            refused(&with(&[&manifest(taken)]), "has that name").await;
+            refused(&with(&[&manifest(taken)]), "has this name").await;
         }
     });
 }
@@ -252,7 +252,7 @@ fn definitions_of_a_plugin_are_bounded() {
         for name in
             ["", "Read", "a b", "../x", "a\u{1b}[2J", "ünï", "a\u{202e}b", "x\ny", long.as_str()]
         {
-            refused_offer(|offer| offer.name = name.into(), "its name has").await;
+            refused_offer(|offer| offer.name = name.into(), "the name has").await;
         }
         refused_offer(|offer| offer.description = "d".repeat(5000), "description").await;
         refused_offer(|offer| offer.subject_pointer = Some("path".into()), "pointer").await;

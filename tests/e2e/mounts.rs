@@ -246,7 +246,10 @@ fn organisation_files_hold_and_a_changed_ceiling_stops_every_start() {
     assert!(out.contains("signed-ran") && out.contains(", signed by key "), "{said}");
     assert!(out.contains("call = 7") && out.contains("/etc/toolhold/toolhold.toml:1"), "{said}");
     assert!(out.contains("changed ends 4") && out.contains("removed ends 4"), "{said}");
-    assert!(said.contains("its signature is wrong") && said.contains("it is missing"), "{said}");
+    assert!(
+        said.contains("the signature is wrong") && said.contains("the ceiling is missing"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -257,7 +260,7 @@ fn command_granted_the_whole_machine_is_refused_with_the_reason() {
         .run(&["call", "--yes", "--set", "tools.autonomy=full", "bash", "command=echo ran"])
         .ends(1);
     assert!(
-        refused.stderr.contains("can't be given `/` as a whole")
+        refused.stderr.contains("`/` can't be granted to commands")
             && refused.stderr.contains("`allowed_paths`"),
         "{}",
         refused.stderr

@@ -164,7 +164,7 @@ fn component_that_cannot_be_approved_is_named() {
     living.put("word", b"no component");
     let told = text(&living.toolhold(&["tools"]));
     assert!(
-        told.contains("the plugin `word` is not loaded: it is not a WebAssembly component"),
+        told.contains("the plugin `word` is not loaded: the file is not a WebAssembly component"),
         "{told}"
     );
     let absent =
@@ -199,7 +199,7 @@ fn hosts_and_secret_names_of_a_plugin_are_shown() {
     let asks = cli.run(&["plugin", "inspect", &file]).ends(0).stdout;
     let own = cli.root.path().join("config/toolhold.toml").display().to_string();
     let missing = format!(
-        "Not granted\n  http. To grant some of these, write in \
+        "Not granted\n  http. To grant some of these requests, write in \
          {own}:\n    [plugins.hostile-http]\n    path = {file:?}\n"
     );
     assert!(

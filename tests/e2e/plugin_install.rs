@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::support::{
-    Component, Living, Offer, ends, run, said, soon, state, until, until_says, version,
+    Component, Living, Offer, ends, run, said, soon, state, type_at_terminal, until, until_says,
+    version,
 };
 
 /// Everything that installing writes, by path. What is in the compile cache doesn't count.
@@ -56,7 +57,10 @@ fn plugin_is_installed_granted_and_served_by_a_running_host() {
     run(async {
         let living = Living::new();
         let host = living.watching(&[]).await;
-        let file = source(&living, &version("word", "1.0.0", "one").encode());
+        let manifest = br#"{"manifest":1,"name":"word","version":"1.0.0","description":"Says something","capabilities":[{"name":"files","access":"read","reason":"to read"}]}"#;
+        let reads =
+            Component { manifests: vec![manifest.to_vec()], ..version("word", "1.0.0", "one") };
+        let file = source(&living, &reads.encode());
         // Nobody is asked here, so nothing happens.
         let before = read_kept(&living);
         let told = ends(&living.toolhold(&["plugin", "add", &file]), 3);
@@ -84,7 +88,9 @@ fn plugin_is_installed_granted_and_served_by_a_running_host() {
         let next = living.host(&[]).await;
         assert_eq!(said(&next, "word").await.as_deref(), Ok("one"));
 
-        ends(&living.toolhold(&["plugin", "remove", "word"]), 0);
+        let told = ends(&living.toolhold(&["plugin", "remove", "word"]), 0);
+        let file = living.folders.config_file().display().to_string();
+        assert!(told.contains(&format!("the tables below it from {file}, line ")), "{told}");
         until(&host, "it is gone", || host.tool("word__say").is_none()).await;
         let kept = read_kept(&living);
         assert!(!kept.keys().any(|path| path.ends_with("wasm")), "{:?}", kept.keys());
@@ -167,6 +173,37 @@ fn update_that_can_do_more_is_held_while_the_old_version_serves() {
 }
 
 #[test]
+fn approved_update_names_the_grants_without_which_it_does_not_load() {
+    let living = Living::new();
+    let file = source(&living, &version("word", "1.0.0", "one").encode());
+    ends(&living.toolhold(&["plugin", "add", &file, "--yes"]), 0);
+    let manifest = br#"{"manifest":1,"name":"word","version":"1.1.0","description":"Asks","capabilities":[{"name":"files","access":"read","reason":"to read"},{"name":"http","reason":"to ask"}]}"#;
+    let asking = Component {
+        in_component: r#"(import "wasi:http/types@0.2.6" (instance))"#,
+        manifests: vec![manifest.to_vec()],
+        ..version("word", "1.1.0", "two")
+    };
+    fs::write(&file, asking.encode()).expect("the source changes");
+    let command = "toolhold plugin grant word --allow-read . --allow-host api.example.com";
+    let consequence = "Without `http`, the plugin doesn't load.";
+
+    ends(&living.toolhold(&["plugin", "update"]), 3);
+    let told = ends(&living.toolhold(&["plugin", "approve", "word", "--yes"]), 0);
+    assert!(told.contains(command) && told.contains(consequence), "{told}");
+    ends(&living.toolhold(&["plugin", "rollback", "word"]), 0);
+    let told = ends(&living.toolhold(&["plugin", "update", "--yes"]), 0);
+    assert!(told.contains(command) && told.contains(consequence), "{told}");
+
+    // The named command is all that is missing.
+    let refused = living.toolhold(&["call", "--yes", "word__say"]);
+    assert_ne!(refused.status.code(), Some(0), "{refused:?}");
+    let words: Vec<&str> = command.split(' ').skip(1).collect();
+    ends(&living.toolhold(&words), 0);
+    let told = ends(&living.toolhold(&["call", "--yes", "word__say"]), 0);
+    assert!(told.contains("two"), "{told}");
+}
+
+#[test]
 fn what_must_not_be_installed_leaves_nothing_behind() {
     let living = Living::new();
     let good = source(&living, &version("word", "2.0.0", "two").encode());
@@ -190,12 +227,15 @@ fn what_must_not_be_installed_leaves_nothing_behind() {
     refuse(&yes, &version("w0rd", "1", "x").encode(), 4, "looks like `word`");
     refuse(&yes, &version("word", "3", "x").encode(), 4, "already installed");
     refuse(&yes, b"no component", 4, "isn't WebAssembly");
-    refuse(&yes, &version("other", "1", "x").encode()[..200], 4, "it is damaged");
+    refuse(&yes, &version("other", "1", "x").encode()[..200], 4, "is damaged");
     let other = version("other", "1", "x").encode();
     refuse(&["--digest", &"0".repeat(64)], &other, 2, "the component's digest differs");
     refuse(&["--digest", "0000"], &other, 2, "the minimum is 32");
     refuse(&["--yes", "--allow-read", "/nowhere"], &other, 2, "/nowhere can't be used");
-    refuse(&["--yes", "--allow-host", "a b"], &other, 4, "a b");
+    refuse(&yes, &other, 2, "doesn't ask for network requests");
+    let asks = br#"{"manifest":1,"name":"other","version":"1","description":"Asks","capabilities":[{"name":"http","reason":"to ask"}]}"#;
+    let asking = Component { manifests: vec![asks.to_vec()], ..version("other", "1", "x") };
+    refuse(&["--yes", "--allow-host", "a b"], &asking.encode(), 4, "a b");
     // It imports requests, and its manifest asks for nothing.
     let unasked = Component {
         in_component: r#"(import "wasi:http/types@0.2.6" (instance))"#,
@@ -334,6 +374,34 @@ fn relative_source_starts_at_the_folder_of_the_file_that_names_it() {
 }
 
 #[test]
+fn install_asks_for_no_grant_that_the_configuration_has() {
+    let living = Living::new();
+    let reader = br#"{"manifest":1,"name":"word","version":"1","description":"Reads","capabilities":[{"name":"files","access":"read","reason":"to read"}]}"#;
+    let reads = Component { manifests: vec![reader.to_vec()], ..version("word", "1", "one") };
+    let file = source(&living, &reads.encode());
+    let config = living.folders.config.clone();
+    fs::create_dir_all(&config).expect("a folder is made");
+    fs::set_permissions(&config, fs::Permissions::from_mode(0o700)).expect("it is private");
+    fs::write(
+        living.folders.config_file(),
+        format!("[plugins.word]\nsource = {file:?}\nallowed_paths = [\".\"]\n"),
+    )
+    .expect("it is written");
+    let command = living.command();
+    let mut script = Command::new("script");
+    let line = format!("'{}' plugin install", crate::support::toolhold().display());
+    script.args(["-qec", &line, "/dev/null"]).current_dir(living.work()).env_clear();
+    script
+        .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .env("NO_COLOR", "1")
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    let Some(ended) = type_at_terminal(script, "", "y\n") else { return };
+    let shown = String::from_utf8_lossy(&ended.stdout);
+    assert!(shown.contains("Granted already") && !shown.contains("Directories that"), "{shown}");
+    assert!(shown.contains("Installed word 1"), "{shown}");
+}
+
+#[test]
 fn grants_are_no_more_than_asked_for_and_those_of_a_name_are_shown_to_its_next_plugin() {
     let living = Living::new();
     let reader = br#"{"manifest":1,"name":"word","version":"1","description":"Reads","capabilities":[{"name":"files","access":"read","reason":"to read"}]}"#;
@@ -350,6 +418,25 @@ fn grants_are_no_more_than_asked_for_and_those_of_a_name_are_shown_to_its_next_p
     assert!(told.contains("Granted already") && told.contains(&work), "{told}");
     let told = ends(&living.toolhold(&["plugin", "rollback", "nope"]), 2);
     assert!(told.contains("no plugin is installed"), "{told}");
+
+    // Neither a plugin that only searches, nor one that names no access, gets to write.
+    for capabilities in [
+        r#"{"name":"search","reason":"to find"}"#,
+        r#"{"name":"search","reason":"to find"},{"name":"files","reason":"to show"}"#,
+    ] {
+        let living = Living::new();
+        let manifest = format!(
+            r#"{{"manifest":1,"name":"word","version":"1","description":"Finds","capabilities":[{capabilities}]}}"#
+        );
+        let finds =
+            Component { manifests: vec![manifest.into_bytes()], ..version("word", "1", "one") };
+        let file = source(&living, &finds.encode());
+        ends(&living.toolhold(&["plugin", "add", &file, "--yes"]), 0);
+        ends(&living.toolhold(&["plugin", "grant", "word", "--allow-path", "."]), 0);
+        let own = fs::read_to_string(living.folders.config_file()).expect("it is written");
+        let own: toml::Table = own.parse().expect("it is TOML");
+        assert_eq!(own["plugins"]["word"]["allowed_paths"][0]["access"].as_str(), Some("read"));
+    }
 }
 
 #[test]
@@ -369,6 +456,13 @@ fn denied_path_names_the_command_that_grants_it_and_no_more() {
     let denied = ends(&living.toolhold(&call), 3);
     let command = "toolhold plugin grant word --allow-read .";
     assert!(denied.contains(command) && denied.contains(r#"access = "read" }"#), "{denied}");
+    // A path elsewhere, with the directory that has it.
+    let notes = living.root().join("my notes");
+    let elsewhere = format!("path={}/a.txt", notes.display());
+    let denied = ends(&living.toolhold(&["call", "--yes", "word__say", &elsewhere]), 3);
+    let grant = format!("toolhold plugin grant word --allow-read '{}'", notes.display());
+    assert!(denied.contains(&grant), "{denied}");
+    assert!(denied.contains(&format!("path = {notes:?}, access")), "{denied}");
 
     // Grants that the plugin doesn't ask for, and directories that nobody may grant.
     let before = read_kept(&living);
@@ -431,7 +525,14 @@ fn two_installs_at_once_leave_one_whole_plugin() {
 fn soak_killed_install_leaves_the_old_state_or_the_new_one() {
     let rounds: u32 = if std::env::var_os("TOOLHOLD_SOAK").is_some() { 200 } else { 15 };
     let living = Living::new();
-    let versions = ["1.0.0", "1.0.1"].map(|number| version("word", number, "x").encode());
+    // The plugin asks for files, so that adding it also writes a grant.
+    let versions = ["1.0.0", "1.0.1"].map(|number| {
+        let manifest = format!(
+            r#"{{"manifest":1,"name":"word","version":"{number}","description":"Reads","capabilities":[{{"name":"files","access":"read","reason":"to read"}}]}}"#
+        );
+        let manifests = vec![manifest.into_bytes()];
+        Component { manifests, ..version("word", number, "x") }.encode()
+    });
     let file = source(&living, &versions[0]);
     let allowed = living.work().display().to_string();
     // Number of runs that were killed, and of those that came into force, for each action.

@@ -44,11 +44,11 @@ fn commands_that_a_tool_chooses_are_said_to_be_decided_on_later() {
     for (autonomy, said) in [
         (
             "ask",
-            "as a call of `bash`. It needs approval unless a permission decides, by autonomy = \"ask\" (--set",
+            "like a call of `bash`. The command needs approval unless a permission decides, by autonomy = \"ask\" (--set",
         ),
-        ("read-only", "as a call of `bash` and denied, by autonomy = \"read-only\" (--set"),
-        ("sandboxed", "as a call of `bash`. "),
-        ("full", "as a call of `bash`. "),
+        ("read-only", "like a call of `bash` and denied, by autonomy = \"read-only\" (--set"),
+        ("sandboxed", "like a call of `bash`. "),
+        ("full", "like a call of `bash`. "),
     ] {
         let text = check(&format!("tools.autonomy={autonomy}"));
         assert!(text.starts_with("allow: this call of `diagnostics` would begin."), "{text}");
@@ -65,7 +65,7 @@ fn commands_that_a_tool_chooses_are_said_to_be_decided_on_later() {
         assert!(found.ends(0).json()["open"].is_string());
     }
     let allow = "tools.permissions.bash=[{ pattern = \"*\", action = \"allow\" }]";
-    assert!(check(allow).contains("as a call of `bash`. "));
+    assert!(check(allow).contains("like a call of `bash`. "));
     let off = ["--set", "tools.shell.enabled=false", "policy", "check", "diagnostics"];
     let off = cli.run(&off).ends(3).stdout;
     assert!(off.starts_with("deny: ") && !off.contains("Each command"), "{off}");
@@ -262,7 +262,7 @@ fn past_decision_is_explained_from_the_record() {
         "{explained}"
     );
     let read = id(&["call", "read", "path=notes.txt", "--json"], 0);
-    assert!(cli.run(&["policy", "explain", &read]).ends(0).stdout.contains("result: an output"));
+    assert!(cli.run(&["policy", "explain", &read]).ends(0).stdout.contains("result: success"));
     let unknown = cli.run(&["policy", "explain", "ffff-1\u{1b}[2J"]).ends(2);
     assert!(unknown.stderr.contains("the audit log has no call"), "{}", unknown.stderr);
 }

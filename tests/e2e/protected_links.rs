@@ -557,7 +557,7 @@ fn repository_that_a_command_puts_there_is_named() {
         let cli = Cli::new();
         let said = cli.run(&["call", "--yes", "bash", &format!("command={command}")]);
         let said = said.stdout + &said.stderr;
-        assert!(said.contains("Check this") && said.contains("/.git"), "{command}: {said}");
+        assert!(said.contains("Check these files") && said.contains("/.git"), "{command}: {said}");
     }
 }
 

@@ -205,7 +205,7 @@ fn uncountable_session_is_toolholds_own_failure() {
     let name = file.file_name().expect("it has a name").to_str().expect("it is text");
     let message = failed["failure"]["message"].as_str().expect("a text");
     assert!(
-        message.contains(name) && message.contains("remove it to start with an empty one"),
+        message.contains(name) && message.contains("remove it to start with an empty file"),
         "{message}"
     );
     let record =

@@ -226,7 +226,7 @@ fn component_is_held_until_it_is_approved() {
             Component { manifests: vec![manifest.to_vec()], ..version("word", "1.1.0", "wide") }
         };
         for (other, reason) in [
-            (changed.encode(), "its version is still 1.0.0"),
+            (changed.encode(), "the version is still 1.0.0"),
             (wider.encode(), "version 1.1.0 isn't approved; the approved version is 1.0.0"),
             (version("word", "0.9.0", "old").encode(), "a downgrade"),
         ] {
@@ -325,8 +325,8 @@ fn links_and_special_files_are_not_loaded() {
         );
         for (name, reason) in [
             ("word", "link"),
-            ("pipe", "not a regular file"),
-            ("folder", "not a regular file"),
+            ("pipe", "isn't a regular file"),
+            ("folder", "isn't a regular file"),
             ("writable", "chmod"),
         ] {
             assert!(waiting(&host, name).contains(reason), "{}", waiting(&host, name));

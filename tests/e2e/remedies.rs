@@ -103,7 +103,7 @@ fn remedy_names_the_file_that_holds_the_rule() {
     let refused = cli.run(&read).ends(3);
     assert!(
         remedy(&refused).contains(project.to_str().expect("it is text"))
-            && !remedy(&refused).contains("take "),
+            && !remedy(&refused).contains("remove "),
         "{}",
         refused.stderr
     );
@@ -112,7 +112,7 @@ fn remedy_names_the_file_that_holds_the_rule() {
     cli.configure("[[tools.permissions.write]]\npattern = \"*\"\naction = \"allow\"\n");
     let refused = cli.run(&write).ends(3);
     assert!(
-        remedy(&refused).contains("your own configuration can't change it"),
+        remedy(&refused).contains("your own configuration can't override this file"),
         "{}",
         refused.stderr
     );
@@ -185,7 +185,7 @@ fn allowed_call_asks_after_its_remedy() {
         let cli = Cli::new();
         cli.configure(begin);
         let said = cli.run(&check).ends(0).stdout;
-        let (_, remedy) = said.split_once("To be asked, ").expect(&said);
+        let (_, remedy) = said.split_once("To be asked for approval, ").expect(&said);
         let file = cli.root.path().join("config/toolhold.toml").display().to_string();
         assert!(remedy.contains(&file) && remedy.contains("autonomy = \"ask\""), "{said}");
         cli.configure("[tools]\nautonomy = \"ask\"\n");
@@ -237,7 +237,7 @@ fn rule_under_an_alias_is_written_first_in_its_own_list() {
     let rule = "[[tools.permissions.file_write]]\npattern = \"*\"\naction = \"deny\"\n";
     cli.configure(rule);
     let line = ["call", "write", "path=new.txt", "content=x"];
-    let before = lines_after(&cli.run(&line).ends(3), "put before it");
+    let before = lines_after(&cli.run(&line).ends(3), "before the deciding rule");
     cli.configure(&format!("{before}{rule}"));
     cli.run(&line).ends(0);
     assert!(cli.work().join("new.txt").exists());
@@ -305,8 +305,8 @@ fn remedy_does_not_edit_a_list_that_is_not_written() {
         ["call", "--yes", "delete_path", &format!("path={}", work.display()), "recursive=true"];
     let refused = cli.run(&line).ends(3);
     assert!(
-        !remedy(&refused).contains("out of")
-            && remedy(&refused).contains("name its parent directory there instead"),
+        !remedy(&refused).contains("remove ")
+            && remedy(&refused).contains("name the parent directory in `allowed_paths` instead"),
         "{}",
         refused.stderr
     );

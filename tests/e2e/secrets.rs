@@ -413,7 +413,7 @@ fn overflow_belongs_to_one_session() {
         let past = text(
             &in_session(&mine, "read_overflow", json!({ "id": id, "offset": u64::MAX })).await,
         );
-        assert!(past.starts_with("[Nothing at character "), "{past}");
+        assert!(past.starts_with("[There is no character "), "{past}");
     });
 }
 

@@ -114,11 +114,19 @@ fn fifo_or_device_of_a_repository_is_refused_at_once() {
         let shown = cli.run(&["mcp", "import", client, "--project", "--yes"]);
         assert!(
             shown.code != 0
-                && shown.stderr.contains("the file is a link, which may lead to one of your"),
+                && shown.stderr.contains("is a link, which may lead to one of your own files"),
             "{}",
             shown.stderr
         );
     }
+
+    let own = write(&cli, "own/mcp.json", r#"{"mcpServers":{"a":{"command":"x"}}}"#);
+    let folder = cli.work().join(".cursor");
+    fs::remove_dir_all(&folder).expect("it is removed");
+    std::os::unix::fs::symlink(own.parent().expect("a folder"), &folder).expect("a link is made");
+    let shown = cli.run(&["mcp", "import", "cursor", "--project", "--yes"]);
+    assert!(shown.code != 0 && shown.stderr.contains("is a link"), "{}", shown.stderr);
+    assert!(!shown.stdout.contains("mcp.servers"), "{}", shown.stdout);
 }
 
 #[test]
@@ -168,7 +176,10 @@ fn no_file_with_a_secret_is_replaced() {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).expect("they are set");
     cli.run(&["mcp", "import", "cursor", "--yes"]).ends(0);
     let waits = cli.run(&["connect", "cursor", "--yes", "--replace"]).ends(0).stderr;
-    assert!(waits.contains("until it works here: run `toolhold mcp approve s`"), "{waits}");
+    assert!(
+        waits.contains("until the server is approved: run `toolhold mcp approve s`"),
+        "{waits}"
+    );
     assert!(fs::read_to_string(&file).expect("it is there").contains("API_KEY"));
     cli.run(&["mcp", "approve", "s", "--yes"]).ends(0);
     let moved = cli.run(&["connect", "cursor", "--yes", "--replace"]).ends(0);
@@ -215,8 +226,8 @@ fn what_is_not_taken_over_is_named_and_what_is_off_stays_off() {
     assert!(all.stderr.contains(".cursor/mcp.json: line 2"), "{}", all.stderr);
     for line in [
         "not imported: `cwd`, `trust`",
-        "my_srv is left out: the name would be `my-srv`, like that of `My.Srv` in the same file",
-        "stream is left out: it uses the old SSE transport",
+        "my_srv is left out: the name would be `my-srv`, which `My.Srv` in the same file also gets",
+        "stream is left out: the server uses the old SSE transport",
     ] {
         assert!(all.stdout.contains(line), "{line}: {}", all.stdout);
     }
@@ -318,7 +329,7 @@ fn server_that_looks_like_another_is_left_out_and_an_address_with_a_credential_i
     write(&cli, ".cursor/mcp.json", &json!({ "mcpServers": servers }).to_string());
     let shown = cli.run(&["mcp", "import", "cursor", "--yes"]).ends(0).stdout;
     for line in [
-        "the name looks like that of your server `mine`",
+        "the name looks like the name of your server `mine`",
         "the name isn't valid",
         "may contain a credential",
     ] {

@@ -159,7 +159,10 @@ fn endless_lists_and_notifications_harm_nobody() {
     client.leave();
     scene.put("million");
     let told = scene.cli.run(&["mcp", "approve", "evil", "--yes"]).ends(0).stdout;
-    assert!(told.contains("! memo://256 is left out: more than 256, the limit"), "{told}");
+    assert!(
+        told.contains("! memo://256 is left out: the server offers more than 256, the limit"),
+        "{told}"
+    );
     let mut client = scene.client();
     let listed = client.request("resources/list", json!({}));
     assert_eq!(all(&listed, "resources", "uri").len(), 257);

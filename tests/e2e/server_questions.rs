@@ -26,7 +26,7 @@ fn accept(branch: &str) -> Value {
 #[track_caller]
 fn assert_shown(form: &Value) {
     let message = form["message"].as_str().expect("it has a message");
-    assert!(message.starts_with("The server `evil` asks"), "{message}");
+    assert!(message.starts_with("The server `evil` has a question"), "{message}");
     assert!(message.contains("\n│ ") && message.contains("branch?"), "{message}");
     let all = form.to_string();
     assert!(
@@ -129,7 +129,7 @@ fn question_of_a_server_without_a_handshake_reaches_the_user() {
     let again = json!({ "params": branch(), "again": true });
     let refused = client.call("evil__requires", again);
     assert_eq!(refused["isError"], true);
-    assert!(text(&refused).contains("questions at most"), "{refused}");
+    assert!(text(&refused).contains("at most"), "{refused}");
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn nobody_is_asked_outside_of_a_call_or_against_the_operator() {
     let outside = scene.folder().join("outside");
     until("the server asks outside of a call", || outside.exists());
     let answer = || fs::read_to_string(&outside).unwrap_or_default();
-    until("it is refused", || answer().contains("only passed on while a call runs"));
+    until("it is refused", || answer().contains("only ask questions while a call runs"));
     client.leave();
     for (set, expected, declares) in [
         ("mcp.servers.evil.elicitation=false", "error -32602", false),
@@ -219,7 +219,7 @@ fn person_at_the_terminal_is_asked() {
     let params = format!("params={}", branch());
     let line = ["call", ELICITS, &params];
     let Some(answered) = scene.cli.typed(&line, "y\n2\n") else { return };
-    assert!(answered.stdout.contains("The server `evil` asks"), "{}", answered.stdout);
+    assert!(answered.stdout.contains("The server `evil` has a question"), "{}", answered.stdout);
     assert!(answered.stdout.contains(r#""branch": "next""#), "{}", answered.stdout);
     let declined = scene.cli.typed(&line, "n\n").expect("there is a terminal");
     assert!(declined.stdout.contains(r#""action": "decline""#), "{}", declined.stdout);

@@ -114,7 +114,10 @@ fn nothing_starts_before_approval_or_a_call() {
     let started = scene.starts();
     assert!(scene.cli.run(&["mcp", "list"]).ends(0).stdout.contains("hostile 1.2.3"));
     let tools = scene.cli.run(&["tools"]).ends(0).stdout;
-    assert!(tools.contains("evil__echo_text"), "{tools}");
+    let row = tools.lines().find(|line| line.contains("evil__echo_text")).expect("it is listed");
+    assert_eq!(row.split_whitespace().nth(1), Some("evil"), "{row}");
+    let unknown = scene.cli.run(&["call", "zzz"]).ends(2).stderr;
+    assert!(unknown.contains("Available tools: "), "{unknown}");
     assert_eq!(scene.starts(), started, "a list starts nothing");
     assert!(scene.cli.run(call).ends(0).stdout.contains("hello"));
     assert_eq!(scene.starts(), started + 1);
@@ -158,15 +161,12 @@ fn changed_tools_are_held_and_the_others_serve() {
     assert!(!listed.to_string().contains("id_rsa"), "the approved description is shown");
     let held = client.call("evil__slow", json!({}));
     assert_eq!(held["isError"], true, "{held}");
-    assert!(text(&held).contains("has changed since it was approved"), "{held}");
+    assert!(text(&held).contains("has changed since the approval"), "{held}");
     assert!(text(&client.call("evil__echo_text", json!({ "text": "on" }))).contains("on"));
     // The list and the doctor say so too, as long as it is so.
     let listed = || scene.cli.run(&["mcp", "list"]).ends(0).stdout;
     let told = listed();
-    assert!(
-        told.contains("has run for") && told.contains("since their approval: `slow`;"),
-        "{told}"
-    );
+    assert!(told.contains("has run for") && told.contains("since the approval: `slow`;"), "{told}");
     assert!(told.contains("toolhold mcp approve evil"), "{told}");
     let doctor = scene.cli.run(&["doctor"]).stdout;
     assert!(doctor.contains("`slow`") && doctor.contains("toolhold mcp approve evil"), "{doctor}");
@@ -203,7 +203,7 @@ fn server_without_a_handshake_is_asked_to_tell_of_changes() {
     }
     scene.put("changed");
     until("the change is noticed", || {
-        text(&client.call("evil__slow", json!({}))).contains("has changed since it was approved")
+        text(&client.call("evil__slow", json!({}))).contains("has changed since the approval")
     });
     client.leave();
     // One that never answers is waited for once.
@@ -293,7 +293,7 @@ fn failed_start_says_how_it_ended_and_what_to_do() {
     let python = |code: &str| format!("command = \"/usr/bin/python3\"\nargs = [\"-c\", {code:?}]");
     let words = "import sys\nfor word in ['Error: Cannot find module a', *'bcdefg']:\n  \
                  print(word, file=sys.stderr)\nsys.exit(3)";
-    let there = format!("{} is there, but the sandbox doesn't have it", hidden.display());
+    let there = format!("{} exists, but the sandbox doesn't have the file", hidden.display());
     for (table, expected) in [
         (
             format!("command = {hidden:?}"),
@@ -303,16 +303,19 @@ fn failed_start_says_how_it_ended_and_what_to_do() {
             format!("command = {odd:?}\n{granted}"),
             ["its interpreter `/nowhere/interpreter -x`", "presets"],
         ),
-        ("command = \"./nothing\"".to_owned(), ["its working directory /", "has no ./nothing"]),
+        ("command = \"./nothing\"".to_owned(), ["working directory /", "has no ./nothing"]),
         ("command = \"/nothing\"".to_owned(), ["there is no file /nothing", "exit code 127"]),
         ("command = \"no-such-program\"".to_owned(), ["no folder of `PATH`", "whole path"]),
         (format!("command = \"~/tools/three\"\n{granted}"), ["ended with exit code 3", ""]),
         (
             "command = \"/bin/sh\"\nargs = [\"-c\", \"no-such-program\"]".to_owned(),
-            ["a program that it needs may be outside of the sandbox", "`allowed_paths`"],
+            ["a program that the server needs may be outside of the sandbox", "`allowed_paths`"],
         ),
         (python("import os; os.kill(os.getpid(), 9)"), ["ended by signal 9", ""]),
-        (python(words), ["code 3; its last output: Error: Cannot find module a … e f g", ""]),
+        (
+            python(words),
+            ["code 3; the server's last output: Error: Cannot find module a … e f g", ""],
+        ),
     ] {
         cli.configure(&format!("[mcp.servers.a]\n{table}\n"));
         let told = cli.command(&["mcp", "approve", "a", "--yes"]).env("HOME", &home).output();
@@ -367,6 +370,8 @@ fn claims_count_only_if_the_operator_trusts_them() {
         let scene = Scene::new(4, trusted);
         let line = ["policy", "check", "evil__claims", "--set", "tools.autonomy=ask", "--json"];
         let told = scene.cli.run(&line);
+        let shown = scene.cli.run(&["tools", "evil__claims"]).ends(0).stdout;
+        assert_eq!(shown.contains("promises are not trusted"), verdict != 0, "{shown}");
         let is_allowed = told.stdout.contains("\"allow\"") && told.code == 0;
         assert_eq!(is_allowed, verdict == 0, "{trusted}: {} {}", told.code, told.stdout);
         assert_eq!(scene.starts(), 0);
@@ -388,7 +393,7 @@ fn hostile_answers_harm_nobody() {
     let asked = text(&call("evil__asks"));
     assert!(asked.contains("-32601") || asked.contains("not found"), "{asked}");
     for (tool, reason) in [
-        ("evil__die", "it ended"),
+        ("evil__die", "the server ended"),
         ("evil__large", "more than 8 MiB"),
         ("evil__flood", "more than 500 unsolicited messages in one second"),
     ] {
@@ -414,7 +419,12 @@ fn unknown_content_is_left_out_and_the_rest_stays() {
     let scene = Scene::new(301, "");
     let mut client = scene.client();
     let said = text(&client.call("evil__unknown", json!({})));
-    for part in ["the first part", "content of the kind `video", "`image`", "the last part"] {
+    for part in [
+        "the first part",
+        "content of the unknown or incomplete kind `video",
+        "`image`",
+        "the last part",
+    ] {
         assert!(said.contains(part), "{part}: {said}");
     }
     assert!(!said.contains('\u{1b}'), "{said}");
@@ -625,6 +635,7 @@ fn nobody_who_says_no_starts_or_approves_a_server() {
     assert!(refused.stdout.contains("The server was not started"), "{}", refused.stdout);
     assert_eq!(scene.starts(), 0);
     let refused = scene.cli.typed(line, "y\nn\n").expect("there is a terminal");
+    assert!(refused.stdout.contains("Starting the server"), "{}", refused.stdout);
     assert!(refused.stdout.contains("The server is not approved"), "{}", refused.stdout);
     scene.cli.run(&["call", "evil__echo_text", "text=hello"]).ends(2);
     assert_eq!(scene.starts(), 1);

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::support::Cli;
 
 /// A server that does with each file and address what the arguments of its call say, and that shows
-/// its own arguments.
+/// its own arguments. With `log`, the cause of a failure is only in its log.
 const SERVER: &str = r#"
 import json, os, socket, sys
 def call(arguments):
@@ -27,13 +27,16 @@ for line in sys.stdin:
                   "serverInfo": {"name": "s", "version": "1"}}
     elif message["method"] == "tools/list":
         tool = lambda name, **more: {"name": name, "inputSchema": {"type": "object", **more}}
-        properties = {"write": {"type": "string"}, "connect": {"type": "string"}}
+        properties = {key: {"type": "string"} for key in ("write", "connect", "log")}
         answer = {"tools": [tool("work", properties=properties), tool("get_a"), tool("get_b")]}
     elif message["method"] == "tools/call":
         try:
             text, failed = call(message["params"].get("arguments", {})), False
         except OSError as error:
             text, failed = f"Error: {error}", True
+            if "log" in message["params"]["arguments"]:
+                print("noise " * 1000, "\x1b[2J", text, sep="\n", file=sys.stderr, flush=True)
+                text = "failed"
         answer = {"content": [{"type": "text", "text": text}], "isError": failed}
     else:
         print(json.dumps({"jsonrpc": "2.0", "id": message["id"],
@@ -89,11 +92,28 @@ fn options_grant_what_they_name_and_nothing_else() {
 }
 
 #[test]
-fn host_means_the_whole_network_and_says_so() {
+fn dot_of_an_option_is_the_working_directory_of_the_command() {
     let (cli, _) = scene();
-    let told = cli.run(&add_line(&["--host", "api.example.com"], &[])).ends(0).stderr;
-    assert!(told.contains("the network as a whole") && told.contains("api.example.com"), "{told}");
-    assert!(own_file(&cli).contains("network = true"));
+    cli.run(&add_line(&["--allow-path", "."], &[])).ends(0);
+    let here = cli.work().canonicalize().expect("it is there");
+    let line = format!("allowed_paths = [\"{}\"]", here.display());
+    assert!(own_file(&cli).contains(&line), "{}", own_file(&cli));
+}
+
+#[test]
+fn hosts_are_granted_in_place_of_the_network() {
+    let (cli, _) = scene();
+    let hosts = ["--host", "api.example.com", "--host", "db.example.com:5432"];
+    cli.run(&add_line(&hosts, &[])).ends(0);
+    let text = own_file(&cli);
+    assert!(text.contains("hosts = [\"api.example.com\", \"db.example.com:5432\"]"), "{text}");
+    assert!(!text.contains("network"), "{text}");
+    cli.run(&["mcp", "remove", "s"]).ends(0);
+    // A well-known server gets the hosts of its recipe.
+    let github = ["npx", "-y", "@modelcontextprotocol/server-github"];
+    cli.run(&[&["mcp", "add", "github", "--yes", "--"][..], &github].concat()).ends(0);
+    let text = own_file(&cli);
+    assert!(text.contains("hosts = [\"api.github.com\"]") && !text.contains("network"), "{text}");
 }
 
 #[test]
@@ -108,9 +128,11 @@ fn options_without_effect_are_errors_that_name_the_right_one() {
         (&["--set", "tools.call=60"], "`--set` has no effect"),
         (&["--plugin", "x.wasm"], "`--plugin` has no effect"),
         (&["--allow-path", "/"], "the whole machine"),
-        (&["--preset", "nod"], "there is no preset `nod`"),
+        (&["--preset", "nod"], "the preset `nod` doesn't exist"),
         (&["--secret", &variable], "never the secret itself"),
         (&["--secret", "KEY"], "a name and a source"),
+        (&["--host", "not a host"], "not a host"),
+        (&["--host", "a.example", "--network"], "cannot be used with"),
         (&["--env", &variable], "looks like a credential"),
     ] {
         let refused = cli.run(&add_line(options, &[])).ends(2).stderr;
@@ -136,7 +158,7 @@ fn proposed_grants_need_a_yes() {
 
     let ask = ["mcp", "add", "s", "--", "/usr/bin/python3", &named];
     let Some(refused) = cli.typed(&ask, "n\n") else { return };
-    assert!(refused.stdout.contains("its arguments name"), "{}", refused.stdout);
+    assert!(refused.stdout.contains("arguments name"), "{}", refused.stdout);
     assert!(!own_file(&cli).contains("allowed_paths"));
     cli.run(&["mcp", "remove", "s"]).ends(0);
     cli.typed(&ask, "y\n").expect("there is a terminal");
@@ -155,6 +177,11 @@ fn no_yes_grants_credentials_the_home_or_own_folders() {
         assert!(!own_file(&cli).contains("allowed_paths"), "{path}");
         cli.run(&["mcp", "remove", "s"]).ends(0);
     }
+    // The home is the working directory.
+    let mut command = cli.command(&add_line(&["--yes"], &["."]));
+    let output = command.env("HOME", &home).current_dir(&home).output();
+    assert!(output.expect("toolhold starts").status.success());
+    assert!(!own_file(&cli).contains("allowed_paths"));
 }
 
 #[test]
@@ -170,11 +197,31 @@ fn missing_grant_is_named_by_the_answer_and_by_the_doctor() {
     assert!(!folder.join("new").exists());
     let connect = cli.run(&["call", "s__work", "connect=api.example.com"]);
     let told = connect.stdout + &connect.stderr;
-    assert!(told.contains("`network = true` in [mcp.servers.s]"), "{told}");
+    assert!(told.contains("`hosts = [\"HOST\"]` in [mcp.servers.s]"), "{told}");
     let doctor = cli.run(&["doctor"]).stdout;
-    assert!(doctor.contains("its arguments name a directory"), "{doctor}");
+    assert!(doctor.contains("arguments name a directory"), "{doctor}");
     assert!(doctor.contains(&format!("allowed_paths = [\"{named}\"]")), "{doctor}");
-    assert!(cli.run(&["mcp", "list"]).ends(0).stdout.contains("it doesn't see"));
+    let list = cli.run(&["mcp", "list"]).ends(0).stdout;
+    let (_, details) = list.split_once("\ns ").expect("the server has a row");
+    assert!(details.contains("a directory that isn't granted"), "{list}");
+}
+
+#[test]
+fn missing_grant_that_only_the_log_of_a_call_shows_is_named_by_the_answer() {
+    let (cli, folder) = scene();
+    cli.run(&add_line(&[], &[])).ends(0);
+    cli.run(&["mcp", "approve", "s", "--yes"]).ends(0);
+    let write = format!("write={}/new", folder.display());
+    for (argument, grant) in
+        [(write.as_str(), "\"~/elsewhere\""), ("connect=api.example.com", "`network = true`")]
+    {
+        let failed = cli.run(&["call", "s__work", argument, "log=on"]);
+        assert_ne!(failed.code, 0);
+        let told = failed.stdout + &failed.stderr;
+        assert!(told.contains(grant) && told.contains("[mcp.servers.s]"), "{told}");
+        assert!(!told.contains("noise") && !told.contains('\u{1b}'), "{told}");
+    }
+    assert!(!folder.join("new").exists());
 }
 
 #[test]

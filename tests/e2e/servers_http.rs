@@ -166,7 +166,7 @@ fn changes_progress_and_cancellation_pass_through() {
     let started = Instant::now();
     loop {
         let held = text(&client.call("far__echo", json!({ "text": "on" })));
-        if held.contains("has changed since it was approved") {
+        if held.contains("has changed since the approval") {
             break;
         }
         assert!(started.elapsed() < PATIENCE, "{held}");
@@ -215,7 +215,7 @@ fn server_that_forgets_each_session_is_asked_twice_and_changed_tools_are_held() 
     fs::write(scene.folder().join("forgets"), "404 gone").expect("a file is written");
     scene.put("changed");
     let held = text(&client.call("far__echo", json!({ "text": "on" })));
-    assert!(held.contains("has changed since it was approved"), "{held}");
+    assert!(held.contains("has changed since the approval"), "{held}");
     let calls = |log: &str| log.matches("tools/call ").count();
     assert_eq!(calls(&scene.log()), 2, "{}", scene.log());
     // It forgets each session before a call.
@@ -232,8 +232,8 @@ fn redirects_lead_nowhere() {
     let scene = Scene::new(&[], "");
     let mut client = scene.client();
     for tool in ["away", "metadata"] {
-        let refused = scene.call_until(&mut client, tool, "redirect that can't be followed");
-        assert!(refused.contains("its own place alone"), "{refused}");
+        let refused = scene.call_until(&mut client, tool, "can't be followed");
+        assert!(refused.contains("doesn't follow redirects"), "{refused}");
     }
     scene.call_until(&mut client, "headers", "blue");
     scene.put("redirect");
@@ -254,7 +254,7 @@ fn hostile_answers_over_http_harm_nobody() {
     assert!(text(&client.call("far__twice", json!({}))).contains("first"));
     // One answer that is wrong ends nothing.
     for (tool, reason) in [
-        ("page", "of the type `text/html`"),
+        ("page", "has the type `text/html`"),
         ("broken", "ended before the answer"),
         ("mixed", "ended before the answer"),
         ("wrong", "is for another request"),
@@ -272,7 +272,7 @@ fn hostile_answers_over_http_harm_nobody() {
         ("event", "more than 8 MiB"),
         ("flood", "more than 500"),
         ("values", "more than 100000 values"),
-        ("bomb", "encoded as `gzip`"),
+        ("bomb", "the content encoding `gzip`"),
     ] {
         let told = scene.cli.run(&["call", &format!("far__{tool}")]);
         assert!(told.code != 0 && told.stderr.contains(reason), "{tool}: {}", told.stderr);
@@ -324,7 +324,11 @@ fn streams_that_end_at_once_and_bad_sessions_end_the_connection() {
     assert!(opened <= 40, "{opened} streams");
     let scene = Scene::unapproved(&["session"], "");
     let told = scene.cli.run(&["mcp", "approve", "far", "--yes"]);
-    assert!(told.code != 0 && told.stderr.contains("name of its session"), "{}", told.stderr);
+    assert!(
+        told.code != 0 && told.stderr.contains("name of the server's session"),
+        "{}",
+        told.stderr
+    );
 }
 
 #[test]
@@ -343,7 +347,7 @@ fn refused_secret_is_said_and_not_shown() {
     client.leave();
     fs::remove_file(scene.cli.root.path().join("token")).expect("it was there");
     let told = scene.cli.run(&["call", "far__headers"]);
-    assert!(told.code != 0 && told.stderr.contains("its secret `token`"), "{}", told.stderr);
+    assert!(told.code != 0 && told.stderr.contains("the secret `token`"), "{}", told.stderr);
     scene.assert_kept();
 }
 
@@ -364,8 +368,8 @@ fn servers_that_mix_both_kinds_are_refused() {
             "remove `header`",
         ),
         ("command = 'x'\nheaders = { A = 'b' }", "`headers` is for servers with `url`"),
-        ("url = 'a.example'", "can't be used"),
-        ("url = 'https://me:pw@a.example'", "can't be used"),
+        ("url = 'a.example'", "an invalid `url`"),
+        ("url = 'https://me:pw@a.example'", "an invalid `url`"),
         ("command = 'x'\n[mcp.servers.a.secrets.a-b]\nenv = 'X'", "isn't a variable's name"),
         ("command = 'x'\n[mcp.servers.a.secrets.X]\nenv = 'X'\nheader = 'A'", "gets a variable"),
         (

@@ -173,7 +173,7 @@ fn login_brings_tokens_that_are_used_refreshed_and_forgotten() {
     for command in [["mcp", "list"].as_slice(), &["doctor"]] {
         let told = scene.cli.run(command).stdout;
         assert!(
-            told.contains("login is gone") && told.contains("toolhold mcp login far"),
+            told.contains("login is no longer valid") && told.contains("toolhold mcp login far"),
             "{told}"
         );
     }
@@ -197,7 +197,7 @@ fn hostile_authorization_servers_get_nothing() {
         ("iss_missing", "missing required issuer"),
         ("refused", "access_denied"),
         ("token_empty", "token is empty"),
-        ("token_lines", "characters that no header may have"),
+        ("token_lines", "characters that headers don't allow"),
     ] {
         let scene = Scene::new(&[file], "");
         let (is_in, told) = scene.login(None);
@@ -236,7 +236,9 @@ fn refresh_token_never_goes_where_nobody_said() {
     assert_refreshes(&scene);
     // The server at the URL waits for the token itself: it says that it is the authorization server
     // of the login, or names none any more.
-    for (file, reason) in [("claims", "can't speak for"), ("unnamed", "no authorization server")] {
+    for (file, reason) in
+        [("claims", "can't provide metadata for"), ("unnamed", "no authorization server")]
+    {
         scene.put(file);
         let before = scene.file("log").matches("token").count();
         let told = scene.cli.run(&["call", "far__who"]);
@@ -245,7 +247,7 @@ fn refresh_token_never_goes_where_nobody_said() {
     }
     let scene = Scene::new(&["claims"], table);
     let (is_in, told) = scene.login(None);
-    assert!(!is_in && told.contains("can't speak for"), "{told}");
+    assert!(!is_in && told.contains("can't provide metadata for"), "{told}");
     assert_eq!(scene.file("tokens"), "");
 }
 
@@ -287,7 +289,7 @@ fn named_issuer_is_the_only_one_and_may_be_private() {
     scene.cli.run(&["mcp", "approve", "far", "--yes"]).ends(0);
     let scene = Scene::new(&[], table);
     let (is_in, told) = scene.login(None);
-    assert!(!is_in && told.contains("allows http"), "{told}");
+    assert!(!is_in && told.contains("but `issuer` in [mcp.servers.far.oauth] is http"), "{told}");
     assert_eq!(scene.file("tokens"), "");
     // Who wants one at a private address is told how to name it.
     let scene = Scene::new(&["second"], "");

@@ -23,12 +23,12 @@ fn component(living: &Living, name: &str, answer: &'static str) -> PathBuf {
 }
 
 /// The text of a path.
-fn text(path: &Path) -> &str {
+pub(crate) fn text(path: &Path) -> &str {
     path.to_str().expect("it is UTF-8")
 }
 
 /// Makes a key without a password. Returns the public one.
-fn new_key(living: &Living, name: &str) -> String {
+pub(crate) fn new_key(living: &Living, name: &str) -> String {
     let made = living.toolhold(&["plugin", "key", "new", name, "--no-password", "--json"]);
     let made: Value = serde_json::from_str(&ends(&made, 0)).expect("it is JSON");
     made["key"].as_str().expect("it has a key").to_owned()
@@ -66,6 +66,8 @@ fn minisign(root: &Path, file: &Path, arguments: &[&str]) -> Output {
 fn published_plugin_is_installed_with_its_signature() {
     let author = Living::new();
     let file = component(&author, "word", "one");
+    let told = ends(&author.toolhold(&["plugin", "sign", text(&file)]), 2);
+    assert!(told.contains("to make one: toolhold plugin key new default"), "{told}");
     let key = new_key(&author, "default");
     ends(&author.toolhold(&["plugin", "sign", text(&file)]), 0);
     let folder = author.root().join("served");
@@ -78,22 +80,37 @@ fn published_plugin_is_installed_with_its_signature() {
         assert!(told.contains("word 1.0.0 is published, signed by key `default`"), "{told}");
         let again = ends(&author.toolhold(&publish), 0);
         assert!(again.contains("is already published"), "{again}");
+        assert!(!again.contains("Another component"), "{again}");
         let user = Living::new();
         trust(&user, &key, "word", "");
         let told = ends(&user.toolhold(&["plugin", "add", destination, "--yes"]), 0);
         assert!(told.contains("Installed word 1.0.0"), "{told}");
+        let told = ends(&user.toolhold(&["plugin", "inspect", "word"]), 0);
+        assert!(told.contains("Signed by your trusted key `acme`"), "{told}");
         ends(&user.toolhold(&["plugin", "verify"]), 0);
     }
     let published = folder.join("word.wasm");
+    let stranger = Living::new();
+    for line in [&["plugin", "add", text(&published), "--yes"][..], &["plugin", "inspect", "word"]]
+    {
+        let told = ends(&stranger.toolhold(line), 0);
+        assert!(told.contains("which isn't trusted. To trust the key, add it"), "{told}");
+    }
     let mode = fs::metadata(&published).expect("it is there").permissions().mode() & 0o777;
     assert_eq!(mode, 0o644);
+    // The same component without its signature leaves the signature in the folder.
+    let unsigned = author.root().join("unsigned.wasm");
+    fs::copy(&file, &unsigned).expect("it is copied");
+    let signed = fs::read(folder.join("word.wasm.minisig")).expect("it is there");
+    ends(&author.toolhold(&["plugin", "publish", text(&unsigned), text(&folder)]), 0);
+    assert_eq!(fs::read(folder.join("word.wasm.minisig")).ok(), Some(signed));
 
     // A rebuilt component has a signature of the component before, and then none.
     let before = fs::read(&published).expect("it is there");
     component(&author, "word", "two");
     let publish = ["plugin", "publish", text(&file), text(&folder)];
     let told = ends(&author.toolhold(&publish), 2);
-    assert!(told.contains("its signature is wrong") && told.contains("plugin sign"), "{told}");
+    assert!(told.contains("the signature is wrong") && told.contains("plugin sign"), "{told}");
     fs::remove_file(file.with_extension("wasm.minisig")).expect("it is removed");
     for destination in [text(&folder), &in_registry] {
         let line = ["plugin", "publish", text(&file), destination];
@@ -104,11 +121,17 @@ fn published_plugin_is_installed_with_its_signature() {
     assert!(folder.join("word.wasm.minisig").exists());
     let told = ends(&author.toolhold(&[&publish[..], &["--replace"]].concat()), 0);
     assert!(told.contains("without a signature"), "{told}");
+    assert!(told.contains("Another component with version 1.0.0 was published"), "{told}");
+    let (_, digest) = told.split_once(" --digest ").expect("a command has the digest");
+    let digest = digest.lines().next().expect("it has a line");
+    let user = Living::new();
+    let exactly = ["plugin", "add", text(&published), "--digest", digest];
+    ends(&user.toolhold(&exactly), 0);
     assert_eq!(fs::read(&published).ok(), fs::read(&file).ok());
     assert!(!folder.join("word.wasm.minisig").exists(), "the old signature is gone");
 
     for (destination, told) in
-        [("https://example.com/word.wasm", "takes no files"), ("/nowhere", "isn't a folder")]
+        [("https://example.com/word.wasm", "accepts no uploads"), ("/nowhere", "isn't a folder")]
     {
         let text = ends(&author.toolhold(&["plugin", "publish", text(&file), destination]), 2);
         assert!(text.contains(told), "{text}");
@@ -187,7 +210,7 @@ fn toolhold_accepts_keys_and_signatures_of_minisign() {
     let beside = |path: &Path| PathBuf::from(format!("{}.minisig", path.display()));
     fs::copy(beside(&file), beside(&other)).expect("it is copied");
     let told = ends(&living.toolhold(&["plugin", "add", text(&other), "--yes"]), 4);
-    assert!(told.contains("its signature is wrong"), "{told}");
+    assert!(told.contains("the signature is wrong"), "{told}");
 }
 
 #[test]
@@ -203,7 +226,7 @@ fn plugin_is_installed_only_with_a_signature_that_counts() {
         assert!(!living.folders.data.join("approved/word.wasm").exists());
     };
     trust(&living, &key, "word", "");
-    refused("it isn't signed");
+    refused("the signature is missing");
     ends(&living.toolhold(&["plugin", "sign", text(&file)]), 0);
     trust(&living, &key, "other-*", "");
     refused("is not trusted for `word`");
@@ -225,7 +248,7 @@ fn plugin_is_installed_only_with_a_signature_that_counts() {
     let nowhere =
         config.replace("[installing]", "[installing]\nsources = [\"https://a.example/*\"]");
     fs::write(living.folders.config_file(), nowhere).expect("it is written");
-    refused("its source isn't in `installing.sources`");
+    refused("the plugin's source isn't in `installing.sources`");
 
     trust(&living, &key, "word", "");
     ends(&living.toolhold(&["plugin", "add", text(&file), "--yes"]), 0);
@@ -279,6 +302,15 @@ fn update_that_loses_its_signer_waits_for_approval() {
     ends(&living.toolhold(&["plugin", "sign", text(&file)]), 0);
     let told = ends(&living.toolhold(&["plugin", "update"]), 0);
     assert!(told.contains("updated"), "{told}");
+}
+
+#[test]
+fn new_key_is_shown_with_both_of_its_uses() {
+    let living = Living::new();
+    let told = ends(&living.toolhold(&["plugin", "key", "new", "fleet", "--no-password"]), 0);
+    for words in ["[[installing.keys]]", "name = \"fleet\"", "/etc/toolhold/ceiling.pub instead"] {
+        assert!(told.contains(words), "{words}: {told}");
+    }
 }
 
 #[test]

@@ -53,7 +53,10 @@ fn slow_plugin_delays_neither_built_in_tools_nor_other_plugins() {
         assert_eq!(state(&host, "slow").word(), "loading");
         // A call of its tool waits, and learns how it ended.
         let refused = said(&host, "slow").await.expect_err("it never lists its tools");
-        assert!(refused.contains("The plugin `slow` is not loaded: it does not list"), "{refused}");
+        assert!(
+            refused.contains("The plugin `slow` is not loaded: the plugin does not list"),
+            "{refused}"
+        );
         host.ready().await;
         assert!(host.loading().is_empty());
         assert_eq!(state(&host, "slow").word(), "failed");

@@ -140,7 +140,7 @@ fn registry_reaches_no_other_server_on_this_machine() {
         });
         let source = format!("oci+http://127.0.0.1:{}/plugin:1", registry.port());
         let told = ends(&living.toolhold(&["plugin", "add", &source, "--yes"]), 4);
-        assert!(told.contains("by hand") || told.contains("https"), "{told}");
+        assert!(told.contains("name yourself") || told.contains("https"), "{told}");
         assert_eq!(read_kept(&living), before, "{told}");
     }
     assert_eq!(victim.connections(), 0);

@@ -185,7 +185,7 @@ fn command_and_its_table_have_to_fit() {
     let text = why(&format!("[plugins.some]\npath = {lines:?}"));
     assert!(text.contains("set `command = true`"), "{text}");
     let text = why(&format!("[plugins.some]\npath = {every:?}\ncommand = true"));
-    assert!(text.contains("it is no command"), "{text}");
+    assert!(text.contains("isn't a command"), "{text}");
     let text = why(&format!("[plugins.some]\npath = {lines:?}\narguments = [\"x\"]"));
     assert!(text.contains("also set `command = true`"), "{text}");
     let text =

@@ -11,7 +11,7 @@ pub(crate) fn command(arguments: &[OsString]) -> CommandResult {
     host::compile_release(&["bench"])?;
     // The parsers of code are compared with the same code outside of any sandbox.
     grammars::build_comparison()?;
-    clients::fetch_all()
+    clients::fetch_all(false)
         .iter()
         .for_each(|(clients, why)| eprintln!("NOT TRIED because {clients} is missing: {why}"));
     let toolhold = host::release_folder().join("toolhold");

@@ -1,9 +1,10 @@
 //! Fetches third-party software for tests and benches, once, in the versions that `tests/clients`
-//! fixes: clients and servers of MCP and its conformance suite for the MCP server; the sandbox of
-//! Claude Code; real pages, with the text that other extractors find in them, for the web tools; the
+//! fixes: clients and servers of MCP and its conformance suite for the MCP server; the sandboxes of
+//! Claude Code and sandlock; real pages, with the text that other extractors find in them, for the web tools; the
 //! compilers of plugins that aren't in Rust; a server of models with a small one, and what runs
 //! benchmarks of agents; skills of others; compilers, linters and a language server; what checks the
-//! files of a release; programs of Debian that Toolhold has to get along with.
+//! files of a release; programs of Debian that Toolhold has to get along with; for the soak, the
+//! clients of MCP that people install.
 //!
 //! Tests also pass on a machine without Node or Python, or without access to their registries. So
 //! nothing here is an error: tests and benches report what they can't try.
@@ -29,7 +30,7 @@ struct Language {
     fetch: fn(&Path) -> Result<(), String>,
 }
 
-const LANGUAGES: [Language; 15] = [
+const LANGUAGES: [Language; 16] = [
     Language {
         name: "node",
         lock_file: "package-lock.json",
@@ -47,6 +48,12 @@ const LANGUAGES: [Language; 15] = [
         lock_file: "archives.txt",
         files: &["requirements.txt", "reference.py"],
         fetch: pages,
+    },
+    Language {
+        name: "sandlock",
+        lock_file: "requirements.txt",
+        files: &["commands.py"],
+        fetch: pip,
     },
     Language { name: "plugins-python", lock_file: "requirements.txt", files: &[], fetch: pip },
     Language {
@@ -99,6 +106,14 @@ const LANGUAGES: [Language; 15] = [
     Language { name: "debian", lock_file: "packages.txt", files: &[], fetch: debian },
 ];
 
+/// The software for `cargo xtask soak` alone: hundreds of megabytes.
+const SOAK: [Language; 1] = [Language {
+    name: "agents",
+    lock_file: "package-lock.json",
+    files: &["package.json", ".npmrc"],
+    fetch: npm,
+}];
+
 /// The C compiler for WebAssembly.
 pub(crate) const C_COMPILER: &str = "plugins-c";
 
@@ -120,11 +135,12 @@ static FETCHING: Mutex<()> = Mutex::new(());
 /// doesn't have it.
 const FETCHED: &str = "fetched";
 
-/// Fetches all folders that aren't up to date. Returns the folders that failed, by the names that
-/// tests use, and the reasons.
-pub(crate) fn fetch_all() -> Vec<(String, String)> {
+/// Fetches all folders that aren't up to date, those of the soak only for the soak. Returns the
+/// folders that failed, by the names that tests use, and the reasons.
+pub(crate) fn fetch_all(is_soak: bool) -> Vec<(String, String)> {
     let mut failures = Vec::new();
-    for language in &LANGUAGES {
+    let soak_only = if is_soak { &SOAK[..] } else { &[] };
+    for language in LANGUAGES.iter().chain(soak_only) {
         if let Err(why) = language.fetch_if_outdated() {
             failures.push((format!("clients/{}", language.name), why));
         }

@@ -32,7 +32,8 @@ pub(crate) fn soak(arguments: &[OsString]) -> CommandResult {
 fn run(steps: &[Step], filter: &[OsString], mut tally: Tally) -> CommandResult {
     machine::check()?;
     // Downloads run while other steps compute.
-    tally.clients = Some(std::thread::spawn(clients::fetch_all));
+    let is_soak = tally.soak;
+    tally.clients = Some(std::thread::spawn(move || clients::fetch_all(is_soak)));
     let failed = steps.iter().find(|step| !step.run(&mut tally, filter));
     tally.times.iter().for_each(|(step, time)| eprintln!("{:>7.1} s  {step}", time.as_secs_f64()));
     let has_missing =
@@ -48,9 +49,15 @@ fn run(steps: &[Step], filter: &[OsString], mut tally: Tally) -> CommandResult {
 }
 
 /// The things that CI may lack: programs (Harbor needs a newer Python than Debian 12 has) and a
-/// model that a fresh machine doesn't have, and whose checks can't be done in another way.
-const CI_MAY_LACK: &[&str] =
-    &["aarch64-linux-gnu-gcc", "x86_64-linux-gnu-gcc", "clients/harbor", "TOOLHOLD_TEST_MODEL"];
+/// model that a fresh machine doesn't have, and whose checks can't be done in another way; and
+/// sandlock, which only the benches use.
+const CI_MAY_LACK: &[&str] = &[
+    "aarch64-linux-gnu-gcc",
+    "x86_64-linux-gnu-gcc",
+    "clients/harbor",
+    "clients/sandlock",
+    "TOOLHOLD_TEST_MODEL",
+];
 
 /// One check. The next step runs only if this one succeeds.
 struct Step {

@@ -1,5 +1,5 @@
-//! Puts the contract's WIT, the SDKs and the example plugins into the program, so that they fit it.
-//! The bindings of the SDKs for C and Go are generated here.
+//! Puts the contract's WIT, the SDKs and the example plugins into the program. Generates the
+//! bindings of the SDKs for C and Go.
 
 use std::env;
 use std::error::Error;
@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use wit_bindgen_core::{Files, WorldGenerator};
 use wit_parser::{PackageName, Resolve, WorldId};
 
-/// The lists of files: a name, and the folder below the repository.
+/// The name of each list, and its folder in the repository.
 const FOLDERS: [(&str, &str); 11] = [
     ("WIT", "wit"),
     ("SDK_RUST", "plugins/sdk"),
@@ -27,23 +27,21 @@ const FOLDERS: [(&str, &str); 11] = [
     ("EXAMPLE_GO", "plugins/examples/go"),
 ];
 
-/// Files and folders that are left out, wherever they are: what tools have made, what authors don't
-/// need, and the list of released items of the contract.
+/// Left-out names of files and folders: outputs of tools, tests, and the released items of the
+/// contract.
 const LEFT_OUT: [&str; 7] =
     ["target", "build", "node_modules", "__pycache__", ".venv", "released", "tests"];
 
-/// The packages of the contract, below its folder, that a plugin doesn't import, each after those
-/// that it uses.
+/// Packages of the contract that only other packages use, each after the packages that it uses.
 const USED: [&str; 3] = ["deps/io", "deps/clocks", "tool"];
 
-/// The packages of which a plugin imports interfaces. The compiler leaves out what it doesn't use.
+/// Packages whose interfaces a plugin may import. The compiler removes unused imports.
 const IMPORTED: [&str; 2] = ["deps/http", "host"];
 
-/// Parts of the names of interfaces that the SDK of C doesn't have.
+/// Parts of names of interfaces that the SDK for C lacks.
 const NOT_IN_C: [&str; 2] = ["wasi:http/", "toolhold:host/secrets@"];
 
-/// Texts that the generator for Go writes, and those that the SDK has instead: its own module and
-/// packages.
+/// Strings in the generated Go code, each with its replacement: the SDK's module and packages.
 const IN_GO: [(&str, &str); 4] = [
     ("\"wit_component/", "\"toolhold/internal/wit/"),
     ("\"go.bytecodealliance.org/pkg/wit/runtime\"", "\"toolhold/internal/memory\""),
@@ -61,6 +59,7 @@ fn main() -> ExitCode {
     }
 }
 
+/// Generates the bindings, and the source file `files.rs`, which embeds [`FOLDERS`] in the program.
 fn generate() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     let package = PathBuf::from(variable("CARGO_MANIFEST_DIR")?);
@@ -73,6 +72,7 @@ fn generate() -> Result<(), Box<dyn Error>> {
         let folder = root.join(folder);
         println!("cargo::rerun-if-changed={}", folder.display());
         collect(&folder, "", &mut files)?;
+        // Only the SDKs for C and Go have generated files.
         let generated = out.join(name);
         if generated.exists() {
             collect(&generated, "", &mut files)?;
@@ -89,7 +89,6 @@ fn generate() -> Result<(), Box<dyn Error>> {
     write(&out.join("files.rs"), source.as_bytes())
 }
 
-/// Generates the bindings of the SDKs for C and Go, each into the folder with the name of its list.
 fn write_bindings(wit: &Path, out: &Path) -> Result<(), Box<dyn Error>> {
     let c = remove_folder(out.join("SDK_C"))?.join("bindings");
     let c_bindings = bindings(wit, wit_bindgen_c::Opts::default().build(), &NOT_IN_C)?;
@@ -101,21 +100,22 @@ fn write_bindings(wit: &Path, out: &Path) -> Result<(), Box<dyn Error>> {
     let go_bindings = bindings(wit, wit_bindgen_go::Opts::default().build(), &[])?;
     for (name, bytes) in go_bindings.iter() {
         let folder = match name {
+            // The SDK has its own `go.mod`.
             "go.mod" => continue,
             "wit_exports.go" => "exports",
             _ => "wit",
         };
         let mut text = str::from_utf8(bytes)?.to_owned();
-        for (from, to) in IN_GO {
-            text = text.replace(from, to);
+        for (generated, in_sdk) in IN_GO {
+            text = text.replace(generated, in_sdk);
         }
         write(&go.join(folder).join(name), text.as_bytes())?;
     }
     Ok(())
 }
 
-/// Generates the bindings of one language. `left_out`: parts of the names of interfaces that the
-/// bindings don't have.
+/// Generates the bindings of one language. `left_out`: parts of names of interfaces without
+/// bindings.
 fn bindings(
     wit: &Path,
     mut generator: Box<dyn WorldGenerator>,
@@ -128,7 +128,7 @@ fn bindings(
     Ok(files)
 }
 
-/// Adds the world of a plugin that asks for everything, without some interfaces.
+/// Adds the world of a plugin with all capabilities.
 fn add_world(
     resolve: &mut Resolve,
     wit: &Path,
@@ -139,6 +139,7 @@ fn add_world(
         let (package, _) = resolve.push_dir(wit.join(folder))?;
         last_package = Some(package);
     }
+    // `tool` is the last package of `USED`.
     let tool_package = last_package.ok_or("the contract has no package")?;
     let tool = &resolve.packages[tool_package].name;
     let plugin = PackageName { name: "plugin".to_owned(), ..tool.clone() };
@@ -159,7 +160,7 @@ fn add_world(
     Ok(resolve.select_world(&[package], None)?)
 }
 
-/// Removes a folder that an earlier build may have left, and returns its path.
+/// Removes the output of an earlier build. Returns the path of the removed folder.
 fn remove_folder(folder: PathBuf) -> Result<PathBuf, Box<dyn Error>> {
     match fs::remove_dir_all(&folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -175,8 +176,8 @@ fn write(file: &Path, bytes: &[u8]) -> Result<(), Box<dyn Error>> {
     Ok(fs::write(file, bytes).map_err(failed)?)
 }
 
-/// Collects the files of a folder, sorted, each with its path below the folder. Links are followed:
-/// the SDK has the contract by links.
+/// Collects the sorted files of a folder. `below`: the start of their paths in the program. Links
+/// are followed, because an SDK contains the contract as a link.
 fn collect(
     folder: &Path,
     below: &str,

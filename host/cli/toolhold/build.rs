@@ -2,8 +2,8 @@
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    // The addresses that are set at each start are listed in a short form, which saves 2 MB. The C
-    // library has to know it: musl, which is linked in, does, and a machine's glibc may not.
+    // Packing the relative relocations saves 2 MB. The C library must support them. The linked musl
+    // does, but a machine's glibc may be too old.
     if std::env::var("CARGO_CFG_TARGET_ENV").is_ok_and(|env| env == "musl") {
         println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
     }

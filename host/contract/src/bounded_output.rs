@@ -1,35 +1,38 @@
-//! Keeps the beginning and the end of a program's output that is too long.
+//! Keeps the beginning and the end of a program's output if the whole output is too long.
 
 use std::collections::VecDeque;
 
-/// Bytes for the notice about the omitted part.
-const MARK: usize = 64;
+/// Bytes reserved for the notice about dropped bytes.
+const NOTICE_LENGTH: usize = 64;
 
-/// Maximum number of bytes that are removed from a line next to the omitted part. A secret that is
-/// recognised by its form is never longer.
+/// Maximum number of bytes removed from a cut line. Recognisable secrets are shorter.
 const MAX_LINE: usize = 4096;
 
-/// The new output of one stream. If the output is too long, only its beginning and its end are
-/// stored, since programs report errors there.
+/// Most bytes of a character in UTF-8.
+const MAX_CHARACTER_BYTES: usize = 4;
+
+/// The unread output of one stream. The middle of a long output is dropped, because programs report
+/// errors at the beginning and at the end.
 #[derive(Debug, Default)]
 pub struct BoundedOutput {
     beginning: Vec<u8>,
     end: VecDeque<u8>,
-    /// Number of dropped bytes between the beginning and the end.
+    /// Number of bytes dropped between `beginning` and `end`.
     left_out: u64,
     /// Whether bytes were dropped.
     pub truncated: bool,
 }
 
 impl BoundedOutput {
-    /// Adds output, and stores at most `limit` bytes.
+    /// Adds output. At most `limit` bytes are stored, and the middle is dropped.
     pub fn push(&mut self, bytes: &[u8], limit: usize) {
         let beginning_limit = limit / 4;
         let beginning_room = beginning_limit.saturating_sub(self.beginning.len());
         let (beginning, rest) = bytes.split_at(beginning_room.min(bytes.len()));
         self.beginning.extend_from_slice(beginning);
 
-        let end_limit = (limit - beginning_limit).saturating_sub(MARK);
+        // The notice about dropped bytes also needs room.
+        let end_limit = (limit - beginning_limit).saturating_sub(NOTICE_LENGTH);
         let skipped = rest.len().saturating_sub(end_limit);
         self.end.extend(&rest[skipped..]);
         let excess = self.end.len().saturating_sub(end_limit);
@@ -37,65 +40,68 @@ impl BoundedOutput {
 
         let dropped = skipped + excess;
         if dropped > 0 {
-            self.left_out += u64::try_from(dropped).unwrap_or(u64::MAX);
+            self.left_out += dropped as u64;
             self.truncated = true;
         }
     }
 
-    /// Takes the new output. A notice marks the place of the omitted part.
+    /// Takes the output. A notice replaces dropped bytes.
     pub fn take(&mut self) -> Vec<u8> {
-        let Self { beginning: mut output, mut end, left_out, truncated } = std::mem::take(self);
+        let Self { beginning, mut end, left_out, truncated } = std::mem::take(self);
+        // `truncated` describes the whole output, so taking a part of the output doesn't reset it.
         self.truncated = truncated;
+        let mut output = beginning;
         if left_out > 0 {
             let removed = remove_partial_line_at_end(&mut output) + remove_partial_line(&mut end);
-            let left_out = left_out + u64::try_from(removed).unwrap_or(u64::MAX);
-            let mark = format!("\n[… {left_out} bytes are left out here …]\n");
-            output.extend_from_slice(mark.as_bytes());
+            let left_out_in_all = left_out + removed as u64;
+            let notice = format!("\n[… {left_out_in_all} bytes are left out here …]\n");
+            output.extend_from_slice(notice.as_bytes());
         }
-        // Both halves are copied as a whole. Copying megabytes byte by byte takes a noticeable
-        // time.
+        // Copying whole slices is faster than copying megabytes byte by byte.
         let (first, second) = end.as_slices();
         output.extend_from_slice(first);
         output.extend_from_slice(second);
         output
     }
 
-    /// Checks whether there is no new output.
+    /// Checks whether there is no unread output.
     pub fn is_empty(&self) -> bool {
         self.beginning.is_empty()
     }
 }
 
-/// Removes the partial line at the end of `beginning`, and a character that the cut may have
-/// divided. Returns the number of removed bytes.
+/// Removes the partial line or character at the end. Returns the number of removed bytes.
 fn remove_partial_line_at_end(beginning: &mut Vec<u8>) -> usize {
     let length = beginning.len();
     beginning.truncate(length - partial_line_length(beginning.iter().rev(), length));
 
-    // A character has at most four bytes, and its first byte is at least 0xc0.
-    let character_start = beginning.iter().rev().take(4).position(|byte| *byte >= 0xc0);
-    if let Some(back) = character_start {
-        beginning.truncate(beginning.len() - 1 - back);
+    let mut last_bytes = beginning.iter().rev().take(MAX_CHARACTER_BYTES);
+    if let Some(bytes_after_start) = last_bytes.position(|byte| *byte >= 0xc0) {
+        beginning.truncate(beginning.len() - bytes_after_start - 1);
     }
     length - beginning.len()
 }
 
-/// Removes the partial line at the start of `end`, and the last bytes of a divided character.
-/// Returns the number of removed bytes.
+/// Removes the partial line or character at the start. Returns the number of removed bytes.
 fn remove_partial_line(end: &mut VecDeque<u8>) -> usize {
     let length = end.len();
     end.drain(..partial_line_length(end.iter(), length));
 
-    let continuation_bytes = end.iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80).count();
-    end.drain(..continuation_bytes);
+    // UTF-8 characters continue with bytes of the form 0b10xx_xxxx.
+    let first_bytes = end.iter().take(MAX_CHARACTER_BYTES - 1);
+    let continuation_bytes = first_bytes.take_while(|byte| **byte & 0b1100_0000 == 0b1000_0000);
+    let count = continuation_bytes.count();
+    end.drain(..count);
     length - end.len()
 }
 
-/// Returns the number of bytes from the cut to the next line end.
+/// Returns the length of the partial line at the cut, up to its line end. `bytes` are the bytes on
+/// one side of the cut, in order from the cut, and `length` is their number.
 ///
-/// The whole line is removed, because a part of a secret, or a secret without its name, isn't
-/// recognised. In a very long line, only the rest of the current word is removed.
+/// The whole line is removed, because redaction recognises only complete secrets with their names.
+/// In a very long line, only a limited part and the cut word are removed.
 fn partial_line_length<'b>(bytes: impl Iterator<Item = &'b u8> + Clone, length: usize) -> usize {
+    // At most half of the bytes and a quarter for the cut word are removed, so a quarter stays.
     let line_limit = MAX_LINE.min(length / 2);
     let line_end = bytes.clone().take(line_limit).position(|byte| *byte == b'\n');
     if let Some(line_end) = line_end {

@@ -1,18 +1,17 @@
-//! The table of built-in plugins: the tables that configure each plugin, and its grants. The host
-//! knows plugins by their names only in this table.
+//! The table of built-in plugins. The host knows plugins by name only in this table.
 
 /// A built-in plugin: the tables that configure it, and its grants.
 #[derive(Debug)]
 pub struct BuiltInPlugin {
     /// The name of the plugin.
     pub name: &'static str,
-    /// The table of the configuration that grants the plugin's files and commands.
+    /// The configuration table that grants the plugin's files and commands.
     pub table: &'static str,
-    /// The tables whose `enabled` disables the plugin.
+    /// The configuration tables with an `enabled` key. Each of them can disable the plugin.
     pub switches: &'static [&'static str],
     /// Resources that the plugin may use.
     pub grants: &'static [BuiltInGrant],
-    /// The origin of the claims in the plugin's answers. With `None`, the subjects of a call
+    /// The origin of statements in the plugin's answers. With `None`, the subjects of a call
     /// determine the origin.
     pub claims: Option<&'static str>,
 }
@@ -30,11 +29,11 @@ pub enum BuiltInGrant {
     LanguageServers,
     /// Requests to the network.
     Requests,
-    /// An index of what is remembered.
+    /// A search index of stored notes.
     Memory,
-    /// An index of the code.
+    /// A search index of source code.
     CodeIndex,
-    /// Tasks that start later.
+    /// Scheduled tasks.
     Tasks,
 }
 
@@ -85,7 +84,7 @@ pub const BUILT_IN_PLUGINS: [BuiltInPlugin; 8] = [
     BuiltInPlugin {
         name: "diagnostics",
         table: "tools.shell",
-        // The tool starts programs that `bash` may start.
+        // A user who disables the shell must not get a tool that starts the same programs.
         switches: &["tools.diagnostics", "tools.shell"],
         grants: &[BuiltInGrant::Compilers],
         claims: Some("diagnostics"),

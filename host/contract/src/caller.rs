@@ -1,7 +1,6 @@
 //! The caller of a call, in the form that plugins get.
 
-/// The caller of a call and its session, in the form that plugins get. Names are opaque: plugins
-/// can compare them, and can't read anything else from them.
+/// The caller of a call and its session. Names are opaque: plugins can only compare them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallerInfo {
     /// The person or principal. All calls of one person have the same name.
@@ -10,17 +9,17 @@ pub struct CallerInfo {
     pub project: String,
     /// The session.
     pub session: String,
-    /// The front end that opened the session, in one word: `mcp`, `agent` or another front end.
+    /// The front end that opened the session, in one word, such as `mcp` or `agent`.
     pub front_end: String,
-    /// The agent that calls. `None` means the primary agent.
+    /// The name of the agent that makes the call. `None` means the primary agent.
     pub agent: Option<String>,
-    /// Whether the session has received untrusted text. This text may have made a model write this
-    /// call. The value is `true` if this isn't known.
+    /// Whether the session has received untrusted text, which may have made a model write this
+    /// call. `true` if the host doesn't know.
     pub untrusted: bool,
 }
 
-/// Finds the caller of a call. It is used only if a plugin requests the caller.
+/// Finds the caller of a call. The host asks only if a plugin requests the caller.
 pub trait CallerSource: Send + Sync {
-    /// Returns the caller. May read a file.
+    /// Returns the caller. The function may read a file.
     fn caller(&self) -> CallerInfo;
 }

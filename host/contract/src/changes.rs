@@ -1,4 +1,4 @@
-//! The interface that reports changes of files to undo before they are made.
+//! The interface that saves the state of files for undo before they are changed.
 
 use std::fmt;
 use std::io;
@@ -10,14 +10,13 @@ use std::path::Path;
 pub struct ChangedPath<'a> {
     /// The real path.
     pub path: &'a Path,
-    /// A handle of the object at the path. `None` means that no object has the path.
+    /// A handle of the object at the path. `None` means that the path doesn't exist.
     pub object: Option<BorrowedFd<'a>>,
-    /// A handle of the parent directory, if the change may add or remove the name.
+    /// A handle of the parent directory, for changes that add or remove the file name.
     pub parent: Option<BorrowedFd<'a>>,
 }
 
-/// Receives each file change of a call before the change is made, so that it can save the state
-/// that the change would destroy.
+/// Saves the state of files before a call changes them.
 pub trait ChangeRecorder: fmt::Debug + Send + Sync + 'static {
     /// Records the state of a path before the path is created, changed or removed.
     ///
@@ -26,28 +25,27 @@ pub trait ChangeRecorder: fmt::Debug + Send + Sync + 'static {
     /// Returns an error with the reason if the change must not be made.
     fn before_change(&self, changed: &ChangedPath<'_>) -> io::Result<()>;
 
-    /// Records the state before the object of `from` moves to the path of `to` and replaces the
-    /// object at that path.
+    /// Records the states of both paths before `from` is renamed to `to`.
     ///
     /// # Errors
     ///
     /// Returns an error with the reason if the change must not be made.
     fn before_rename(&self, from: &ChangedPath<'_>, to: &ChangedPath<'_>) -> io::Result<()>;
 
-    /// Records the state before the object of `from` gets the path of `to` as an additional name.
+    /// Records the states of both paths before `to` becomes a second name of `from`'s file.
     ///
     /// # Errors
     ///
     /// Returns an error with the reason if the change must not be made.
     fn before_link(&self, from: &ChangedPath<'_>, to: &ChangedPath<'_>) -> io::Result<()> {
-        // The file itself may be changed through its new name.
+        // A later write through the new name changes the file of `from`, too.
         self.before_change(from)?;
         self.before_change(to)
     }
 
-    /// Checks whether a command is denied if its changes can't be recorded.
+    /// Checks whether commands are denied if their changes can't be recorded.
     fn is_required(&self) -> bool;
 
-    /// Reports that a command of the call runs although its changes can't be recorded.
+    /// Receives the reason when a command runs although its changes can't be recorded.
     fn unrecorded(&self, reason: &str);
 }

@@ -1,13 +1,11 @@
-//! The definition of a tool: its arguments with their roles, its promises, and whether a call with
-//! given arguments only reads.
+//! The definition of a tool: its arguments, its promises, and whether a call only reads.
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The definition of one tool. It contains what a catalogue shows, and what the host needs to check
-/// a call.
+/// The definition of one tool: the texts for a catalogue, and data for checking a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Definition {
     /// The name that callers use: `tool` for built-ins and `plugin__tool` for others. A name has at
@@ -26,21 +24,21 @@ pub struct Definition {
     pub output_schema: Option<Value>,
     /// How the tool behaves.
     pub annotations: Annotations,
-    /// Whether the tool itself says that it may destroy what is there. Unlike
-    /// [`Annotations::destructive`], a tool that says nothing doesn't count. The claim only makes
-    /// calls stricter, so it applies whether the claims of the tool are trusted or not.
+    /// Whether the tool itself declares that it is destructive. The default is `false`, unlike in
+    /// [`Annotations::destructive`]. The declaration applies even if the tool's promises aren't
+    /// trusted, because it only makes calls stricter.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub says_destructive: bool,
-    /// The arguments that name what a call acts on.
+    /// The arguments that name the things on which a call acts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub subjects: Vec<Subject>,
     /// The arguments that have a meaning for the host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<ToolArgument>,
-    /// The arguments that say how a call changes a file. Only used for built-in tools.
+    /// The arguments that describe how a call changes a file. Only used for built-in tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preview: Option<PreviewArguments>,
-    /// Whether models should read the text of an answer, and only programs the structured value.
+    /// Whether models read the text of an answer, and only programs read the structured value.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub text_for_models: bool,
     /// The tag of a fenced block with which a model without native tool use calls the tool.
@@ -49,12 +47,12 @@ pub struct Definition {
     /// Other names of this tool, which catalogues don't list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub aliases: Vec<String>,
-    /// Whether the tool belongs to a component that doesn't know Toolhold. The tool then declares
-    /// nothing about its calls, and rules about paths don't know which paths a call uses.
+    /// Whether the tool belongs to a component that wasn't written for Toolhold. Path rules don't
+    /// know which paths a call of this tool uses.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub foreign: bool,
-    /// Whether catalogues don't list the tool. A front end calls it for something that is listed in
-    /// another form, such as a [resource](crate::ResourceOffer).
+    /// Whether catalogues omit the tool. A front end calls the tool for an item of another list,
+    /// such as a [resource](crate::ResourceOffer).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unlisted: bool,
     /// A JSON object for fields that this type doesn't have.
@@ -63,8 +61,8 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// Returns the aliases of arguments, each with the argument that it replaces. An alias that is
-    /// also the name of an argument is omitted.
+    /// Returns each alias with the name of its argument. Aliases that equal an argument name are
+    /// omitted.
     pub fn argument_aliases(&self) -> impl Iterator<Item = (&str, &str)> {
         let pairs = self.arguments.iter().flat_map(|argument| {
             argument.aliases.iter().map(|alias| (alias.as_str(), argument.name.as_str()))
@@ -77,14 +75,13 @@ impl Definition {
         self.arguments.iter().filter(move |argument| argument.roles.contains(&role))
     }
 
-    /// Returns the argument that gets the text of a call that has only one text instead of
-    /// arguments.
+    /// Returns the argument that gets the whole text of a call without JSON arguments.
     pub fn bare_argument(&self) -> Option<&str> {
         self.arguments_with(Role::Text).next().map(|argument| argument.name.as_str())
     }
 
-    /// Returns the arguments that take a glob over paths, each with the argument for the folder
-    /// where the glob starts. A call with an absolute glob uses the glob's folder.
+    /// Returns each glob argument with the argument for the folder where the glob starts. An
+    /// absolute glob starts at its own folder.
     pub fn pattern_bases(&self) -> impl Iterator<Item = (&str, &str)> {
         self.arguments_with(Role::Glob).filter_map(|argument| {
             let base = argument.base.as_deref()?;
@@ -92,7 +89,7 @@ impl Definition {
         })
     }
 
-    /// Returns the time limit in seconds that the arguments of a call set.
+    /// Returns the shortest time limit in the arguments of a call, in seconds.
     pub fn requested_seconds(&self, arguments: &Value) -> Option<f64> {
         self.arguments_with(Role::Timeout)
             .filter_map(|argument| arguments.get(&argument.name)?.as_f64())
@@ -105,39 +102,45 @@ impl Definition {
             .any(|argument| arguments.get(&argument.name) == Some(&Value::Bool(true)))
     }
 
-    /// Checks whether a call with these arguments only reads, even if other calls may act.
+    /// Checks whether a call with these arguments only reads, although other calls of the tool
+    /// write.
     ///
-    /// Each argument that decides this must have a value with which a call only reads. A missing
-    /// argument has the default of the schema.
-    pub fn reads_with(&self, arguments: &Value) -> bool {
-        if !self.reads_with_some() {
+    /// Each argument with [`ToolArgument::read_only_values`] must have one of these values. A
+    /// missing argument has the schema's default. Returns `false` if no argument has read-only
+    /// values.
+    pub fn is_read_only_call(&self, arguments: &Value) -> bool {
+        if !self.has_read_only_calls() {
             return false;
         }
-        self.deciding_arguments().all(|argument| {
+        for argument in self.deciding_arguments() {
             let given = arguments.get(&argument.name);
             let value = given.or_else(|| self.schema_default(&argument.name));
-            value.is_some_and(|value| argument.reads_with.contains(value))
-        })
+            let only_reads = value.is_some_and(|value| argument.read_only_values.contains(value));
+            if !only_reads {
+                return false;
+            }
+        }
+        true
     }
 
     fn schema_default(&self, argument: &str) -> Option<&Value> {
         self.input_schema.get("properties")?.get(argument)?.get("default")
     }
 
-    /// Checks whether some arguments make a call read-only.
-    pub fn reads_with_some(&self) -> bool {
+    /// Checks whether calls with certain arguments only read.
+    pub fn has_read_only_calls(&self) -> bool {
         self.deciding_arguments().next().is_some()
     }
 
-    /// Declares that all calls only read. Arguments then no longer decide this, so the defaults of
-    /// the deciding arguments are removed from the schema.
+    /// Declares that all calls only read. Removes the read-only values and schema defaults of
+    /// arguments, because they no longer decide.
     pub fn make_read_only(&mut self) {
         self.annotations.read_only = true;
         for argument in &mut self.arguments {
-            if argument.reads_with.is_empty() {
+            if argument.read_only_values.is_empty() {
                 continue;
             }
-            argument.reads_with.clear();
+            argument.read_only_values.clear();
             let properties = self.input_schema.get_mut("properties");
             let property = properties.and_then(|all| all.get_mut(&argument.name));
             if let Some(property) = property.and_then(Value::as_object_mut) {
@@ -146,17 +149,18 @@ impl Definition {
         }
     }
 
+    /// Returns the arguments that decide whether a call only reads.
     fn deciding_arguments(&self) -> impl Iterator<Item = &ToolArgument> {
-        self.arguments.iter().filter(|argument| !argument.reads_with.is_empty())
+        self.arguments.iter().filter(|argument| !argument.read_only_values.is_empty())
     }
 
-    /// Checks whether a model should read the text of an answer. This is true if the tool says so,
-    /// or if there is no schema for structured answers.
+    /// Checks whether a model reads the text of an answer. Tools without a schema for structured
+    /// answers always answer in text.
     pub fn answers_in_text(&self) -> bool {
         self.output_schema.is_none() || self.text_for_models
     }
 
-    /// Checks whether an argument takes content that is passed outside of the JSON, as
+    /// Checks whether an argument takes an attachment: content next to the JSON, written as
     /// `{"$attachment": 0}`.
     pub fn takes_attachments(&self) -> bool {
         self.arguments_with(Role::Attachment).next().is_some()
@@ -167,8 +171,7 @@ impl Definition {
         self.input_schema.get("properties").is_some_and(|arguments| arguments.get(name).is_some())
     }
 
-    /// Creates a tool with a name, a description and the schema of its arguments. Its behaviour is
-    /// unknown, so it has the strictest [`Annotations`] and no [`Subject`].
+    /// Creates a tool with the strictest [`Annotations`] and without [`Subject`]s.
     pub fn new(
         name: impl Into<String>,
         description: impl Into<String>,
@@ -195,24 +198,24 @@ impl Definition {
     }
 }
 
-/// The treatment of an argument by the host, next to the check against the schema.
+/// Properties of an argument that the JSON Schema can't express.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolArgument {
     /// A property of the input schema.
     pub name: String,
-    /// Other names of the argument. The host replaces them with its name first.
+    /// Other names of the argument. The host replaces them with `name`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub aliases: Vec<String>,
-    /// The uses that the host makes of the argument.
+    /// How the host uses the argument.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub roles: BTreeSet<Role>,
-    /// The argument with the folder where a [`Role::Glob`] starts.
+    /// For a [`Role::Glob`], the argument with the folder where the glob starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<String>,
-    /// The values with which a call only reads. If empty, the argument doesn't decide whether a
-    /// call only reads.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub reads_with: Vec<Value>,
+    /// The values with which a call only reads. An empty list means that the argument doesn't
+    /// matter.
+    #[serde(rename = "reads_with", default, skip_serializing_if = "Vec::is_empty")]
+    pub read_only_values: Vec<Value>,
 }
 
 impl ToolArgument {
@@ -230,20 +233,18 @@ pub enum Role {
     Timeout,
     /// A boolean that says whether the commands of the call need the network.
     Network,
-    /// The argument takes content that travels next to the JSON.
+    /// Content next to the JSON.
     Attachment,
-    /// The argument that gets the text if the arguments are one text instead of an object.
+    /// The whole text of a call without JSON arguments.
     Text,
-    /// A glob over paths, which starts at [`ToolArgument::base`].
+    /// A glob over paths. It starts at [`ToolArgument::base`].
     Glob,
-    /// An argument that the tool stores after the call. Secrets in it are redacted before the tool
-    /// gets it.
+    /// An argument that the tool stores after the call. The host redacts secrets in it.
     Kept,
 }
 
 impl Role {
-    /// Returns the role with this name in the contract, or `None` if this host doesn't know the
-    /// role.
+    /// Returns the role with this name, or `None` if this host doesn't know the name.
     pub fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "timeout" => Self::Timeout,
@@ -257,7 +258,7 @@ impl Role {
     }
 }
 
-/// The names of the arguments that say what a call changes in a file.
+/// The names of the arguments that describe a change of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PreviewArguments {
     /// The file.
@@ -272,14 +273,14 @@ pub struct PreviewArguments {
 pub enum ChangeArguments {
     /// The argument with the new content of the whole file.
     Whole(String),
-    /// A part is replaced by another.
+    /// Replaces a part of the file.
     Part {
         /// The argument with the part that is replaced.
         old: String,
         /// The argument with the replacement.
         new: String,
-        /// The argument that says whether all occurrences are replaced. With `None`, only one is
-        /// replaced.
+        /// The argument that says whether all occurrences are replaced. With `None`, only one
+        /// occurrence is replaced.
         all: Option<String>,
     },
 }
@@ -297,9 +298,9 @@ pub struct Annotations {
     pub destructive: bool,
     /// Whether a second call with the same arguments changes nothing more.
     pub idempotent: bool,
-    /// Reaches things outside the machine.
+    /// Whether a call reaches things outside the machine.
     pub open_world: bool,
-    /// Whether the answer may be used again until one of its sources changes.
+    /// Whether the answer may be reused until one of its sources changes.
     pub cacheable: bool,
 }
 
@@ -315,7 +316,7 @@ impl Default for Annotations {
     }
 }
 
-/// An argument that names what a call acts on.
+/// An argument that names a thing on which a call acts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {
     /// RFC 6901 pointer into the arguments, to a string or an array of strings.
@@ -388,38 +389,41 @@ mod tests {
     fn call_only_reads_if_each_deciding_argument_says_so() {
         let deciding = |name: &str, values: Value| ToolArgument {
             name: name.to_owned(),
-            reads_with: values.as_array().cloned().unwrap_or_default(),
+            read_only_values: values.as_array().cloned().unwrap_or_default(),
             ..ToolArgument::default()
         };
         let one = definition(vec![deciding("method", json!(["GET", "HEAD"]))]);
-        assert!(one.reads_with_some());
+        assert!(one.has_read_only_calls());
         for (arguments, reads) in [
             (json!({}), true),
             (json!({ "method": "HEAD" }), true),
             (json!({ "method": "POST" }), false),
             (json!({ "method": null }), false),
         ] {
-            assert_eq!(one.reads_with(&arguments), reads, "{arguments}");
+            assert_eq!(one.is_read_only_call(&arguments), reads, "{arguments}");
         }
         let two = definition(vec![
             deciding("method", json!(["GET"])),
             deciding("command", json!(["ls"])),
         ]);
-        assert!(!two.reads_with(&json!({})), "a missing value without a default doesn't read");
-        assert!(two.reads_with(&json!({ "command": "ls" })));
-        assert!(!definition(Vec::new()).reads_with(&json!({})));
+        assert!(
+            !two.is_read_only_call(&json!({})),
+            "a missing value without a default doesn't read"
+        );
+        assert!(two.is_read_only_call(&json!({ "command": "ls" })));
+        assert!(!definition(Vec::new()).is_read_only_call(&json!({})));
     }
 
     #[test]
     fn definition_that_only_reads_needs_no_deciding_argument() {
         let deciding = ToolArgument {
             name: "method".to_owned(),
-            reads_with: vec![json!("GET")],
+            read_only_values: vec![json!("GET")],
             ..ToolArgument::default()
         };
         let mut reading = definition(vec![deciding]);
         reading.make_read_only();
-        assert!(reading.annotations.read_only && !reading.reads_with_some());
+        assert!(reading.annotations.read_only && !reading.has_read_only_calls());
         assert_eq!(reading.input_schema["properties"]["method"], json!({}));
     }
 

@@ -1,27 +1,27 @@
-//! A denial: the action, the rule, the rule's place, and the remedy.
+//! A denial: the action, the deciding rule, and the remedy.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A denial: the action, the rule, the rule's place, and the remedy.
+/// A denial: the action, the deciding rule, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Denial {
     /// The capability that was used: `files`, `search`, `network`.
     pub capability: String,
     /// The action with its object: `read /home/u/.env`.
     pub action: String,
-    /// The rule that decided, as written: `deny_read = "**/.env"`.
+    /// The deciding rule, as written: `deny_read = "**/.env"`.
     pub rule: String,
-    /// The place of the rule: `[tools.file] in /home/u/.config/toolhold/toolhold.toml`, or `built
-    /// in`.
+    /// Where the rule was written: `[tools.file] in /home/u/.config/toolhold/toolhold.toml`, or
+    /// `built in`.
     pub place: String,
-    /// The configuration line that would change the decision, or the reason why no line can.
+    /// The configuration line that changes the decision, or the reason why no line can.
     pub remedy: String,
 }
 
 impl fmt::Display for Denial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is refused: {} ({}). {}", self.action, self.rule, self.place, self.remedy)
+        write!(f, "{} is denied: {} ({}). {}", self.action, self.rule, self.place, self.remedy)
     }
 }

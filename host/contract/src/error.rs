@@ -1,4 +1,4 @@
-//! The failure of a call with its category and code, and the codes that only the host sets.
+//! The failure of a call with its category and code.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::{Content, Denial, UntrustedText};
 
-/// The reason why a call failed. The set is closed, because hosts and agents decide by the
-/// category. [`Failure::code`] is more detailed, and has an open set of values.
+/// The reason why a call failed. Hosts and agents decide by the category, so the set of categories
+/// is closed. [`Failure::code`] adds details from an open set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Category {
@@ -18,19 +18,19 @@ pub enum Category {
     InvalidParameters,
     /// An argument has the wrong type.
     TypeMismatch,
-    /// A rule of the operator denies the call.
+    /// A rule denies the call.
     PolicyBlocked,
     /// The call needs approval, and nobody was asked.
     ConfirmationRequired,
-    /// A second attempt would fail in the same way.
+    /// A second attempt fails in the same way.
     PermanentFailure,
-    /// The caller went away.
+    /// The caller stopped waiting.
     Cancelled,
     /// There are too many calls. A later call may succeed.
     RateLimited,
-    /// The other server failed.
+    /// An upstream server or web server failed.
     ServerError,
-    /// The other server wasn't reached.
+    /// A server wasn't reached.
     NetworkError,
     /// The call took too long.
     Timeout,
@@ -55,8 +55,8 @@ impl Category {
     }
 }
 
-/// Codes that only the host sets, because callers decide by these codes. The host removes them from
-/// the failure of a guest.
+/// Codes that only the host may set. Callers trust these codes, so the host removes them from the
+/// failure of a guest.
 pub const HOST_CODES: [&str; 14] = [
     "audit",
     "bad_answer",
@@ -74,7 +74,7 @@ pub const HOST_CODES: [&str; 14] = [
     "withheld",
 ];
 
-/// A failed call, for the model. It includes the output from before the failure.
+/// A failed call, as a model gets it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
     /// The category of the failure.
@@ -83,13 +83,12 @@ pub struct Failure {
     /// the tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// The fault and its cause, for people and models. A message that leaves the host has at most 8
-    /// KiB.
+    /// The fault and its cause, for people and models. The host cuts the message at 8 KiB.
     pub message: String,
     /// Advice for the next attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<String>,
-    /// Time to wait before the next try, at most an hour. In JSON, milliseconds.
+    /// Time to wait before the next try, at most an hour. In JSON, it is a number of milliseconds.
     #[serde(
         default,
         rename = "retry_after_ms",
@@ -97,7 +96,7 @@ pub struct Failure {
         with = "millis"
     )]
     pub retry_after: Option<Duration>,
-    /// Output from before the failure. A stopped call returns the parts that it has emitted.
+    /// Output from before the failure. A stopped call returns the parts that it emitted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub content: Vec<Content>,
     /// A JSON value, as in [`Output`](crate::Output).
@@ -109,13 +108,14 @@ pub struct Failure {
     /// A JSON object for fields that this type doesn't have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Value>,
-    /// Whether the tool wrote the message and the suggestion, and not the host.
+    /// Whether the tool wrote the message and the suggestion. `false` means that the host wrote
+    /// both.
     #[serde(skip)]
     pub by_tool: bool,
 }
 
 impl Failure {
-    /// Makes a failure with only a message.
+    /// Creates a failure with only a message.
     pub fn new(category: Category, message: impl Into<String>) -> Self {
         Self {
             category,
@@ -131,8 +131,7 @@ impl Failure {
         }
     }
 
-    /// Creates the failure for a denial: [`Category::PolicyBlocked`], with the denial as its
-    /// message.
+    /// Creates a failure with [`Category::PolicyBlocked`] and the denial as its message.
     pub fn denied(denial: Denial) -> Self {
         Self {
             denial: Some(denial.clone()),
@@ -142,9 +141,9 @@ impl Failure {
 
     /// Adds untrusted text about the failure as the first part of the content.
     #[must_use]
-    pub fn with_words(mut self, said: UntrustedText) -> Self {
-        if !said.is_empty() {
-            self.content.insert(0, Content::untrusted(&said));
+    pub fn with_words(mut self, text: UntrustedText) -> Self {
+        if !text.is_empty() {
+            self.content.insert(0, Content::untrusted(&text));
         }
         self
     }
@@ -163,8 +162,7 @@ impl Failure {
         self
     }
 
-    /// Checks whether Toolhold itself failed, and not the tool. Something that the call needed
-    /// couldn't be read, recorded or counted.
+    /// Checks whether Toolhold itself failed to read, record or count something for the call.
     pub fn is_of_host(&self) -> bool {
         self.category == Category::PermanentFailure
             && matches!(self.code.as_deref(), Some("audit" | "host"))
@@ -176,7 +174,7 @@ impl Failure {
     }
 }
 
-/// A failure of the host's own work. The tool didn't fail, and a model can't fix it.
+/// A failure of the host's own work, which a model can't fix.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// The configuration can't be used.
@@ -185,7 +183,7 @@ pub enum HostError {
     /// A plugin doesn't load. The message names the plugin and the reason.
     #[error("{plugin}: {reason}")]
     Load {
-        /// The plugin's name, or the file's if the name isn't known yet.
+        /// The plugin's name, or the file name if the plugin's name isn't known yet.
         plugin: String,
         /// The fault and the remedy.
         reason: String,
@@ -198,13 +196,13 @@ pub enum HostError {
     Io {
         /// The action that was attempted.
         what: String,
-        /// The system's answer.
+        /// The error of the operating system.
         source: std::io::Error,
     },
 }
 
 impl HostError {
-    /// Returns a function for `map_err`, which adds the attempted action to an I/O error.
+    /// Returns a function for `map_err` that adds the attempted action to an I/O error.
     pub fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
         move |source| Self::Io { what: what.into(), source }
     }

@@ -1,87 +1,88 @@
-//! Advice to the caller of a failed call: whether to retry the call, what to do, and the text form
-//! for a model.
+//! The text form of a failed call for a model, with advice about a retry.
 
 use std::fmt::Write;
 
 use crate::text::{cut, in_words, neutral};
 use crate::{Category, Failure};
 
-/// Maximum length of a message and of a suggestion in the feedback, in bytes. A message that leaves
-/// the host has the same limit.
+/// Maximum length of a message and of a suggestion in bytes. Longer texts are cut.
 const MAX_TEXT: usize = 8192;
 
 impl Category {
-    /// Checks whether the same call may succeed later without any change.
+    /// Checks whether the same call may succeed later.
     pub fn is_retryable(self) -> bool {
         matches!(self, Self::RateLimited | Self::ServerError | Self::NetworkError | Self::Timeout)
     }
 
-    /// Checks whether the caller made a mistake that it can correct. Returns `false` if a rule, a
-    /// person or another server is the reason.
+    /// Checks whether the caller made a mistake that it can correct. Returns `false` for denials
+    /// and for faults of a server.
     pub fn is_quality_failure(self) -> bool {
         matches!(self, Self::ToolNotFound | Self::InvalidParameters | Self::TypeMismatch)
     }
 
-    /// Returns one sentence of advice, for a failure without more specific advice.
+    /// Returns one sentence of general advice.
     pub fn suggestion(self) -> &'static str {
         match self {
-            Self::ToolNotFound => "Use the name of a tool that is listed.",
+            Self::ToolNotFound => "Use the name of a listed tool.",
             Self::InvalidParameters => {
-                "Compare the arguments with the tool's schema, and correct them."
+                "Compare the arguments with the tool's schema, and correct the arguments."
             }
             Self::TypeMismatch => "Give each argument the type that the tool's schema names.",
             Self::PolicyBlocked => {
-                "Don't try it again: a rule of the operator forbids it. Go another way, or say what is needed and why."
+                "Don't repeat this call: a rule denies the call. Try another way, or say what is \
+                 needed and why."
             }
             Self::ConfirmationRequired => {
-                "Ask the person whether it may be done; the same call again needs their approval as well."
+                "Ask the user whether the call may run; a repeated call needs the user's approval, \
+                 too."
             }
             Self::PermanentFailure => {
-                "Don't repeat the call as it is: it would fail in the same way."
+                "Don't repeat the same call: the call would fail in the same way."
             }
-            Self::Cancelled => "Go on only if it is asked for again.",
+            Self::Cancelled => "Make the call again only if the user asks for it.",
             Self::RateLimited => "Wait a moment, then try again.",
-            Self::ServerError => "Try again later: the other side failed.",
+            Self::ServerError => "Try again later: the server failed.",
             Self::NetworkError => {
-                "Look at the address, and try again later: the other side was not reached."
+                "Check the address, and try again later: the server was not reached."
             }
-            Self::Timeout => "Ask for less at once, or give it more time.",
+            Self::Timeout => "Ask for less at once, or give the call more time.",
         }
     }
 }
 
 impl Failure {
-    /// Formats the failure for a model: a block of four keys, the same wherever it is shown.
+    /// Formats the failure for a model, as a block with four keys.
     ///
     /// ```
     /// # use toolhold_contract::{Category, Failure};
-    /// let failure = Failure::new(Category::InvalidParameters, "`limit` is -1\nand has to be at least 1");
+    /// let message = "`limit` is -1\nand has to be at least 1";
+    /// let failure = Failure::new(Category::InvalidParameters, message);
     /// let block = "[tool_error]
     /// category: invalid_parameters
     /// error: `limit` is -1
     ///   and has to be at least 1
-    /// suggestion: Compare the arguments with the tool's schema, and correct them.
+    /// suggestion: Compare the arguments with the tool's schema, and correct the arguments.
     /// retryable: false
     /// ";
     /// assert_eq!(failure.feedback(), block);
     /// ```
     ///
-    /// Lines after the first of a text are indented, so that no text looks like a key. Characters
-    /// that steer a terminal or a model are removed, and each text is cut at 8 KiB. Output from
-    /// before the failure is in [`content`](Self::content), not here.
+    /// Continuation lines are indented, because a message must not imitate a key. Characters that
+    /// control a terminal or a model are removed. Each text is cut at 8 KiB. The block doesn't
+    /// contain [`content`](Self::content), the output from before the failure.
     pub fn feedback(&self) -> String {
         let mut block = format!("[tool_error]\ncategory: {}\n", self.category.as_str());
         let suggestion = self.own_or_usual_suggestion();
         for (key, text) in [("error", self.message.as_str()), ("suggestion", suggestion.as_str())] {
-            let text = neutral(cut(text.trim(), MAX_TEXT));
-            let lines: Vec<&str> = text.lines().collect();
-            // Writing to a string never fails.
+            let shown = neutral(cut(text.trim(), MAX_TEXT));
+            let lines: Vec<&str> = shown.lines().collect();
             let _ = writeln!(block, "{key}: {}", lines.join("\n  "));
         }
         let _ = writeln!(block, "retryable: {}", self.category.is_retryable());
         block
     }
 
+    /// Returns the failure's own suggestion, or else the general advice for its category.
     fn own_or_usual_suggestion(&self) -> String {
         if let Some(suggestion) = &self.suggestion {
             return suggestion.clone();

@@ -1,4 +1,4 @@
-//! The declaration of a filter: the outputs that it matches, its purpose, and its verdict.
+//! The declaration of a filter, and its verdict on an output.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,13 +11,13 @@ pub struct FilterDefinition {
     pub name: String,
     /// Decides what happens to the output when the filter fails.
     pub purpose: Purpose,
-    /// The matchers of the outputs that the filter gets. An output must match one of them.
+    /// Describes the outputs that the filter gets. One match is enough.
     pub matchers: Vec<Matcher>,
     /// Whether a cosmetic filter gets only outputs that no other filter matches.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fallback: bool,
-    /// A JSON object with fields that this type doesn't have, as the plugin wrote it. The object is
-    /// parsed on demand, since few callers need it.
+    /// A JSON object with fields that this type doesn't have. The object stays a string, because
+    /// few callers parse it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<String>,
 }
@@ -37,43 +37,43 @@ pub enum Purpose {
 pub struct Matcher {
     /// A tool's name, or a glob over names.
     pub tool: String,
-    /// The text that the call must act on.
+    /// The text on which the call acts, such as a command.
     pub subject: Pattern,
 }
 
-/// The comparison with the text that a call acts on.
+/// A pattern for the text on which a call acts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pattern {
-    /// Matches anything, and also nothing.
+    /// Matches any text, and calls without a text.
     Any,
     /// Equal to the whole text.
     Exact(String),
-    /// The prefix of the subject, in whole words.
+    /// A prefix of the text that ends at a word boundary.
     Prefix(String),
-    /// A regular expression that matches anywhere in the subject.
+    /// A regular expression that matches anywhere in the text.
     Regex(String),
 }
 
-/// The input of a filter: the output of a call, without secrets.
+/// The input of a filter: the output of a call, with secrets redacted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FilterInput {
     /// The tool's full name.
     pub tool: String,
-    /// The text with which the filter's matcher was compared.
+    /// The text that matched the filter's pattern.
     pub subject: Option<String>,
     /// The category of the failure, if the call failed.
     pub failed: Option<Category>,
     /// The exit code of a command.
     pub exit_code: Option<i32>,
-    /// Whether other commands of the line may have written a part of the output.
+    /// Whether other commands of the same command line may have written a part of the output.
     pub among_others: bool,
-    /// The parts of the answer. For a command, the parts are its standard output and its standard
-    /// error, without empty ones.
+    /// The parts of the answer. For a command, the parts are standard output and standard error, if
+    /// they aren't empty.
     pub content: Vec<Content>,
 }
 
-/// A filter's confidence that it removed nothing important. The highest confidence comes first.
+/// How sure a filter is that it removed nothing important. The highest confidence comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Confidence {
@@ -86,7 +86,7 @@ pub enum Confidence {
 }
 
 impl Confidence {
-    /// Returns the name in one word.
+    /// Returns the name in lower case.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Full => "full",
@@ -101,9 +101,9 @@ impl Confidence {
 pub enum FilterVerdict {
     /// The output isn't changed.
     Keep,
-    /// Replaces the input with these parts, in the same order.
+    /// The input is replaced with these parts, in the same order.
     Replace {
-        /// As many parts as the input has.
+        /// Exactly as many parts as the input has.
         content: Vec<Content>,
         /// How sure the filter is.
         confidence: Confidence,

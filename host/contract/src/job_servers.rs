@@ -1,16 +1,14 @@
-//! The interface that finds servers that run as jobs of a session, for requests to the session's
-//! loopback.
+//! The interface that finds servers among the jobs of a session.
 
 use std::any::Any;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
-/// Finds the servers that run as jobs of one session, on the loopback that the session's commands
-/// share.
+/// Finds servers among the jobs of one session. The servers listen on the session's own loopback.
 pub trait JobServers: fmt::Debug + Send + Sync + 'static {
-    /// Finds the server at the first of these addresses at which only jobs of the session listen.
-    /// Blocks until about `until`.
+    /// Returns the server at the first of `addresses` where only jobs of the session listen. Blocks
+    /// until about `until` at the latest.
     ///
     /// # Errors
     ///
@@ -30,16 +28,16 @@ pub struct JobServer {
     pub job: String,
     /// The address at which the server listens.
     pub address: SocketAddr,
-    /// An `OwnedFd` of a non-blocking socket without a connection. The socket belongs to the
-    /// session's network, so it reaches only the session's loopback.
+    /// An `OwnedFd` of an unconnected non-blocking socket. The socket belongs to the session's
+    /// network and reaches only the session's loopback.
     pub socket: Box<dyn Any + Send>,
 }
 
 /// Why no server was found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoJobServer {
-    /// No job of the session listens at the address, or other processes listen there, too.
-    #[error("no job of this session listens there")]
+    /// No job of the session listens at the address, or another process listens there, too.
+    #[error("no job of this session listens at this address")]
     NotListening,
     /// The search itself failed.
     #[error("{0}")]

@@ -1,4 +1,4 @@
-//! The interface that starts a job, which is a command that continues after its call.
+//! The interface that starts a job: a command that continues after its call.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,14 +8,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{OutputRecorder, SessionNetwork};
 
-/// Starts jobs, which are commands that continue after their call. Only a call that may start jobs
-/// has a job starter.
+/// Starts jobs: commands that continue after their call.
 pub trait JobStarter: fmt::Debug + Send + Sync + 'static {
-    /// Returns the network that the session's jobs and commands share when a job needs it.
+    /// Returns the network that the session's jobs and commands share.
     fn network(&self) -> &SessionNetwork;
 
-    /// Reserves a slot for a job that runs for `time`. Without a `time`, the job has the maximum
-    /// time.
+    /// Reserves a slot for a job that runs for `time`. With `None`, the job gets the maximum time.
     ///
     /// # Errors
     ///
@@ -26,15 +24,16 @@ pub trait JobStarter: fmt::Debug + Send + Sync + 'static {
 /// The reason why there is no slot for a job, and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum JobPlaceError {
-    /// The call has started a job.
-    #[error("a call can start one job, and has started it")]
+    /// The call has already started a job.
+    #[error("the call has already started a job; the limit is one job for each call")]
     Started,
-    /// No ID can be created for the job.
-    #[error("there are no random numbers: {0}")]
+    /// No random ID can be created for the job.
+    #[error("the system has no random numbers: {0}")]
     Id(#[source] std::io::Error),
     /// The session has reached its limit of running jobs.
     #[error(
-        "{running} jobs of this session run; the limit is {limit} ({key}). Stop one with job_stop, or wait for its end with job_output"
+        "{running} jobs of this session are running; the limit is {limit} ({key}). Stop a job with \
+         job_stop, or wait for the end of a job with job_output"
     )]
     Session {
         /// Running jobs of the session.
@@ -45,10 +44,10 @@ pub enum JobPlaceError {
         key: String,
     },
     /// All sessions together have reached the limit of running jobs.
-    #[error("{0} jobs of all sessions run, which is the limit. Try again when one has ended")]
+    #[error("{0} jobs of all sessions are running, the limit. Try again when a job has ended")]
     Host(usize),
-    /// The host ends.
-    #[error("the host ends")]
+    /// The host is shutting down.
+    #[error("the host is shutting down")]
     Ended,
 }
 
@@ -60,23 +59,23 @@ pub trait JobPlace: Send + 'static {
     /// Returns the time at which the job must end.
     fn end(&self) -> Instant;
 
-    /// Returns a token that is cancelled when the job has to end.
+    /// Returns a token that is cancelled when the job must end.
     fn cancel(&self) -> CancellationToken;
 
-    /// Returns the recorder of the output of the job's command.
+    /// Returns the recorder for the output of the job's command.
     fn output(&self) -> Arc<dyn OutputRecorder>;
 
-    /// Waits for the end of the job's command, on a separate thread. `process` is the parent of all
+    /// Waits for the end of the command on a separate thread. `process` is the parent of all
     /// processes of the command.
     ///
     /// # Errors
     ///
-    /// Returns an error if the thread can't be started. The command has then ended.
+    /// Returns an error if the thread can't be started. The command is then ended.
     fn run(self: Box<Self>, process: i32, command: JobCommand) -> std::io::Result<()>;
 }
 
-/// A running command of a job. Calling it waits for the command's end. Dropping it ends the
-/// command.
+/// A running command of a job. A call of the function waits for the end of the command. A drop ends
+/// the command.
 pub type JobCommand = Box<dyn FnOnce() -> JobEnd + Send>;
 
 /// The end of a job.

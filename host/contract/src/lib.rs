@@ -1,10 +1,9 @@
-//! The types of a tool call, and the trait of all sources that offer tools to the host.
+//! The types of a tool call, and the trait of all sources of tools.
 //!
 //! This crate does no I/O and doesn't know WebAssembly, because front ends, providers and policy
 //! all use these types.
 
-/// The name of the product for programs: the command, the folders, the server in the Model Context
-/// Protocol, the service in telemetry, and the packages of a release.
+/// The name of the product in commands, folders, protocols and packages.
 pub const NAME: &str = "toolhold";
 
 mod bounded_output;
@@ -13,12 +12,14 @@ mod call;
 mod caller;
 mod changes;
 mod command_judge;
+mod connections;
 mod definition;
 mod denial;
 mod error;
 mod feedback;
 mod filter;
 mod future;
+mod hosts;
 mod inquiry;
 mod job_servers;
 mod jobs;
@@ -44,6 +45,7 @@ pub use call::{
 pub use caller::{CallerInfo, CallerSource};
 pub use changes::{ChangeRecorder, ChangedPath};
 pub use command_judge::{CommandApprover, JudgedCommand};
+pub use connections::{ConnectionGate, ProgramConnection};
 pub use definition::{
     Access, Annotations, ChangeArguments, Definition, PreviewArguments, Role, Subject, SubjectKind,
     ToolArgument,
@@ -54,6 +56,7 @@ pub use filter::{
     Confidence, FilterDefinition, FilterInput, FilterVerdict, Matcher, Pattern, Purpose,
 };
 pub use future::BoxFuture;
+pub use hosts::{HostApprover, OpenWait, WaitClock, WantedHost};
 pub use inquiry::{Inquirer, Inquiry, InquiryAnswer, Wanted};
 pub use job_servers::{JobServer, JobServers, NoJobServer};
 pub use jobs::{JobCommand, JobEnd, JobPlace, JobPlaceError, JobStarter};

@@ -19,7 +19,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Makes an output with one text part.
+    /// Creates an output with one text part.
     pub fn text(text: impl Into<String>) -> Self {
         Self { content: vec![Content::text(text)], ..Self::default() }
     }
@@ -30,7 +30,6 @@ impl Output {
     }
 }
 
-/// Returns the text parts among `content`, joined by line ends.
 pub(crate) fn joined_text(content: &[Content]) -> String {
     let texts: Vec<&str> = content.iter().filter_map(Content::as_text).collect();
     texts.join("\n")
@@ -51,20 +50,20 @@ pub struct Content {
 }
 
 impl Content {
-    /// The key in `meta` that marks text of others.
+    /// The key in `meta` that marks untrusted text.
     pub const UNTRUSTED: &str = "toolhold:untrusted";
 
-    /// Checks whether the part is marked as text of others.
+    /// Checks whether the part is marked as untrusted.
     pub fn is_untrusted(&self) -> bool {
         self.meta.as_ref().is_some_and(|meta| meta[Self::UNTRUSTED] == true)
     }
 
-    /// Makes a part of plain text.
+    /// Creates a part of plain text.
     pub fn text(text: impl Into<String>) -> Self {
         Self { body: Body::Text(text.into()), media_type: None, meta: None }
     }
 
-    /// Creates a part with untrusted text, and marks it as untrusted.
+    /// Creates a part that is marked as untrusted.
     pub fn untrusted(text: &UntrustedText) -> Self {
         let meta = Some(serde_json::json!({ Self::UNTRUSTED: true }));
         Self { meta, ..Self::text(text.read_untrusted()) }
@@ -120,7 +119,7 @@ pub enum Body {
     Link(String),
 }
 
-/// Bytes as standard base64 with padding (RFC 4648, section 4), the form that JSON front ends use.
+/// Standard base64 with padding (RFC 4648, section 4), as JSON front ends use it.
 mod base64_text {
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD;

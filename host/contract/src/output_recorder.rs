@@ -1,9 +1,8 @@
-//! The interface that receives the whole output of a call's command, even if it is too long for an
-//! answer.
+//! The interface that receives the whole output of a command, even if it is too long for an answer.
 
 use std::fmt;
 
-/// The output to which a command wrote.
+/// An output stream of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputStream {
     /// Standard output.
@@ -12,9 +11,9 @@ pub enum OutputStream {
     Stderr,
 }
 
-/// Receives the whole output of a call's command, even if it is too long for an answer.
+/// Receives the whole output of a command, even if it is too long for an answer.
 pub trait OutputRecorder: fmt::Debug + Send + Sync + 'static {
     /// Records bytes that the command wrote. Calls are in order, on the thread that waits for the
-    /// command. The function may block this thread.
+    /// command, and may block.
     fn write(&self, stream: OutputStream, bytes: &[u8]);
 }

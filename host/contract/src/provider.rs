@@ -9,22 +9,21 @@ use crate::{BoxFuture, Call, Definition, Failure, Offers, Output};
 /// The result of a call: the tool's output or its failure.
 pub type Outcome = Result<Output, Failure>;
 
-/// A source of tools: the plugin runtime, the client of a server, or code of the embedding program.
+/// A source of tools, such as the plugin runtime, an MCP client or the embedding program.
 ///
-/// The host resolves, validates and allows a call before a provider gets it, and shapes the result.
-/// The provider must keep within the call's [`time`](Call::time), stop when the call is cancelled,
-/// and limit its output. Untrusted text that it passes to [`Events`](crate::Events) must be
-/// [neutralised](crate::text::neutral).
+/// The host resolves, validates and allows a call before the source gets it, and shapes the result.
+/// The source must keep within the call's [`time`](Call::time), stop when the call is cancelled,
+/// and limit its output. The source must [neutralise](crate::text::neutral) untrusted text for
+/// [`Events`](crate::Events).
 pub trait ToolSource: Send + Sync + 'static {
-    /// Returns the provider's name in messages.
+    /// Returns the source's name in messages.
     fn name(&self) -> &str;
 
     /// Returns the tools. The host calls this function once, when the host is built. Each name is
-    /// unique in the host, and has at most 64 characters of `[a-z0-9_-]`.
+    /// unique in the host, with at most 64 characters of `[a-z0-9_-]`.
     fn tools(&self) -> Vec<Arc<Definition>>;
 
-    /// Checks whether a third party wrote the tools, and not the operator or the program. An
-    /// example is a server of the Model Context Protocol.
+    /// Checks whether a third party wrote the tools, such as the author of an MCP server.
     ///
     /// The texts of a third-party source are untrusted. The source promises that a person has
     /// approved its definitions and that their schemas compile.
@@ -32,25 +31,24 @@ pub trait ToolSource: Send + Sync + 'static {
         false
     }
 
-    /// Returns the source's offers in addition to its tools. The host calls this function once,
-    /// when the host is built.
+    /// Returns the source's prompts and resources. The host calls this function once, when the host
+    /// is built.
     fn offers(&self) -> Offers {
         Offers::default()
     }
 
-    /// Returns the state of the program behind the tools. Returns `None` if there is no such
-    /// program.
+    /// Returns the state of the program behind the tools, or `None` for sources without a program.
     fn state(&self) -> Option<ToolSourceState> {
         None
     }
 
-    /// Returns the name and version of the program that runs the tools, for the record of a call.
+    /// Returns the name and version of the program that runs the tools, for the audit log.
     fn version(&self) -> Option<String> {
         None
     }
 
-    /// Checks whether calls of the source make other calls of the host while they run. An example
-    /// is a tool that starts an agent. The host then keeps the state that the other calls need.
+    /// Checks whether calls of the source make other calls of the host, such as a tool that starts
+    /// an agent. The host then keeps the state that the other calls need.
     fn makes_calls(&self) -> bool {
         false
     }
@@ -59,16 +57,16 @@ pub trait ToolSource: Send + Sync + 'static {
     fn call(&self, call: Call) -> BoxFuture<'_, Outcome>;
 }
 
-/// The state of the program behind a provider's tools, for people.
+/// The state of the program behind a source's tools, for people.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolSourceState {
-    /// The provider's name.
+    /// The source's name.
     pub provider: String,
     /// The program's current state.
     pub state: ProgramState,
-    /// The last fault that hasn't been followed by a success, or that needs a person.
+    /// The last fault. A success clears the fault, unless a person has to fix it.
     pub problem: Option<String>,
-    /// The command that solves the problem, if there is one.
+    /// The command that solves the problem.
     #[serde(default)]
     pub remedy: Option<String>,
     /// The last lines of the program's standard error, neutralised.

@@ -1,58 +1,58 @@
-//! A source's report of a call in addition to its outcome: notices, requests, and the files that
-//! were read.
+//! Details about a call that its outcome doesn't contain: notices, requests and read files.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::Denial;
 
-/// A provider's report of a call in addition to its outcome. The audit log uses it, and the cache
-/// uses it to check later whether an answer is still true.
+/// Details about a call that its outcome doesn't contain. The audit log records the details. The
+/// cache compares the read files with the disk to check whether an answer is still true.
 ///
-/// The report is filled while the call runs, from any thread, and read after the call.
+/// Any thread may add entries while the call runs. The host reads the report after the call.
 #[derive(Debug, Default)]
 pub struct Report {
     entries: Mutex<ReportEntries>,
-    watched: bool,
+    stores_reads: bool,
 }
 
 /// The entries of a report.
 #[derive(Debug, Default)]
 pub struct ReportEntries {
-    /// The first refusal of an operation of the call.
+    /// The first denied operation of the call.
     pub denial: Option<Denial>,
-    /// Number of refused operations.
+    /// Number of denied operations.
     pub denials: u64,
     /// Paths that listings and searches omitted because of rules about calls.
     pub left_out: LeftOut,
     /// The exit status of a program that the call started.
     pub exit_code: Option<i32>,
-    /// The ID of the job that the call started.
+    /// The ID of the background job that the call started.
+    /// The job that served the request, on the session's loopback.
     pub job: Option<String>,
-    /// The host's notices about those programs, for the reader of the answer.
+    /// Notices of the host about programs that the call started.
     pub notices: Vec<String>,
-    /// Notices from outside the tool. They are added to the tool's answer.
+    /// Notices of the host that the tool doesn't know. The host adds them to the tool's answer.
     pub unsaid: Vec<String>,
-    /// The variables of the session's later commands, which replace the variables of an earlier
-    /// call. Only providers of the operator may set them. With `None`, the variables don't change.
+    /// Environment variables for the session's later commands, which replace earlier variables.
+    /// Only sources of the operator may set variables. With `None`, the variables don't change.
     pub variables: Option<Vec<(String, String)>>,
     /// The earlier command whose output the answer shows.
     pub output_of: Option<CommandOutput>,
     /// The call's network requests in order, including denied requests. Each redirect is a separate
     /// request.
     pub requests: Vec<RequestRecord>,
-    /// The number of further requests that aren't listed.
+    /// The number of requests that didn't fit into `requests`.
     pub more_requests: u64,
     /// The number of bytes that the component printed on standard output and standard error.
     pub printed: u64,
-    /// The files from which the answer was made, if the report is [watching](Report::watching).
+    /// The files that the call read, if the report is [watching](Report::watching).
     pub seen: ReadFiles,
     /// Bytes of the paths in `seen`.
     bytes: usize,
 }
 
-/// The earlier command whose output an answer shows. The answer is untrusted, and filters treat it
-/// like the answer of that command.
+/// The earlier command whose output an answer shows. Filters treat the answer like the output of
+/// that command. The answer is untrusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandOutput {
     /// The tool that ran the command.
@@ -63,8 +63,7 @@ pub struct CommandOutput {
     pub shorten: bool,
 }
 
-/// Paths that listings and searches of a call omitted because of rules about calls. Paths that the
-/// grants don't allow aren't counted.
+/// Paths that listings and searches of a call omitted because of rules about calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// The first path that a rule denies.
@@ -73,12 +72,12 @@ pub struct LeftOut {
     pub asked: Option<(Denial, u64)>,
 }
 
-/// A request that a call made, or that was denied.
+/// A network request of a call. A rule may have denied it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestRecord {
-    /// The start of the request, since the Unix epoch.
+    /// The start of the request, as time since the Unix epoch.
     pub began: std::time::Duration,
-    /// The method.
+    /// The HTTP method.
     pub method: String,
     /// The URL, without the parts that may contain secrets.
     pub url: String,
@@ -88,15 +87,20 @@ pub struct RequestRecord {
     pub address: Option<std::net::IpAddr>,
     /// The job that served the request, on the session's loopback.
     pub job: Option<String>,
-    /// The status of the response.
+    /// The HTTP status of the response.
     pub status: Option<u16>,
-    /// Bytes of the response body as received.
+    /// Bytes of the response body as received. For a connection of a program, all bytes of the
+    /// server.
     pub received: u64,
+    /// Bytes that the program sent over its connection. 0 for requests.
+    pub sent: u64,
+    /// The program that made the request. `None` if the plugin made it.
+    pub program: Option<String>,
     /// The duration of the request.
     pub time: std::time::Duration,
-    /// Names of the secrets that were put in.
+    /// Names of the secrets that the host inserted into the request.
     pub secrets: Vec<String>,
-    /// The rule that denied the request, or the error.
+    /// The rule that denied the request, or the error message.
     pub failed: Option<String>,
     /// Whether a rule denied the request.
     pub refused: bool,
@@ -105,36 +109,36 @@ pub struct RequestRecord {
 /// The files and directories that a call has read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ReadFiles {
-    /// Not reported.
+    /// The source doesn't report what the call reads.
     #[default]
     Untold,
-    /// Exactly these files in order, each with its state before it was read. A path may occur more
-    /// than once.
+    /// Exactly these files in the order of reading, each in its state before reading. A path may
+    /// occur more than once.
     Files(Vec<ReadFile>),
-    /// The call read more files than can be stored, or something whose changes can't be detected
-    /// later.
+    /// The list isn't complete: the call read too many files, or data whose changes can't be
+    /// detected.
     Lost,
 }
 
-/// A file or directory in the state that a call found.
+/// A file or directory in the state before the call read it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReadFile {
-    /// How the path was followed.
+    /// How links in the path were treated.
     pub lookup: Lookup,
     /// The absolute path that was opened.
     pub path: PathBuf,
-    /// The state.
+    /// The state before the call read the file.
     pub sight: PathState,
 }
 
-/// How a path was followed.
+/// How links in a path were treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lookup {
     /// No part of the path is a link.
     Real,
-    /// Links were followed, but not the last component.
+    /// Links were followed, except in the last component.
     Itself,
-    /// Links were followed.
+    /// All links were followed.
     Followed,
 }
 
@@ -149,7 +153,7 @@ pub enum PathState {
     File(FileState),
 }
 
-/// Shows whether a file has changed.
+/// The identity, size and times of a file. A changed file has other values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FileState {
     /// Device and inode.
@@ -162,59 +166,59 @@ pub struct FileState {
     pub changed: (i64, u64),
 }
 
-/// Maximum number of entries that are stored for one call. `MAX_PATHS` limits the bytes of their
-/// paths. Together they need some megabytes.
+/// Maximum number of files that are stored for one call. A list with more files isn't complete.
 const MAX_SEEN: usize = 16_384;
+/// Maximum number of bytes of all stored paths of one call.
 const MAX_PATHS: usize = 4 << 20;
 
-/// Maximum number of notices of one call.
+/// Maximum number of notices of one call. More notices are dropped.
 const MAX_NOTICES: usize = 16;
 
-/// Maximum number of listed requests of one call.
+/// Maximum number of listed requests of one call. More requests are only counted.
 const MAX_REQUESTS: usize = 1024;
 
 impl Report {
-    /// Makes a report that also stores the files that the call reads.
+    /// Creates a report that also stores the files that the call reads.
     pub fn watching() -> Self {
-        Self { watched: true, ..Self::default() }
+        Self { stores_reads: true, ..Self::default() }
     }
 
-    /// Checks whether the report stores the files that the call reads. If not, the provider
-    /// needn't report them.
+    /// Checks whether the report stores the files that the call reads.
     pub fn is_watching(&self) -> bool {
-        self.watched
+        self.stores_reads
     }
 
-    /// Starts the list of read files. From now on, the provider must report everything that the
-    /// call reads, with [`add_read`](Self::add_read) or [`mark_incomplete`](Self::mark_incomplete).
-    pub fn tracks_reads(&self) {
+    /// Starts the list of read files. From now on, the source must report all reads of the call
+    /// with [`add_read`](Self::add_read) or [`mark_incomplete`](Self::mark_incomplete).
+    pub fn start_read_list(&self) {
         let mut entries = self.entries();
-        if self.watched && entries.seen == ReadFiles::Untold {
+        if self.stores_reads && entries.seen == ReadFiles::Untold {
             entries.seen = ReadFiles::Files(Vec::new());
         }
     }
 
-    /// Adds a file that the call has read, with its state before it was read.
+    /// Adds a file that the call reads, in its state before reading.
     pub fn add_read(&self, file: ReadFile) {
         let mut entries = self.entries();
         entries.bytes += file.path.as_os_str().len();
-        let has_room = entries.bytes <= MAX_PATHS;
+        let has_room_for_path = entries.bytes <= MAX_PATHS;
         let ReadFiles::Files(files) = &mut entries.seen else { return };
-        if files.len() < MAX_SEEN && has_room {
+        if files.len() < MAX_SEEN && has_room_for_path {
             files.push(file);
         } else {
+            // The list can't be complete any more.
             entries.seen = ReadFiles::Lost;
         }
     }
 
-    /// Notes that the call has read something that can't be compared later.
+    /// Notes that the call has read data whose changes can't be detected.
     pub fn mark_incomplete(&self) {
-        if self.watched {
+        if self.stores_reads {
             self.entries().seen = ReadFiles::Lost;
         }
     }
 
-    /// Adds a notice about a program that the call started. Each notice is stored once.
+    /// Adds a notice about a program that the call started. A repeated notice is dropped.
     pub fn notice(&self, notice: &str) {
         let notices = &mut self.entries().notices;
         if notices.len() < MAX_NOTICES && !notices.iter().any(|known| known == notice) {
@@ -222,7 +226,7 @@ impl Report {
         }
     }
 
-    /// Adds a notice that the tool doesn't know of. Each notice is in the answer once.
+    /// Adds a notice that the tool doesn't know. A repeated notice is dropped.
     pub fn say(&self, notice: String) {
         let unsaid = &mut self.entries().unsaid;
         if unsaid.len() < MAX_NOTICES && !unsaid.contains(&notice) {
@@ -230,8 +234,8 @@ impl Report {
         }
     }
 
-    /// Adds a request that the call makes, or that was denied. Returns its index in
-    /// [`ReportEntries::requests`], or `None` if the list is full.
+    /// Adds a request. Returns its index in [`ReportEntries::requests`], or `None` if the list is
+    /// full.
     pub fn requested(&self, request: RequestRecord) -> Option<usize> {
         let mut entries = self.entries();
         if entries.requests.len() >= MAX_REQUESTS {
@@ -242,14 +246,15 @@ impl Report {
         Some(entries.requests.len() - 1)
     }
 
-    /// Records that a listing or a search of the call omitted a path. A rule about calls denies the
-    /// path or, with `asks`, requires approval for it. `explain` describes the first omitted path.
+    /// Records that a listing or a search omitted a path. `asks` says whether the rule requires
+    /// approval for the path or denies it. `explain` describes the rule and is called only for the
+    /// first path of each kind.
     pub fn left_out(&self, asks: bool, explain: impl FnOnce() -> Denial) {
         let mut entries = self.entries();
         let LeftOut { denied, asked } = &mut entries.left_out;
         if asks {
             match asked {
-                Some((_, count)) => *count += 1,
+                Some((_first_denial, count)) => *count += 1,
                 None => *asked = Some((explain(), 1)),
             }
         } else if denied.is_none() {
@@ -274,7 +279,7 @@ mod tests {
     #[test]
     fn lookups_are_stored_only_while_watching() {
         let report = Report::default();
-        report.tracks_reads();
+        report.start_read_list();
         report.add_read(nothing("/a".to_owned()));
         report.mark_incomplete();
         assert_eq!(report.entries().seen, ReadFiles::Untold);
@@ -285,12 +290,12 @@ mod tests {
         let report = Report::watching();
         report.add_read(nothing("/a".to_owned()));
         assert_eq!(report.entries().seen, ReadFiles::Untold);
-        report.tracks_reads();
+        report.start_read_list();
         report.add_read(nothing("/b".to_owned()));
-        report.tracks_reads();
+        report.start_read_list();
         assert_eq!(report.entries().seen, ReadFiles::Files(vec![nothing("/b".to_owned())]));
         report.mark_incomplete();
-        report.tracks_reads();
+        report.start_read_list();
         report.add_read(nothing("/c".to_owned()));
         assert_eq!(report.entries().seen, ReadFiles::Lost);
     }
@@ -298,13 +303,13 @@ mod tests {
     #[test]
     fn stored_lookups_are_bounded() {
         let many = Report::watching();
-        many.tracks_reads();
+        many.start_read_list();
         (0..MAX_SEEN).for_each(|number| many.add_read(nothing(format!("/{number}"))));
         assert!(matches!(&many.entries().seen, ReadFiles::Files(files) if files.len() == MAX_SEEN));
         many.add_read(nothing("/one more".to_owned()));
         assert_eq!(many.entries().seen, ReadFiles::Lost);
         let long = Report::watching();
-        long.tracks_reads();
+        long.start_read_list();
         (0..MAX_PATHS / 4096 + 1).for_each(|_| long.add_read(nothing("x".repeat(4096))));
         assert_eq!(long.entries().seen, ReadFiles::Lost);
     }

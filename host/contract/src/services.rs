@@ -1,12 +1,11 @@
-//! The interface that keeps programs of plugins that outlive a call, by session.
+//! The interface that keeps programs of plugins running after a call.
 
 use std::any::Any;
 use std::fmt;
 
-/// Stores the programs that keep running after a call, for its session. Other sessions can't use
-/// them.
+/// Keeps programs running after a call. Only calls of the same session can use them.
 pub trait ServiceKeeper: fmt::Debug + Send + Sync + 'static {
-    /// Reserves a service for one connection. A running program with other grants is ended.
+    /// Reserves a service for one connection. A running program with other grants is ended first.
     ///
     /// # Errors
     ///
@@ -21,11 +20,12 @@ pub trait ServiceKeeper: fmt::Debug + Send + Sync + 'static {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ServicePlaceError {
     /// Another connection has the service of this name.
-    #[error("another call is connected to the service `{0}`; try again when it has ended")]
+    #[error("another call is connected to the service `{0}`; try again when that call has ended")]
     Taken(String),
     /// The plugin has reached its limit of services in the session.
     #[error(
-        "the plugin has {own} services in this session; its limit is {limit} (`services` in its table)"
+        "the plugin has {own} services in this session; the limit is {limit} (`services` in the \
+         plugin's table)"
     )]
     Plugin {
         /// Services of the plugin.
@@ -34,34 +34,34 @@ pub enum ServicePlaceError {
         limit: usize,
     },
     /// All sessions together have reached the limit of services.
-    #[error("all sessions together have {0} services, which is the limit")]
+    #[error("all sessions together have {0} services, the limit")]
     Host(usize),
-    /// The host ends.
-    #[error("the host ends")]
+    /// The host is shutting down.
+    #[error("the host is shutting down")]
     Ended,
 }
 
-/// A service that is reserved for a connection. If the place is dropped before
-/// [`keep`](Self::keep), the service's name is free again.
+/// A service that is reserved for one connection. A drop without [`keep`](Self::keep) frees the
+/// name.
 pub trait ServicePlace: fmt::Debug + Send + Sync + 'static {
-    /// Takes the running program. Returns `None` if the program must be started first.
+    /// Takes the running program. `None` means that the program must be started first.
     fn program(&mut self) -> Option<ServiceProgram>;
 
-    /// Keeps the program for the next connection, unless the session has ended meanwhile.
+    /// Keeps the program for the next connection. If the session has ended, the program ends.
     fn keep(self: Box<Self>, program: ServiceProgram);
 }
 
-/// A running program, whose type only its provider knows. Dropping it ends the program.
+/// A running program of a type that only its starter knows. A drop ends the program.
 pub type ServiceProgram = Box<dyn Any + Send + Sync>;
 
-/// Names a service.
+/// Identifies a service in a session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ServiceKey {
     /// The plugin to which the service belongs.
     pub plugin: String,
     /// The name of the service.
     pub name: String,
-    /// The rights that the program was started with. A connection with other rights gets another
+    /// The grants with which the program was started. Connections with other grants get another
     /// program.
     pub rights: String,
     /// Maximum number of services that the plugin may have in one session.

@@ -1,11 +1,11 @@
-//! The place of the network that the commands of a session share.
+//! Holds the network that the commands of a session share.
 
 use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Holder for the network that the commands of a session share. It is empty until a command needs
-/// the network. Only the code that starts commands knows the network's type.
+/// Holds the network that the commands of a session share. The first command that needs the network
+/// creates it. Only the code that starts commands knows the type.
 #[derive(Default)]
 pub struct SessionNetwork(Mutex<Option<Arc<dyn Any + Send + Sync>>>);
 
@@ -16,7 +16,7 @@ impl SessionNetwork {
         network.downcast().ok()
     }
 
-    /// Returns the network. If it is missing, `make` creates it. Blocks.
+    /// Returns the network. If it is missing, `make` creates it, and other callers wait.
     ///
     /// # Errors
     ///
@@ -25,12 +25,15 @@ impl SessionNetwork {
         &self,
         make: impl FnOnce() -> Result<T, E>,
     ) -> Result<Arc<T>, E> {
-        let mut place = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Ok(network)) = place.clone().map(Arc::downcast) {
+        let mut stored = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // All callers use the same type `T`, so `downcast` always succeeds.
+        if let Some(any) = stored.clone()
+            && let Ok(network) = any.downcast()
+        {
             return Ok(network);
         }
         let network = Arc::new(make()?);
-        *place = Some(Arc::clone(&network) as _);
+        *stored = Some(Arc::clone(&network) as _);
         Ok(network)
     }
 }

@@ -1,17 +1,14 @@
-//! The interface that passes a command's directory and variables on to the next command of its
-//! session.
+//! The interface that passes a command's directory and variables on to the session's next command.
 
 use std::fmt;
 
-/// The shell state with which a command of a session starts, and which it passes on to the next
-/// command.
+/// The shell state of a session: the directory and variables at the start of its next command.
 pub trait ShellSession: fmt::Debug + Send + Sync + 'static {
-    /// Returns the directory in which an earlier command ended, or `None` if the usual directory
-    /// applies.
+    /// Returns the directory in which the last command ended. `None` means the usual directory.
     fn directory(&self) -> Option<&str>;
 
-    /// Forgets a directory that can't be used, for this reason. The next command starts in the
-    /// usual directory.
+    /// Forgets the directory because it can't be used. The next command starts in the usual
+    /// directory.
     fn forget_directory(&self, reason: &str);
 
     /// Returns the variables that earlier commands exported.
@@ -19,8 +16,7 @@ pub trait ShellSession: fmt::Debug + Send + Sync + 'static {
 
     /// Stores the state after a command has exited.
     ///
-    /// `directory` and `environment` are the state in which the command started. The command wrote
-    /// `record` itself, so it may contain anything. If the command wrote no record, `record` is
-    /// empty.
+    /// `directory` and `environment` are the state at the start of the command. `record` is the
+    /// state at its end, or empty. The command itself wrote `record`, so its content is untrusted.
     fn finish(&self, directory: &str, environment: &[(String, String)], record: &[u8]);
 }

@@ -1,11 +1,11 @@
-//! The interface for a plugin's scheduled tasks. The plugin can create, list and cancel its tasks.
+//! The interface for a plugin's scheduled tasks.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The scheduled tasks that one plugin has created for one principal in one directory. The
+/// The scheduled tasks that one plugin has created for one principal in one directory. All
 /// functions block.
 pub trait TaskBook: fmt::Debug + Send + Sync + 'static {
     /// Stores a task. It replaces another task with the same name.
@@ -42,35 +42,35 @@ pub trait TaskBook: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// The tasks can't be read.
+    /// Returns an error if the tasks can't be read.
     fn tasks(&self) -> Result<Vec<TaskState>, TaskError>;
 
     /// Returns the last runs of a task, the latest first.
     ///
     /// # Errors
     ///
-    /// The runs can't be read.
+    /// Returns an error if the runs can't be read.
     fn runs(&self, name: &str) -> Result<Vec<TaskRun>, TaskError>;
 
-    /// Takes the notices for the reader of the answer. Each notice is returned once.
+    /// Takes the notices for the reader of the answer. Each notice is returned only once.
     fn take_notices(&self) -> Vec<String>;
 }
 
-/// The action and the times of a task.
+/// The action and the schedule of a task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskOrder {
     /// The name of the task.
     pub name: String,
     /// The form of `when`: `once`, `every` or `cron`.
     pub kind: String,
-    /// The times at which the task runs.
+    /// The schedule, in the form that `kind` names.
     pub when: String,
-    /// A name of the time zone database. `None` means the machine's time zone. Its name is stored
-    /// when the task is created.
+    /// A name of the time zone database. `None` means the machine's time zone when the task is
+    /// created.
     pub zone: Option<String>,
-    /// The treatment of times that passed while nothing ran: `once`, `all` or `skip`.
+    /// The handling of runs that were missed while Toolhold didn't run: `once`, `all` or `skip`.
     pub missed: String,
-    /// The action at each of these times.
+    /// The action of each run.
     pub action: TaskAction,
 }
 
@@ -82,20 +82,20 @@ pub enum TaskAction {
     Call {
         /// The tool's name.
         tool: String,
-        /// A JSON object.
+        /// The arguments: a JSON object.
         arguments: Value,
     },
-    /// Toolhold's own agent works on this text.
+    /// A prompt for Toolhold's own agent.
     Prompt(String),
 }
 
-/// The present state of a task.
+/// The state of a task.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TaskState {
     /// The task.
     #[serde(flatten)]
     pub order: TaskOrder,
-    /// The next time at which the task runs, in RFC 3339. `None` means that it won't run again.
+    /// The time of the next run, in RFC 3339. `None` means that there is no next run.
     pub next: Option<String>,
     /// Whether the task is paused.
     pub paused: bool,
@@ -114,14 +114,13 @@ pub struct TaskRun {
     pub ended: Option<String>,
     /// `waiting`, `running`, `done`, `failed`, `denied`, `interrupted` or `skipped`.
     pub state: String,
-    /// The number of earlier times that passed while nothing ran, and that this run replaces. At
-    /// most 100 are counted.
+    /// The number of missed runs that this run replaces, up to 100.
     pub missed: u32,
-    /// The answer, or the reason of the failure, cut.
+    /// The answer or the reason of the failure. A long text is cut.
     pub output: String,
 }
 
-/// Why the tasks did nothing.
+/// An error of a function about tasks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct TaskError {
@@ -133,7 +132,7 @@ pub struct TaskError {
 }
 
 impl TaskError {
-    /// Makes an error with this code.
+    /// Creates an error.
     pub fn new(code: &'static str, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }

@@ -1,107 +1,117 @@
-//! Removes control sequences from a program's output, and leaves the last state of a line that was
-//! overwritten, as a terminal would show.
+//! Removes control sequences from a program's output. Only the last state of an overwritten line
+//! stays, as in a terminal.
 
 use std::borrow::Cow;
 
-/// Most bytes of an earlier state of a line. Longer text is data, not progress.
+/// Maximum length of an overwritten state of a line in bytes. A longer text is data, not progress,
+/// and stays.
 const LONGEST_STATE: usize = 512;
 
-/// Number of first letters that two states of a line share.
+/// Number of first letters that two states of one progress message have in common.
 const SAME_LETTERS: usize = 4;
 
+const BACKSPACE: char = '\u{8}';
 const ESCAPE: char = '\u{1b}';
 
-/// Removes the control sequences (ECMA-48 and xterm's) from a text.
+/// The control sequence introducer: one character with the meaning of `ESC [`.
+const CSI: char = '\u{9b}';
+
+/// Removes control sequences (of ECMA-48 and xterm) from a text.
 ///
-/// With `as_lines`, also returns the lines as a terminal would show them: only the text after the
-/// last carriage return, with backspaces applied, and several empty lines as one.
+/// With `as_lines`, each line ends up as in a terminal: backspaces are applied, and a progress
+/// message shows its last state. Several empty lines become one.
 pub fn shown(mut text: String, as_lines: bool) -> String {
     let has_controls = has_control_bytes(text.as_bytes());
-    if has_controls && text.contains([ESCAPE, '\u{9b}']) {
+    if has_controls && text.contains([ESCAPE, CSI]) {
         text = without_sequences(&text);
     }
     if !as_lines {
         return text;
     }
-    if has_controls && text.contains(['\r', '\u{8}']) {
+    if has_controls && text.contains(['\r', BACKSPACE]) {
         text = last_states(&text);
     }
+    // A quick search for the usual cases: two empty lines, or a line of one space or tab.
     let has_empty_lines = ["\n\n\n", "\n \n", "\n\t\n"].iter().any(|lines| text.contains(lines));
     if has_empty_lines { collapse_empty_lines(&text) } else { text }
 }
 
-/// Checks whether a text has a control character, or a byte with which a control character can
-/// start. There is no early return within a chunk, so that the compiler checks many bytes at a
-/// time.
+/// Checks whether a text has a byte with which a control character can start. Each chunk is checked
+/// without an early return, so that the compiler can use vector instructions.
 fn has_control_bytes(text: &[u8]) -> bool {
     text.chunks(64).any(|chunk| {
         chunk.iter().fold(false, |any, byte| any | matches!(byte, 0x1b | b'\r' | 0x08 | 0xc2))
     })
 }
 
-/// Removes the control sequences of ECMA-48 and xterm.
 fn without_sequences(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some(at) = rest.find([ESCAPE, '\u{9b}']) {
-        plain.push_str(&rest[..at]);
-        let sequence = &rest[at..];
+    while let Some(start) = rest.find([ESCAPE, CSI]) {
+        let (before, sequence) = rest.split_at(start);
+        plain.push_str(before);
         rest = &sequence[sequence_length(sequence)..];
     }
     plain.push_str(rest);
     plain
 }
 
-/// Returns the length in bytes of the sequence at the start of a text. An unfinished sequence ends
-/// as early as possible, so that no text after it is removed.
+/// Returns the length in bytes of the control sequence at the start of a text. An unfinished
+/// sequence ends as early as possible, because the text after it must stay.
 fn sequence_length(text: &str) -> usize {
-    let mut letters = text.char_indices().skip(1);
-    let Some((at, kind)) = letters.next() else { return text.len() };
-    if text.starts_with('\u{9b}') {
-        return control_length(text, '\u{9b}'.len_utf8());
+    let Some((kind_start, kind)) = text.char_indices().nth(1) else { return text.len() };
+    if text.starts_with(CSI) {
+        return csi_length(text, CSI.len_utf8());
     }
+    let kind_end = kind_start + kind.len_utf8();
     match kind {
-        '[' => control_length(text, at + 1),
-        ']' | 'P' | 'X' | '^' | '_' => at + 1 + control_string_length(&text[at + 1..]),
-        // Sequences such as the choice of a character set have intermediate letters, and a final
-        // one.
-        '\u{20}'..='\u{2f}' => {
-            let mut letters = text[at..].char_indices();
-            match letters.find(|(_, c)| !('\u{20}'..='\u{2f}').contains(c)) {
-                Some((end, last)) if last.is_ascii() => at + end + 1,
-                Some((end, _)) => at + end,
-                None => text.len(),
-            }
-        }
-        '\u{30}'..='\u{7e}' => at + 1,
-        _ => at,
+        '[' => csi_length(text, kind_end),
+        // These letters start a string, such as the title of a window.
+        ']' | 'P' | 'X' | '^' | '_' => kind_end + control_string_length(&text[kind_end..]),
+        '\u{20}'..='\u{2f}' => character_set_length(text, kind_start),
+        // The sequence has only these two letters.
+        '\u{30}'..='\u{7e}' => kind_end,
+        _ => kind_start,
     }
 }
 
 /// Returns the length in bytes of the control string at the start of `text`, including its
-/// terminator BEL or ST. Another sequence or a line end also ends the string. Returns 0 if the
-/// string has no end.
+/// terminator BEL or ST. Another sequence or a line end also ends the string. Returns 0 for a
+/// string without an end.
 fn control_string_length(text: &str) -> usize {
     let Some(end) = text.find(['\u{7}', ESCAPE, '\u{9c}', '\n']) else { return 0 };
-    let terminators = ["\u{7}", "\u{9c}", "\u{1b}\\"];
-    let terminator = terminators.into_iter().find(|one| text[end..].starts_with(one));
-    end + terminator.map_or(0, str::len)
+    // BEL, ST as one character, and ST as two characters.
+    for terminator in ["\u{7}", "\u{9c}", "\u{1b}\\"] {
+        if text[end..].starts_with(terminator) {
+            return end + terminator.len();
+        }
+    }
+    end
 }
 
-/// Returns the length in bytes of the control sequence at the start of a text, whose parameters
-/// start at `first`.
-fn control_length(text: &str, first: usize) -> usize {
-    let end = text[first..].char_indices().find(|(_, c)| !('\u{20}'..='\u{3f}').contains(c));
-    match end {
-        Some((end, '\u{40}'..='\u{7e}')) => first + end + 1,
-        Some((end, _)) => first + end,
-        None => text.len(),
+/// Returns the length in bytes of the sequence at the start of a text that begins with `ESC [` or
+/// U+9B. `first` is the offset after these characters.
+fn csi_length(text: &str, first: usize) -> usize {
+    // ECMA-48: a sequence ends with one final letter, after parameters and intermediate letters.
+    let from_last = text[first..].trim_start_matches(|c: char| matches!(c, '\u{20}'..='\u{3f}'));
+    let last_start = text.len() - from_last.len();
+    match from_last.chars().next() {
+        Some('\u{40}'..='\u{7e}') => last_start + 1,
+        _ => last_start,
     }
 }
 
-/// Returns the last state of each line: the text after the last carriage return, with backspaces
-/// applied. Text that isn't an earlier state of the next text is meant to be read, so it gets its
-/// own line.
+/// Returns the length in bytes of a sequence that selects a character set. Its intermediate letters
+/// start at the offset `first`.
+fn character_set_length(text: &str, first: usize) -> usize {
+    let from_last = text[first..].trim_start_matches(|c: char| matches!(c, '\u{20}'..='\u{2f}'));
+    let last_start = text.len() - from_last.len();
+    // A final letter is always ASCII.
+    if from_last.starts_with(|c: char| c.is_ascii()) { last_start + 1 } else { last_start }
+}
+
+/// Returns the last state of each line, with backspaces applied. Overwritten text that isn't a
+/// progress message gets its own line.
 fn last_states(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
@@ -110,7 +120,8 @@ fn last_states(text: &str) -> String {
         while let Some(state) = states.next() {
             match states.peek() {
                 None => shown.push_str(&apply_backspaces(state)),
-                Some(next) if is_state(state, next) => {}
+                // The terminal overwrites this state.
+                Some(next) if is_earlier_state(state, next) => {}
                 Some(_) => {
                     shown.push_str(&apply_backspaces(state));
                     shown.push('\n');
@@ -122,10 +133,10 @@ fn last_states(text: &str) -> String {
     shown
 }
 
-/// Checks whether a text is an earlier state of the next text: a progress bar, a count, or a text
-/// with the same first letters.
-fn is_state(state: &str, next: &str) -> bool {
-    // A text without letters matches every next text, since it has no first letters to compare.
+/// Checks whether `state` is an earlier state of the progress message `next`: a bar, a count, or a
+/// text with the same first letters.
+fn is_earlier_state(state: &str, next: &str) -> bool {
+    // A bar has no letters, and the empty string is a prefix of every `next`.
     state.len() <= LONGEST_STATE && first_letters(next).starts_with(&first_letters(state))
 }
 
@@ -133,15 +144,15 @@ fn first_letters(text: &str) -> String {
     text.chars().filter(|c| c.is_alphabetic()).take(SAME_LETTERS).collect()
 }
 
-/// Returns the text after backspaces and overwriting.
+/// Moves one letter back at each backspace. Later letters replace the letters there.
 fn apply_backspaces(text: &str) -> Cow<'_, str> {
-    if !text.contains('\u{8}') {
+    if !text.contains(BACKSPACE) {
         return Cow::Borrowed(text);
     }
     let mut letters: Vec<char> = Vec::with_capacity(text.len());
     let mut column = 0_usize;
     for c in text.chars() {
-        if c == '\u{8}' {
+        if c == BACKSPACE {
             column = column.saturating_sub(1);
             continue;
         }
@@ -154,7 +165,7 @@ fn apply_backspaces(text: &str) -> Cow<'_, str> {
     Cow::Owned(letters.into_iter().collect())
 }
 
-/// Replaces several empty lines with one.
+/// Replaces several empty lines by one empty line. A line of whitespace is an empty line.
 fn collapse_empty_lines(text: &str) -> String {
     let mut collapsed = String::with_capacity(text.len());
     let mut after_empty = false;

@@ -1,5 +1,5 @@
-//! Bounds untrusted text and removes characters that could steer a terminal, a log or a model
-//! (invariant 6).
+//! Limits the length of untrusted text, and removes characters that could control a terminal, a log
+//! or a model.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,13 +9,16 @@ use serde_json::Value;
 
 pub use crate::terminal::shown;
 
+/// Maximum number of bytes of a divided word that are removed. Secrets are shorter.
+const MAX_CUT_WORD: usize = 1024;
+
 /// Cuts `text` to at most `max` bytes, at a character boundary.
 pub fn cut(text: &str, max: usize) -> &str {
     &text[..text.floor_char_boundary(max)]
 }
 
-/// Cuts like [`cut`], and removes a word that the cut would divide, since half a secret isn't
-/// recognised as a secret. Of a word that is longer than 1 KiB, removes the last 1 KiB.
+/// Cuts like [`cut`], and removes a divided word, because redaction doesn't recognise half a
+/// secret. Only the last 1 KiB of a longer word is removed.
 pub fn cut_at_word(text: &str, max: usize) -> &str {
     let prefix = cut(text, max);
     let is_whole = prefix.len() == text.len();
@@ -23,24 +26,28 @@ pub fn cut_at_word(text: &str, max: usize) -> &str {
         return prefix;
     }
     match prefix.rfind(char::is_whitespace) {
-        Some(word_start) if prefix.len() - word_start <= 1024 => &prefix[..word_start],
-        _ => cut(prefix, prefix.len().saturating_sub(1024)),
+        Some(word_start) if prefix.len() - word_start <= MAX_CUT_WORD => &prefix[..word_start],
+        _ => cut(prefix, prefix.len().saturating_sub(MAX_CUT_WORD)),
     }
 }
 
 /// Formats a duration in words, rounded up: `1 second`, `59 minutes`.
 pub fn in_words(time: Duration) -> String {
+    const MINUTE: u64 = 60;
+    const HOUR: u64 = 60 * MINUTE;
     let has_fraction = time.subsec_nanos() > 0;
     let seconds = time.as_secs().saturating_add(u64::from(has_fraction));
-    let (count, unit) = match seconds {
-        0..120 => (seconds, "second"),
-        120..7200 => (seconds.div_ceil(60), "minute"),
-        _ => (seconds.div_ceil(3600), "hour"),
-    };
-    counted(count, unit)
+    // A unit is used from two on: 119 seconds, but 2 minutes.
+    if seconds < 2 * MINUTE {
+        counted(seconds, "second")
+    } else if seconds < 2 * HOUR {
+        counted(seconds.div_ceil(MINUTE), "minute")
+    } else {
+        counted(seconds.div_ceil(HOUR), "hour")
+    }
 }
 
-/// Formats a count with its noun, which gets a plural `s`: `1 tool`, `2 tools`.
+/// Formats a count with its noun: `1 tool`, `2 tools`.
 pub fn counted<N: fmt::Display + PartialEq + From<u8>>(count: N, thing: &str) -> String {
     let plural = if count == N::from(1) { "" } else { "s" };
     format!("{count} {thing}{plural}")
@@ -60,24 +67,24 @@ pub fn grouped(number: u64) -> String {
 }
 
 /// Replaces control and bidirectional formatting characters with U+FFFD. Line feeds and tabs don't
-/// change. A carriage return without a line feed is replaced, too: the text after it would
-/// overwrite the shown line.
+/// change. A carriage return is replaced unless a line feed follows, because later text overwrites
+/// the shown line.
 pub fn neutral(text: &str) -> Cow<'_, str> {
-    // Almost every text is clean, so the text isn't copied before the first replacement.
+    // Almost every text is clean, so nothing is copied before the first replacement.
     let mut out = String::new();
     let mut clean_until = 0;
     let mut at = 0;
     while let Some(clean_bytes) = find_suspect(&text.as_bytes()[at..]) {
         at += clean_bytes;
         let Some(c) = text[at..].chars().next() else { break };
-        let next = at + c.len_utf8();
-        let is_line_end = c == '\r' && text[next..].starts_with('\n');
-        if steers(c) && !is_line_end {
+        let c_end = at + c.len_utf8();
+        let is_line_end = c == '\r' && text[c_end..].starts_with('\n');
+        if is_unsafe_to_show(c) && !is_line_end {
             out.push_str(&text[clean_until..at]);
             out.push(char::REPLACEMENT_CHARACTER);
-            clean_until = next;
+            clean_until = c_end;
         }
-        at = next;
+        at = c_end;
     }
     if clean_until == 0 {
         return Cow::Borrowed(text);
@@ -87,21 +94,23 @@ pub fn neutral(text: &str) -> Cow<'_, str> {
 }
 
 /// Returns the index of the first byte that isn't printable ASCII, a line feed or a tab. Large
-/// answers rarely contain other bytes, so the function checks whole chunks at a time.
+/// answers rarely contain suspect bytes, so whole chunks are checked at a time.
 fn find_suspect(bytes: &[u8]) -> Option<usize> {
-    let mut chunks = bytes.chunks_exact(64);
-    let clean = chunks.by_ref().take_while(|chunk| !has_suspect(chunk)).count() * 64;
-    // If `rest` has at least one chunk, its first chunk contains a suspect byte. Checking all of
-    // `rest` would read the bytes after it again for each suspect byte.
-    let rest = &bytes[clean..];
-    if rest.len() < 64 && !has_suspect(rest) {
+    const CHUNK: usize = 64;
+    let chunks = bytes.chunks_exact(CHUNK);
+    let clean_chunks = chunks.take_while(|chunk| !has_suspect(chunk)).count();
+    let clean_bytes = clean_chunks * CHUNK;
+    let rest = &bytes[clean_bytes..];
+    // A `rest` of a chunk or more starts with a chunk that has a suspect byte. Only a shorter
+    // `rest` is checked here, so the end of the text isn't read again for each suspect byte.
+    if rest.len() < CHUNK && !has_suspect(rest) {
         return None;
     }
-    rest.iter().position(|byte| is_suspect(*byte)).map(|offset| clean + offset)
+    let offset = rest.iter().position(|byte| is_suspect(*byte))?;
+    Some(clean_bytes + offset)
 }
 
-/// Checks whether any byte is suspect. Without an early return, the compiler checks many bytes at a
-/// time.
+/// Has no early return, so that the compiler can use vector instructions.
 fn has_suspect(bytes: &[u8]) -> bool {
     bytes.iter().fold(false, |any, byte| any | is_suspect(*byte))
 }
@@ -118,16 +127,19 @@ pub fn neutral_owned(text: String) -> String {
     }
 }
 
-/// Neutralises every string in a JSON value, also the keys.
+/// Neutralises every string and key in a JSON value.
 pub fn neutral_json(value: Value) -> Value {
     match value {
         Value::String(text) => Value::String(neutral_owned(text)),
         Value::Array(items) => Value::Array(items.into_iter().map(neutral_json).collect()),
         Value::Object(fields) => {
-            let fields = fields.into_iter();
-            fields.map(|(key, value)| (neutral_owned(key), neutral_json(value))).collect()
+            let mut neutral_fields = serde_json::Map::new();
+            for (key, value) in fields {
+                neutral_fields.insert(neutral_owned(key), neutral_json(value));
+            }
+            Value::Object(neutral_fields)
         }
-        other => other,
+        Value::Null | Value::Bool(_) | Value::Number(_) => value,
     }
 }
 
@@ -149,13 +161,13 @@ fn is_plain_in_shell(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || "-_./:=@%+,".contains(letter)
 }
 
-/// Formats a TOML string on one line. JSON's escapes are valid in TOML. Characters that could
-/// control an editor or a terminal are also escaped, so that [`neutral`] doesn't change the text.
+/// Formats a TOML string on one line, with the escapes of JSON. Characters that could control an
+/// editor or a terminal are escaped, so [`neutral`] doesn't change the result.
 pub fn toml(text: &str) -> String {
     let json = Value::from(text).to_string();
     let mut quoted = String::with_capacity(json.len());
     for c in json.chars() {
-        if steers(c) {
+        if is_unsafe_to_show(c) {
             quoted += &format!("\\U{:08X}", u32::from(c));
         } else {
             quoted.push(c);
@@ -166,25 +178,24 @@ pub fn toml(text: &str) -> String {
 
 /// Checks whether a character can control a terminal or mislead a reader.
 ///
-/// These are controls other than line feed and tab, bidirectional embeddings, overrides and
-/// isolates, line and paragraph separators, the tag block, which only models see, and zero-width
-/// marks, which hide words.
-fn steers(c: char) -> bool {
+/// Dangerous characters are controls other than line feed and tab, bidirectional embeddings,
+/// overrides and isolates, and line and paragraph separators. The tag block is visible only to
+/// models. Zero-width marks can hide words.
+fn is_unsafe_to_show(c: char) -> bool {
     match c {
         '\n' | '\t' => false,
         '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' => true,
         '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{61c}' => {
             true
         }
-        // These invisible marks and variants of characters can hide words. U+FE0F is allowed
-        // because emoji use it.
+        // Invisible marks and variants can hide words. U+FE0F is allowed, because emoji use it.
         '\u{ad}' | '\u{34f}' | '\u{180e}' | '\u{206a}'..='\u{206f}' | '\u{fff9}'..='\u{fffb}' => {
             true
         }
         '\u{fe00}'..='\u{fe0e}' | '\u{e0100}'..='\u{e01ef}' => true,
         '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{200b}' | '\u{2060}'..='\u{2064}' => true,
         '\u{e0000}'..='\u{e007f}' => true,
-        // Letters that are drawn as nothing.
+        // Letters that are drawn as empty space.
         '\u{115f}'
         | '\u{1160}'
         | '\u{17b4}'

@@ -1,15 +1,14 @@
-//! The type of untrusted text, which can't be formatted into another text by mistake.
+//! The type of untrusted text.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Text that a third party wrote, such as the error message of a server. The text may contain
-/// anything.
+/// Text that a third party wrote, such as the error message of a server.
 ///
-/// The type doesn't implement `Display`, so no error or notice of the host contains the text by
-/// mistake. [`Content::untrusted`](crate::Content::untrusted) converts it to a part of an answer,
-/// which the host fences for a model. `cargo xtask tidy` lists the files that may
+/// The type doesn't implement `Display`, so that no message of the host contains the text by
+/// mistake. [`Content::untrusted`](crate::Content::untrusted) converts the text to a part of an
+/// answer, which the host fences for a model. `cargo xtask tidy` lists the files that may
 /// [read](Self::read_untrusted) the text.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -26,13 +25,13 @@ impl UntrustedText {
         self.0.is_empty()
     }
 
-    /// Returns the text itself, for a fence or for a person who sees the origin of the text.
+    /// Returns the text for a fence, or for a person who sees its origin.
     pub fn read_untrusted(&self) -> &str {
         &self.0
     }
 }
 
-/// Shows only the length, so that the text doesn't get into a log.
+/// Shows only the length, so that logs don't contain the text.
 impl fmt::Debug for UntrustedText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "UntrustedText({} bytes)", self.0.len())

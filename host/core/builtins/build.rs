@@ -1,9 +1,8 @@
-//! Puts the built-in plugins, and the attacks of the demo, into the program.
+//! Embeds the built-in plugins, and the attacks of the demo, in the program.
 //!
-//! The plugins come from `target/plugins`, where `cargo xtask plugins` writes them, or from the
-//! folder `TOOLHOLD_PLUGINS_DIR`. There, `NAME.wasm` is a component and `NAME.cwasm` its compiled
-//! code. Both are compressed against the same file of one plugin, with which the others have much in
-//! common. The program decompresses the code into its cache, once.
+//! The plugins come from `target/plugins` or from the folder `TOOLHOLD_PLUGINS_DIR`. `cargo xtask
+//! plugins` builds them. `NAME.wasm` is a component, and `NAME.cwasm` is its compiled code. All
+//! files have much in common, so they are compressed against the file of one plugin.
 
 use std::env;
 use std::ffi::OsStr;
@@ -14,21 +13,21 @@ use std::process::ExitCode;
 
 use sha2::{Digest, Sha256};
 
-/// The plugins whose tools every user gets.
+/// The plugins that are loaded by default.
 const BUILT_IN: [&str; 8] =
     ["file", "shell", "web", "filters", "memory", "code", "diagnostics", "scheduler"];
 
-/// The attacks of `toolhold demo`, an untrusted component that only the demo loads.
+/// The untrusted component of `toolhold demo`.
 const HOSTILE: &str = "hostile";
 
-/// The plugin whose files are the base of all others. All have the SDK and the standard library.
+/// The plugin whose files are the base for compression. All plugins contain the SDK and the
+/// standard library.
 const BASE: &str = "file";
 
-/// Bytes that a compressed file may refer back to, as a power of two: a file and its base.
+/// Size of the compression window as a power of two. The window must contain a file and its base.
 const WINDOW_LOG: u32 = 24;
 
-/// The level of compression in a release, where it saves a tenth, and while Toolhold is developed,
-/// where nobody waits ten seconds for that.
+/// Compression levels. The release level saves a tenth of the size, but needs ten seconds.
 const LEVEL: i32 = 19;
 const LEVEL_OF_DEVELOPMENT: i32 = 3;
 
@@ -42,6 +41,7 @@ fn main() -> ExitCode {
     }
 }
 
+/// Compresses the plugins, and writes the Rust code that embeds them.
 fn generate() -> Result<(), String> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=TOOLHOLD_PLUGINS_DIR");
@@ -76,7 +76,7 @@ fn generate() -> Result<(), String> {
     write(&out.join("builtins.rs"), source.as_bytes())
 }
 
-/// Compresses a file against a base, whose content isn't repeated. Returns the path of the result.
+/// Compresses a file against the file `base`, which the program also needs to decompress it.
 fn compress(file: &[u8], base: &[u8], path: PathBuf) -> Result<PathBuf, String> {
     let is_release = variable("PROFILE")? == "release";
     let level = if is_release { LEVEL } else { LEVEL_OF_DEVELOPMENT };
@@ -93,7 +93,7 @@ fn compress_against(base: &[u8], file: &[u8], level: i32) -> std::io::Result<Vec
     zstd.finish()
 }
 
-/// Reads a plugin's component (`wasm`) or its compiled code (`cwasm`).
+/// Reads a file of a plugin. A change of the file starts this script again.
 fn read(folder: &Path, name: &str, kind: &str) -> Result<Vec<u8>, String> {
     let file = folder.join(format!("{name}.{kind}"));
     println!("cargo::rerun-if-changed={}", file.display());
@@ -109,8 +109,8 @@ fn write(file: &Path, bytes: &[u8]) -> Result<(), String> {
     fs::write(file, bytes).map_err(|error| format!("can't write {}: {error}", file.display()))
 }
 
-/// Lists the parts in the folder `parts`, by their names and digests. The program finds their files
-/// next to it, and only files with these digests run. A build without the folder has no parts.
+/// Lists the names and digests in the folder `parts`, as Rust code. The program loads a part only
+/// if its file has this digest. The list is empty if the folder is missing.
 fn list_parts(folder: &Path) -> Result<String, String> {
     let folder = folder.join("parts");
     println!("cargo::rerun-if-changed={}", folder.display());
@@ -128,7 +128,6 @@ fn list(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect()
 }
 
-/// Returns the name and the digest of a part, as Rust code.
 fn describe_part(file: &Path) -> Result<String, String> {
     let bytes = fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -139,7 +138,6 @@ fn hex_digest(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Returns the folder of the plugins.
 fn plugins_folder() -> Result<PathBuf, String> {
     if let Some(folder) = env::var_os("TOOLHOLD_PLUGINS_DIR") {
         return std::path::absolute(folder)

@@ -20,7 +20,7 @@ pub(crate) struct Arguments {
     /// Seconds. Default: 30; in the background, as long as a job may run.
     #[schemars(range(min = 1, max = 86_400))]
     timeout: Option<u32>,
-    /// Set it to true if the command needs the network. It may need approval.
+    /// True asks for the whole network, which may need approval.
     #[expect(dead_code, reason = "the host reads it, and decides")]
     network: Option<bool>,
     /// For a server, or a command that takes minutes: it goes on as a job, and the answer is its id

@@ -1,4 +1,5 @@
-// Times commands in the sandbox of Claude Code, without network. Arguments: the command, and the milliseconds of rest before each run.
+// Times commands in the sandbox of Claude Code. Arguments: the command, the milliseconds of rest before each run, and the hosts that the
+// commands may reach.
 //
 // Each line on stdin is a number of consecutive runs. For each, it prints a line: their times in nanoseconds, as JSON. The package is used
 // as its README shows: the sandbox is prepared once, and each command is wrapped. The time of a run is the wrapping, and the processes
@@ -10,7 +11,7 @@ import { createInterface } from 'node:readline';
 import { setTimeout } from 'node:timers/promises';
 import { SandboxManager } from '@anthropic-ai/sandbox-runtime';
 
-const [command, rest] = process.argv.slice(2);
+const [command, rest, ...hosts] = process.argv.slice(2);
 
 /** One run: how long it took. */
 async function run() {
@@ -27,7 +28,7 @@ async function run() {
 }
 
 await SandboxManager.initialize({
-    network: { allowedDomains: [], deniedDomains: [] },
+    network: { allowedDomains: hosts, deniedDomains: [] },
     filesystem: { denyRead: [], allowWrite: ['.'], denyWrite: [] },
 });
 for await (const line of createInterface({ input: process.stdin })) {

@@ -331,7 +331,7 @@ fn what_another_session_kept_stays_there() {
     let mut command = scene.cli.command(&line);
     let refused = command.current_dir(scene.cli.root.path()).output().expect("it starts");
     let refused = crate::support::Ended::from_output(refused).ends(2);
-    assert!(refused.stderr.contains("go there to go on"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("change to that directory"), "{}", refused.stderr);
 }
 
 #[test]

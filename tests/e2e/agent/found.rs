@@ -5,6 +5,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::{KEY, Scene};
+use crate::approvals_command::only_question;
 use crate::support::Ended;
 
 /// A scene whose configuration names no provider.
@@ -98,6 +99,75 @@ fn each_key_goes_to_its_own_provider_alone() {
     let before = scene.asked().len();
     scene.run_with(&variables, &["answer: on"]).ends(4);
     assert_eq!(scene.asked().len(), before);
+}
+
+#[test]
+fn always_writes_a_rule_although_the_provider_was_found() {
+    let scene = scene();
+    let asking = "[tools]\nautonomy = \"ask\"\n";
+    scene.cli.configure(asking);
+    let address = scene.address();
+    let variables = [("ANTHROPIC_API_KEY", KEY), ("ANTHROPIC_BASE_URL", address.as_str())];
+    scene.run_with(&variables, &["writes:"]).ends(3);
+    scene.cli.run(&["approvals", "allow", &only_question(&scene.cli), "--always"]).ends(0);
+    let written = scene.configuration();
+    assert!(written.starts_with(asking), "{written}");
+    assert!(written.contains("[[tools.permissions.write]]"), "{written}");
+    scene.run_with(&variables, &["writes:"]).ends(0);
+    assert_eq!(scene.read("written.txt"), "written");
+}
+
+#[test]
+fn server_in_place_of_openai_is_asked_for_a_model_that_it_has() {
+    let scene = scene();
+    let address = scene.address();
+    // It works without a key too.
+    for key in [Some(KEY), None] {
+        let mut variables = vec![("OPENAI_BASE_URL", address.as_str())];
+        variables.extend(key.map(|key| ("OPENAI_API_KEY", key)));
+        let ended = scene.run_with(&variables, &["answer: on"]).ends(0);
+        assert!(ended.stderr.contains("uses openai/scripted"), "{}", ended.stderr);
+        assert!(ended.stderr.contains("OPENAI_BASE_URL"), "{}", ended.stderr);
+        let [_, sent, model] = scene.asked().pop().expect("it was asked");
+        assert_eq!(sent, key.map_or_else(String::new, |key| format!("Bearer {key}")));
+        assert_eq!(model, "scripted");
+    }
+}
+
+#[test]
+fn name_of_a_provider_without_its_key_is_no_model() {
+    let scene = scene();
+    let address = scene.address();
+    let variables = [("OPENAI_API_KEY", KEY), ("OPENAI_BASE_URL", address.as_str())];
+    let ended = scene.run_with(&variables, &["--model", "anthropic", "answer: on"]).ends(2);
+    assert!(ended.stderr.contains("ANTHROPIC_API_KEY isn't set"), "{}", ended.stderr);
+    let ended = scene.run_with(&[], &["--model", "openai", "answer: on"]).ends(2);
+    assert!(ended.stderr.contains("OPENAI_API_KEY isn't set"), "{}", ended.stderr);
+    assert!(scene.asked().is_empty());
+    let scene = Scene::new("chat", "", "");
+    let ended = scene.run(&["--model", "anthropic", "answer: on"]).ends(2);
+    assert!(ended.stderr.contains("there is no [providers.anthropic]"), "{}", ended.stderr);
+}
+
+#[test]
+fn refused_key_is_named_by_its_variable() {
+    let scene = scene();
+    let address = scene.address();
+    let variables = [("OPENAI_API_KEY", KEY), ("OPENAI_BASE_URL", address.as_str())];
+    let ended = scene.run_with(&variables, &["status: 401"]).ends(4);
+    assert!(ended.stderr.contains("the key in OPENAI_API_KEY (401)"), "{}", ended.stderr);
+}
+
+#[test]
+fn key_that_is_too_short_has_a_remedy() {
+    let scene = scene();
+    let address = scene.address();
+    let variables = [("OPENAI_API_KEY", "EMPTY"), ("OPENAI_BASE_URL", address.as_str())];
+    let ended = scene.run_with(&variables, &["answer: on"]).ends(2);
+    for said in ["OPENAI_API_KEY", "too short", "unset OPENAI_API_KEY", "[providers.openai]"] {
+        assert!(ended.stderr.contains(said), "{said}: {}", ended.stderr);
+    }
+    assert!(scene.asked().is_empty());
 }
 
 #[test]

@@ -145,7 +145,7 @@ fn tool_that_was_left_out_is_found_and_called_as_itself() {
     assert_eq!(called(&scene).lines().count(), 1);
     let empty = json!(["find_tools", {}]);
     let came = scene.once(&["--session", &id, &tries(&json!([empty]))]);
-    assert!(came.results().contains("query is missing"), "{}", came.results());
+    assert!(came.results().contains("`query` is missing"), "{}", came.results());
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn catalogue_that_does_not_fit_is_made_to_fit() {
     let came = scene.task(&["answer: open an issue in the GitHub repository"]);
     let came = came.assert_answer(0, "open an issue");
     let told = notices(&came).concat();
-    assert!(told.contains("tools are offered") && told.contains("budget_percent"), "{told}");
+    assert!(told.contains("tools that fit the task") && told.contains("budget_percent"), "{told}");
     let body = scene.bodies().remove(0);
     let (bytes, names) = offered(&body);
     assert!(names.iter().any(|name| name == "github__create_issue"), "{names:?}");
@@ -269,7 +269,7 @@ fn meaning_chooses_where_a_model_makes_vectors() {
     // Without vectors, words choose, and the person knows it.
     fs::write(scene.cli.root.path().join("model/no-vectors"), "").expect("it is written");
     let came = scene.once(&["answer: merge a pull request"]).assert_answer(0, "merge");
-    assert!(notices(&came).concat().contains("chosen by words alone"), "{:?}", notices(&came));
+    assert!(notices(&came).concat().contains("chosen only by words"), "{:?}", notices(&came));
     let (_, names) = offered(&scene.bodies().pop().expect("it was asked"));
     assert!(names.iter().any(|name| name == "github__merge_pull_request"), "{names:?}");
 }

@@ -129,7 +129,7 @@ fn independent_server_streams_counts_and_cuts_in_each_format() {
             assert!(number(&spent["input"]) > Some(0), "{said}");
         }
         assert!(number(&answers[1]["spent"]["cache_read"]) > Some(0), "it began anew: {said}");
-        came.ends(5, "max_turns");
+        came.ends(5, "--max-turns");
     }
 }
 

@@ -2,6 +2,7 @@
 //! a loopback server.
 
 mod attacks;
+mod custom_commands;
 mod delegate;
 mod extras;
 mod found;
@@ -13,6 +14,7 @@ mod llama;
 mod picture;
 mod replay;
 mod resume;
+mod rewind;
 mod scheduled_runs;
 mod screen;
 mod skills;

@@ -9,7 +9,7 @@ fn session_of_many_tasks_replays_to_the_same_events() {
     let scene = Scene::new("chat", "", FULL);
     let first = scene.once(&["answer: one"]).assert_answer(0, "one");
     let second = scene.once(&["--continue", "outside:"]).assert_answer(3, "I may not");
-    let third = scene.once(&["--continue", "--max-turns", "2", "steps: 5"]).ends(5, "max_turns");
+    let third = scene.once(&["--continue", "--max-turns", "2", "steps: 5"]).ends(5, "--max-turns");
     let fourth = scene.once(&["--continue", "repeats:"]).assert_answer(0, "I stop");
     let fifth = scene.once(&["--continue", "status: 400"]).ends(4, "busy");
     let again = super::Came::from_ended(scene.run(&["--replay", &first.id(), "--json"]));
@@ -24,6 +24,12 @@ fn session_of_many_tasks_replays_to_the_same_events() {
     let asked = scene.bodies().len();
     scene.run(&["--replay", &first.id()]).ends(4);
     assert_eq!(scene.bodies().len(), asked);
+    // An unknown ID names the command that lists the IDs.
+    let unknown = scene.run(&["--session", "nope", "answer: on"]).ends(2).stderr;
+    assert!(unknown.contains("`toolhold run sessions list`"), "{unknown}");
+    // A person reads how to go on after a limit.
+    let limited = scene.run(&["--max-turns", "2", "steps: 5"]).ends(5);
+    assert!(limited.stderr.contains("toolhold run --continue"), "{}", limited.stderr);
 }
 
 #[test]

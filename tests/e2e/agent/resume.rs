@@ -115,7 +115,11 @@ fn damaged_and_strange_sessions_are_refused() {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(&record, fs::Permissions::from_mode(0o666)).expect("its mode is set");
     let refused = scene.run(&["--session", &id, "after: that"]);
-    assert!(refused.code != 0 && refused.stderr.contains("others may"), "{}", refused.stderr);
+    assert!(
+        refused.code != 0 && refused.stderr.contains("other users have access"),
+        "{}",
+        refused.stderr
+    );
     // And one of another user, where this test may make one.
     fs::set_permissions(&record, fs::Permissions::from_mode(0o600)).expect("its mode is set");
     if std::os::unix::fs::chown(&record, Some(12_345), None).is_ok() {

@@ -100,7 +100,7 @@ fn agent_never_may_more_than_whoever_made_its_task() {
         assert!(!scene.work().join(name).exists(), "{name}: {output}");
     }
     assert!(!scene.cli.root.path().join("outside.txt").exists(), "{output}");
-    assert!(output.contains("make the task anew"), "{output}");
+    assert!(output.contains("create the task again"), "{output}");
     // Nor makes it tasks, which would have no end.
     let tasks = scene.cli.run(&["tasks", "list", "--json"]).ends(0).json();
     assert_eq!(tasks["tasks"].as_array().map(Vec::len), Some(1), "{tasks}");

@@ -20,7 +20,7 @@ const SHOWS_CURSOR: &[u8] = b"\x1b[?25h";
 impl Scene {
     /// A chat in a terminal of a size, ready for a message.
     #[track_caller]
-    fn chat(&self, size: (u16, u16), line: &[&str]) -> Terminal {
+    pub(super) fn chat(&self, size: (u16, u16), line: &[&str]) -> Terminal {
         let line: Vec<&str> = ["chat"].iter().chain(line).copied().collect();
         let terminal = Terminal::open(&self.cli.command(&line), size);
         terminal.until("the prompt", |screen| screen.contains("❯") && screen.contains("ready"));
@@ -93,14 +93,26 @@ fn no_with_words_reaches_the_model() {
 fn other_model_answers_the_next_message() {
     let scene = Scene::new("chat", "", "");
     let mut terminal = scene.chat((24, 80), &[]);
+    terminal.until_shows("with scripted/scripted");
     terminal.keys("answer: a\r");
     terminal.until_shows("You said: a");
     terminal.keys("/model other-model\r");
     terminal.until_shows("The next message goes to scripted/other-model.");
     terminal.keys("after: b\r");
     terminal.until_shows("I go on: b");
+    // A new session keeps the model, and so does a session that goes on.
+    terminal.keys("/clear\r");
+    terminal.until_shows("with scripted/other-model");
+    terminal.keys("answer: c\r");
+    terminal.until_shows("You said: c");
+    terminal.keys("/exit\r");
+    assert_eq!(terminal.end().0, 0);
+    let mut terminal = scene.chat((24, 80), &["--continue"]);
+    terminal.until_shows("ready · scripted/other-model");
+    terminal.keys("after: d\r");
+    terminal.until_shows("I go on: d");
     let models: Vec<String> = scene.asked().into_iter().map(|[.., model]| model).collect();
-    assert_eq!(models, ["scripted", "other-model"]);
+    assert_eq!(models, ["scripted", "other-model", "other-model", "other-model"]);
     scene.assert_fine();
 }
 
@@ -148,6 +160,10 @@ fn tool_that_floods_shows_its_last_lines() {
     terminal.keys("prints: 20000\r");
     terminal.until("its end", |screen| screen.contains("printed") && screen.contains("done · "));
     terminal.until_shows("ready");
+    // The marks of untrusted text are for the model.
+    assert!(!terminal.screen().contains("external-data"), "{}", terminal.screen());
+    let printed = scene.run(&["prints: 3"]).ends(0).stderr;
+    assert!(printed.contains("│ 1\n") && !printed.contains("external-data"), "{printed}");
 }
 
 #[test]
@@ -279,7 +295,9 @@ fn resumed_chat_shows_what_was_said() {
     terminal.keys("/clear\r");
     terminal.until("a new session", |screen| !screen.contains("You said"));
     terminal.keys("/resume\r");
-    terminal.until_shows(&first.id());
+    terminal.until("the session and its age", |screen| {
+        screen.lines().any(|line| line.contains(&first.id()) && line.contains(" ago  answer: in"))
+    });
     terminal.keys("\r");
     terminal.until_shows("You said: in an earlier task");
     // What was written in this directory comes back in the next chat.
@@ -313,6 +331,8 @@ fn without_a_full_terminal_there_are_lines() {
     terminal.until_shows("> ");
     terminal.keys("answer: in lines\r");
     terminal.until_shows("You said: in lines");
+    terminal.keys("/undo\r");
+    terminal.until_shows("/undo works only in the full screen");
     terminal.keys("/exit\r");
     let (code, bytes, _) = terminal.end();
     assert_eq!((code, position(&bytes, b"\x1b[?1049h")), (0, None));

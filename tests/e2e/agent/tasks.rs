@@ -222,6 +222,23 @@ fn what_needs_approval_waits_for_a_person() {
 }
 
 #[test]
+fn task_without_a_terminal_goes_on_after_an_approval() {
+    let scene = scene("chat", "[tools]\nautonomy = \"ask\"");
+    let denied = scene.task(&["writes:"]).ends(3, "");
+    let pending = denied.events_of("ended")[0]["pending"].as_array().expect("it is a list");
+    let [id] = &pending[..] else { panic!("{pending:?}") };
+    let id = id.as_str().expect("it is a text");
+    let remedy = format!("toolhold approvals allow {id}`, then `toolhold run --continue again`");
+    assert!(denied.results().contains(&remedy), "{}", denied.results());
+    scene.cli.run(&["approvals", "allow", id]).ends(0);
+    scene.task(&["--continue", "writes:"]).assert_answer(0, "written");
+    assert_eq!(scene.read("written.txt"), "written");
+    // For a person, the last line says the same.
+    let denied = scene.run(&["person:"]).ends(3).stderr;
+    assert!(denied.contains("To go on: toolhold approvals allow "), "{denied}");
+}
+
+#[test]
 fn model_without_native_tools_calls_in_its_text() {
     let scene = Scene::new("chat", "native_tools = false", FULL);
     scene.task(&["fenced:"]).assert_answer(0, "changed by a block");
@@ -235,6 +252,12 @@ fn model_without_native_tools_calls_in_its_text() {
     let hinted = scene.task(&["whole_json:"]).assert_answer(0, "it was not made");
     let notices: Vec<_> = hinted.events_of("notice");
     assert!(notices.iter().any(|it| it["text"].to_string().contains("lenient")), "{notices:?}");
+    // Among prose it is none either, and the person is told.
+    let planned = scene.task(&["planned:"]).assert_answer(0, "First I write the file");
+    let notices: Vec<_> = planned.events_of("notice");
+    let is_told =
+        notices.iter().any(|it| it["text"].to_string().contains("the tool was not called"));
+    assert!(is_told && !scene.work().join("planned.txt").exists(), "{notices:?}");
     // The same with native tools: servers on this machine often pass calls on as text.
     let scene = Scene::new("chat", "", FULL);
     let call = r#"{"name": "bash", "arguments": {"command": "touch echoed.txt"}}"#;
@@ -253,7 +276,11 @@ fn model_without_native_tools_calls_in_its_text() {
 fn at_a_terminal_json_calls_of_a_model_can_be_let_count_from_then_on() {
     let scene = scene("chat", FULL);
     let Some(declined) = scene.cli.typed(&["run", "whole_json:"], "n\n") else { return };
-    assert!(declined.stdout.contains("Let them count from now on?"), "{}", declined.stdout);
+    assert!(
+        declined.stdout.contains("Accept calls in plain JSON from now on?"),
+        "{}",
+        declined.stdout
+    );
     scene.task(&["whole_json:"]).assert_answer(0, "it was not made");
     let Some(accepted) = scene.cli.typed(&["run", "whole_json:"], "y\n") else { return };
     assert!(accepted.stdout.contains("it was not made"), "{}", accepted.stdout);
@@ -289,7 +316,7 @@ fn chat_goes_on_line_by_line() {
     child.stdin.take().expect("it has one").write_all(lines.as_bytes()).expect("it is read");
     let said = Ended::from_output(child.wait_with_output().expect("it ends")).ends(0);
     assert_eq!(said.stdout, "You said: a\nchanged\nI go on: b\nI go on: c\n");
-    for told in ["nothing older", "`/compact`, `/status` and `/exit`", "is summarised"] {
+    for told in ["no older part", "/compact, /status, /exit", "is summarised"] {
         assert!(said.stderr.contains(told), "{told}: {}", said.stderr);
     }
     assert!(scene.read("app.toml").contains("9090"));
@@ -300,6 +327,8 @@ fn without_a_provider_a_task_says_what_to_set() {
     let scene = scene("chat", FULL);
     let listed = scene.cli.run(&["models", "--json"]).ends(0);
     assert!(listed.stdout.contains("scripted"), "{}", listed.stdout);
+    let listed = scene.cli.run(&["models"]).ends(0).stdout;
+    assert!(listed.starts_with("PROVIDER") && listed.contains("scripted"), "{listed}");
     scene.cli.configure("");
     let told = scene.run(&["answer: a"]).ends(2);
     assert!(told.stderr.contains("[providers."), "{}", told.stderr);

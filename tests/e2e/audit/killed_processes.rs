@@ -170,7 +170,7 @@ fn on_a_full_disk_nothing_takes_effect_that_is_not_recorded() {
             lines.iter().filter(|line| line.starts_with("stopped")).collect();
         assert!(stopped.len() > 20, "the disk was full: {lines:?}");
         for line in stopped {
-            let whole = line.contains("since it can't be recorded: ")
+            let whole = line.contains("because writing the audit log failed: ")
                 && line.contains("audit.jsonl: File too large");
             assert!(line.contains(": act: ") && whole, "{line}");
         }

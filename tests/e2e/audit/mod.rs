@@ -184,7 +184,7 @@ fn audit_commands_show_records_and_find_changes() {
         cli.run(&["audit", "verify"])
             .ends(0)
             .stdout
-            .contains("ok: 5 records in 1 file: none was changed, and none is missing.")
+            .contains("ok: 5 records in 1 file: no record was changed, and no record is missing.")
     );
     cli.run(&["audit", "verify", "--head", "x"]).ends(2);
 

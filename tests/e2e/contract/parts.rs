@@ -111,7 +111,7 @@ fn input_that_fails_fails_alone() {
         assert_eq!((&results[0], &results[7]), (&answer("a"), &answer("b")));
         fails(&results[1], "failed", "failed: x");
         fails(&results[2], "failed", "crashed");
-        fails(&results[3], "limit", "2 s of processor time");
+        fails(&results[3], "limit", "2 s of CPU time");
         fails(&results[4], "limit", "256 MiB");
         fails(&results[5], "failed", "crashed");
         fails(&results[6], "limit", "16 MiB");
@@ -164,7 +164,7 @@ fn plugin_without_the_grant_runs_no_part() {
 
 #[test]
 fn only_bytes_with_the_digest_of_the_manifest_run() {
-    const MISSING: &str = "its file is missing, or is of another build";
+    const MISSING: &str = "the module's file is missing or belongs to another build";
     run(async {
         let folder = folder();
         // A part of its own, so that no other test has left its code in a cache.
@@ -189,7 +189,7 @@ fn only_bytes_with_the_digest_of_the_manifest_run() {
         fs::write(parts.join("attack.wasm"), &wasm).expect("a file is written");
         assert_eq!(attack(&host, &["echo a"]).await, [answer("a")]);
         let results = call(&host, json!({ "part": "../attack", "inputs": ["echo a"] })).await;
-        fails(&results[0], "invalid", "it has: attack");
+        fails(&results[0], "invalid", "its modules are: attack");
     });
 }
 
@@ -221,7 +221,7 @@ fn parts_end_with_their_call() {
         let (result, count) =
             results.iter().max_by_key(|(_, count)| *count).expect("there are results");
         assert!(*count > 150, "{results:?}");
-        fails(result, "budget", "the time of the call is over");
+        fails(result, "budget", "the call's time limit is reached");
     });
 }
 

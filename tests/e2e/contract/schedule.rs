@@ -70,7 +70,7 @@ fn plugin_makes_tasks_of_its_own_tools_alone() {
         ] {
             let answer = host.call(request("put", other)).await;
             let failed = failure(&answer, Category::PermanentFailure, Some("schedule-denied"));
-            assert!(said_by(failed).contains("only make tasks of its own tools"), "{failed:?}");
+            assert!(said_by(failed).contains("only create tasks for its own tools"), "{failed:?}");
         }
         assert_eq!(call(&host, "list", json!({})).await, "mine");
     });

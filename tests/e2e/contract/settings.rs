@@ -139,5 +139,5 @@ fn schema_for_editors_has_that_of_each_plugin() {
     assert!(valid(json!({ "retries": 1 })) && !valid(json!({ "retries": "many" })));
     // It helps to write a configuration that isn't valid yet.
     let (known, told) = schema(&["--set", "tools.cal=60"]);
-    assert!(known == alone && told.contains("`toolhold config check` says why"), "{told}");
+    assert!(known == alone && told.contains("`toolhold config check` shows the errors"), "{told}");
 }

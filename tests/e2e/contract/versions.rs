@@ -48,8 +48,9 @@ fn unknown_version_is_refused_with_both_versions_and_what_to_do() {
         ] {
             let why = served_or_why(&Component { export, ..component() }).await;
             let why = why.expect_err("it doesn't serve");
-            let wanted =
-                format!("it was built for toolhold:tool {version}; this Toolhold has 0.1.0");
+            let wanted = format!(
+                "the component was built for toolhold:tool {version}, but this Toolhold has 0.1.0"
+            );
             assert!(why.contains(&wanted) && why.contains("update Toolhold"), "{export}: {why}");
         }
         for import in

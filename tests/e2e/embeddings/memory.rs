@@ -124,7 +124,7 @@ fn silent_server_does_not_keep_an_entry_from_being_saved() {
         server.set(Does::Vectors);
         let fact = json!({ "content": "Blue", "key": "blue" });
         let saved = call(&host, "memory_save", fact).await;
-        assert!(saved.contains("it failed before; the next attempt is in "), "{saved}");
+        assert!(saved.contains("the server failed before; the next attempt is in "), "{saved}");
         let found = call(&host, "memory_search", json!({ "query": "make" })).await;
         assert!(
             found.contains("1. ship (") && found.contains("the next attempt is in "),

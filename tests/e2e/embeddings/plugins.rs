@@ -100,7 +100,10 @@ fn no_answer_of_a_server_becomes_a_vector_that_it_is_not() {
         ] {
             server.set_body(&body);
             let came = call(&host, "embed", "a", 1).await;
-            assert!(came.contains(": failed: [providers.local] made no vectors"), "{came}");
+            assert!(
+                came.contains(": failed: the model [providers.local] made no vectors"),
+                "{came}"
+            );
         }
         server.set(Does::UnequalVectors);
         let came = call(&host, "embed", "a", 3).await;
@@ -148,7 +151,7 @@ fn vectors_have_the_numbers_that_were_asked_for() {
         let settings = [GRANT, "providers.local.dimensions=8"];
         let host = scene(folder.path(), &server, &settings).await;
         let came = call(&host, "embed", "a", 1).await;
-        assert!(came.contains("19 numbers, and `dimensions` asks for 8"), "{came}");
+        assert!(came.contains("19 numbers, but `dimensions` is 8"), "{came}");
         let asked = server.asked();
         assert!(asked[0].contains("\"dimensions\":8"), "{asked:?}");
         // Another number is another model.
@@ -166,6 +169,6 @@ fn silent_server_leaves_the_tool_half_of_its_time() {
         let host = scene(folder.path(), &server, &[GRANT, "tools.call=4"]).await;
         server.set(Does::Nothing);
         let came = call(&host, "embed", "a", 1).await;
-        assert!(came.contains(": failed: ") && came.contains("no answer within"), "{came}");
+        assert!(came.contains(": failed: ") && came.contains("didn't answer within"), "{came}");
     });
 }

@@ -145,7 +145,10 @@ async fn output_beyond_the_store_keeps_its_ends() {
     let scene = Scene::with(&[LONG[0], LONG[1], "tools.overflow.max_mib=32"], |_| {}).await;
     let command = "echo begun; seq -f 'line %.0f' 1 2500000; echo ended";
     let answer = bash(&scene, command).await;
-    assert!(text(&answer).contains("Its beginning and its end are kept: "), "{answer:?}");
+    assert!(
+        text(&answer).contains("The start and the end of the output are stored: "),
+        "{answer:?}"
+    );
     let files = kept_files(&scene);
     assert_eq!(files.len(), 1, "{files:?}");
     let size = files[0].metadata().expect("it is there").len();

@@ -132,7 +132,7 @@ fn no_call_runs_after_a_ceiling_became_invalid_until_it_is_valid_again() {
     until(|| read(&mut client, "other.txt"), "right again", is_served);
     assert!(is_refused(&read(&mut client, "notes.txt")));
     fs::remove_file(&ceiling).expect("it was there");
-    until(|| read(&mut client, "other.txt"), "it is missing", is_refused);
+    until(|| read(&mut client, "other.txt"), "the ceiling is missing", is_refused);
 }
 
 #[test]

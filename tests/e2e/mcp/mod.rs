@@ -9,6 +9,7 @@ mod http;
 mod model_view;
 mod official;
 mod only_tools;
+mod published_clients;
 mod schemas;
 mod tasks;
 pub(crate) mod third_party_clients;

@@ -14,7 +14,7 @@ struct Way {
 }
 
 /// The known ways. If a client has changed its own, both are here: people don't update at once.
-const WAYS: [Way; 6] = [
+const WAYS: [Way; 7] = [
     Way {
         clients: "Claude Code: the structured answer where there is one, of an error the first text alone",
         shows: |result| {
@@ -43,7 +43,13 @@ const WAYS: [Way; 6] = [
         clients: "VS Code: the structured answer in the place of all texts, beside what is no text",
         shows: |result| structured(result).unwrap_or_else(|| texts(result)),
     },
-    Way { clients: "Cursor, Gemini CLI, later opencode: the content", shows: texts },
+    Way { clients: "Cursor, later opencode: the content", shows: texts },
+    Way {
+        clients: "Gemini CLI: the content, of an error the whole result",
+        shows: |result| {
+            if result["isError"] == true { result.to_string() } else { texts(result) }
+        },
+    },
     Way {
         clients: "Copilot CLI: both",
         shows: |result| format!("{}\n{}", texts(result), structured(result).unwrap_or_default()),

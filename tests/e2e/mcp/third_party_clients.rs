@@ -86,7 +86,7 @@ impl Driven {
     }
 
     /// Makes a client connect to a server. `None` if it wasn't fetched.
-    fn connect(kind: Kind, cli: &Cli, mut server: Value) -> Option<Self> {
+    pub(crate) fn connect(kind: Kind, cli: &Cli, mut server: Value) -> Option<Self> {
         let (mut command, as_toolhold) = (kind.program()?, cli.command(&[]));
         // The server gets the client's environment.
         command.current_dir(cli.work()).env_clear();

@@ -263,7 +263,7 @@ fn entries_that_need_approval_are_left_out_and_counted() {
                     "{tool}: {found}"
                 );
                 let told = format!(
-                    "[Needs approval: 1 entry was left out, the first to read {}",
+                    "[1 entry was left out, because access needs approval. The first: read {}",
                     scene.granted.join("top/secretdir").display()
                 );
                 assert!(found.contains(&told), "{tool}: {found}");

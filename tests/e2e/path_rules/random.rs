@@ -403,7 +403,8 @@ impl Trial<'_> {
         };
         *if whole { &mut tally.ran } else { &mut tally.refused } += 1;
         tally.left_out += usize::from(
-            shown.contains("Needs approval") || shown.contains("denied by the operator"),
+            shown.contains("because access needs approval")
+                || shown.contains("denied by the operator"),
         );
         let after = tree(&self.scene.granted);
 

@@ -345,7 +345,7 @@ fn check_asks_no_model_and_says_that_one_would_be_asked() {
     let line = ["policy", "check", "write", "path=made.txt", "content=x"];
     let shown = scene.cli.run(&line).ends(0).stdout;
     assert!(shown.contains("[providers.judge] judges the call by 1 policy"), "{shown}");
-    assert!(shown.contains("the model was not asked now"), "{shown}");
+    assert!(shown.contains("this check did not ask the model"), "{shown}");
     let json = scene.cli.run(&[&line[..], &["--json"]].concat()).ends(0).json();
     let gates = json["gates"].as_array().expect("it has gates");
     let review = gates.iter().find(|gate| gate["gate"] == "review").expect("it is a gate");

@@ -82,14 +82,14 @@ fn second_daemon_says_who_runs_the_tasks_and_takes_over() {
     };
     let (first, mut said) = start();
     let line = said.next().expect("it says something");
-    assert!(line.contains("runs the tasks that are due"), "{line}");
+    assert!(line.contains("runs tasks when they are due"), "{line}");
     let (_second, mut second_said) = start();
     let line = second_said.next().expect("it says something");
     let number = format!("process {} already", first.0.id());
     assert!(line.contains(&number) && line.contains("this process waits"), "{line}");
     drop(first);
     let line = second_said.next().expect("it says something");
-    assert!(line.contains("runs the tasks that are due"), "{line}");
+    assert!(line.contains("runs tasks when they are due"), "{line}");
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn disabled_tasks_are_run_by_nobody_and_the_remedy_names_what_disables_them() {
     assert!(said.contains("line 2") && said.contains("set `enabled` to true there"), "{said}");
     assert!(!said.contains("enabled = true"), "{said}");
     let doctor = scene.cli.run(&["doctor", "--json"]).json().to_string();
-    assert!(doctor.contains("1 waiting; tasks are disabled, so none runs"), "{doctor}");
+    assert!(doctor.contains("1 waiting; tasks are disabled, so no task runs"), "{doctor}");
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn nobody_is_asked_about_a_task_that_is_not_there() {
         ("cron_run", r#"{"job_id": "ghost"}"#, "there is no task \"ghost\""),
         ("cron_update", r#"{"job_id": "ghost", "patch": {"enabled": false}}"#, "there is no task"),
         ("schedule", r#"{"action": "frob", "name": "ghost"}"#, "`frob` isn't an action"),
-        ("cron_add", &*add, "only the user approves"),
+        ("cron_add", &*add, "only the user can approve"),
     ] {
         let said = scene.fails(tool, arguments, 2);
         assert!(said.contains(why), "{arguments}: {said}");
@@ -248,7 +248,7 @@ fn task_of_the_agent_needs_a_model() {
         ("cron_add", r#"{"schedule": "@daily", "prompt": "look at news"}"#),
     ] {
         let said = scene.fails(tool, arguments, 2);
-        assert!(said.contains("no provider of models is configured"), "{said}");
+        assert!(said.contains("no model provider is configured"), "{said}");
         assert!(said.contains("[providers.anthropic]"), "{said}");
     }
     scene.make("schedule_periodic", DAILY);
@@ -285,7 +285,10 @@ fn task_whose_call_needs_approval_is_made_with_a_notice() {
     let scene = Scene::new("[tools]\nautonomy = \"ask\"\n");
     let task = r#"{"name": "t", "cron": "@daily", "tool": "write", "arguments": {"path": "x", "content": "x"}}"#;
     let made = scene.make("schedule_periodic", task).stdout;
-    assert!(made.contains("The call of `write` needs approval, which nobody can give"), "{made}");
+    assert!(
+        made.contains("The call of `write` needs approval, but nobody can approve calls"),
+        "{made}"
+    );
     let task = r#"{"name": "u", "cron": "@daily", "tool": "read", "arguments": {"path": "x"}}"#;
     let made = scene.make("schedule_periodic", task).stdout;
     assert!(!made.contains("needs approval"), "{made}");

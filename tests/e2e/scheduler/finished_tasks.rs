@@ -18,7 +18,7 @@ fn finished_task_gives_way_and_the_answer_says_so() {
     drop(daemon);
     let third = format!(r#"{{"name": "new", "when": "1h", {READ}}}"#);
     let made = scene.make("schedule_deferred", &third).stdout;
-    assert!(made.contains("removed with their results: `old`."), "{made}");
+    assert!(made.contains("removed, together with their results: `old`."), "{made}");
     let names: Vec<_> = scene.tasks().iter().map(|task| task["name"].clone()).collect();
     assert_eq!(names, ["daily", "new"]);
     let fourth = format!(r#"{{"name": "more", "when": "1h", {READ}}}"#);

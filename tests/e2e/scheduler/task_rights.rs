@@ -58,7 +58,7 @@ fn task_of_a_narrower_call_stays_narrow() {
     let denied = scene.wait_for("file", "denied");
     let output = denied["output"].as_str().expect("it is text");
     assert!(output.contains("at the creation of the task"), "{output}");
-    assert!(output.contains("make the task anew"), "{output}");
+    assert!(output.contains("create the task again"), "{output}");
     // A line in the user's file would not help.
     assert!(!output.contains("add to `allowed_paths`"), "{output}");
     wait_until("the shell's has run", || {
@@ -94,7 +94,7 @@ fn task_that_only_flags_allow_is_refused() {
             let said = refused.stdout + &refused.stderr;
             assert!(said.contains("allowed_paths") && said.contains(&folder), "{said}");
             if way[0] == "call" {
-                assert!(said.contains(&format!("goes without `{flag} {folder}`")), "{said}");
+                assert!(said.contains(&format!("without the flags `{flag} {folder}`")), "{said}");
             }
         }
         assert!(scene.tasks().is_empty(), "{flag} {task}");
@@ -202,7 +202,10 @@ fn rule_of_the_maker_denies_and_says_whose_it_is() {
     let _daemon = scene.daemon();
     let run = scene.wait_for("t", "denied");
     let output = run["output"].as_str().expect("it is text");
-    assert!(output.contains("make the task anew") && !output.contains("ask whoever"), "{output}");
+    assert!(
+        output.contains("create the task again") && !output.contains("ask whoever"),
+        "{output}"
+    );
     assert!(!outside.join("made").exists());
 }
 
@@ -311,7 +314,7 @@ fn task_of_a_caller_of_a_server_is_not_the_user_s() {
     scene.wait_for("served", "done");
     assert!(!found().contains("a falcon"), "{}", found());
     let denied = scene.wait_for("prompt", "denied");
-    assert!(denied["output"].to_string().contains("a caller of a server"), "{denied}");
+    assert!(denied["output"].to_string().contains("a client of a server"), "{denied}");
     scene.cli.run(&["tasks", "run", "own"]).ends(0);
     scene.wait_for("own", "done");
     assert!(found().contains("a falcon"), "{}", found());

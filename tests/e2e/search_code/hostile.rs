@@ -130,7 +130,7 @@ fn soak_slow_sources_keep_no_other_from_the_index() {
     let first = "slow/zz.rb:1 method after_slow_ones (definition)\n";
     assert!(text.starts_with(first) && !text.contains("isn't complete"), "{text}");
     let outline = cli.searches(&["outline=slow/0.rb"]);
-    assert!(outline.stderr.contains("more than 2 s of processor time"), "{}", outline.stderr);
+    assert!(outline.stderr.contains("more than 2 s of CPU time"), "{}", outline.stderr);
 }
 
 #[test]

@@ -71,9 +71,12 @@ fn command_without_the_network_has_npm_fail_at_once() {
         ["npm_config_fetch_retries=0", "npm_config_update_notifier=false", "NO_UPDATE_NOTIFIER=1"];
     let count =
         |seen: &str| fast.iter().filter(|wanted| seen.lines().any(|line| line == **wanted)).count();
-    assert_eq!(count(&environment(&cli, &[])), 3);
+    let deny = "tools.shell.network=deny";
+    assert_eq!(count(&environment(&cli, &[deny])), 3);
+    // A program may ask for its hosts.
+    assert_eq!(count(&environment(&cli, &[])), 0);
     assert_eq!(count(&environment_of(&cli, &[], true)), 0);
-    let named = environment(&cli, &["tools.shell.env=[\"npm_config_fetch_retries\"]"]);
+    let named = environment(&cli, &[deny, "tools.shell.env=[\"npm_config_fetch_retries\"]"]);
     assert!(named.contains("npm_config_fetch_retries=planted-10") && count(&named) == 2, "{named}");
 }
 

@@ -158,7 +158,7 @@ fn link_in_the_place_of_a_granted_directory_opens_nothing() {
             let said = run(&format!("cat {0} {granted}/key; echo x >> {0}", key.display()));
             assert!(!said.contains("of somebody else"), "{said}");
             assert!(
-                said.contains("Permission denied") || said.contains("moved meanwhile"),
+                said.contains("Permission denied") || said.contains("moved in the meantime"),
                 "{said}"
             );
         }

@@ -403,7 +403,7 @@ fn new_configuration_of_the_project_only_narrows_and_is_told() {
     assert!(!listed.contains("toolhold.toml"), "{listed}");
     let wider = "command=printf '[tools.shell]\\nnetwork = \"allow\"\\n' > toolhold.toml";
     let told = cli.run(&["call", "bash", wider]).ends(0).stdout;
-    assert!(told.contains("toolhold.toml, which other programs run or obey later"), "{told}");
+    assert!(told.contains("toolhold.toml. Other programs run or obey these files later"), "{told}");
     assert!(cli.work().join("toolhold.toml").exists());
     let refused = cli.run(&["call", "bash", "command=cat < /dev/null", "network=true"]);
     assert!(refused.code == 3 && refused.stderr.contains("is ignored"), "{}", refused.stderr);

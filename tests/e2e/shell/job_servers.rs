@@ -127,7 +127,7 @@ fn shown(answer: &Answer) -> String {
         .joined_text()
 }
 
-const ON: &str = "tools.web.job_servers=true";
+const ON: &str = "tools.web.allowed_domains=[\"job\"]";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn web_tools_reach_the_job_of_their_session_and_never_the_machine() {
@@ -139,7 +139,7 @@ async fn web_tools_reach_the_job_of_their_session_and_never_the_machine() {
     let early = scenery.fetch(&one, "http://localhost:PORT/").await;
     refused(&early, &scenery.no_job());
     let told = early.outcome.expect_err("it is refused").feedback();
-    assert!(told.contains("Repeat the call then") && !told.contains("Don't try"), "{told}");
+    assert!(told.contains("Then repeat the call") && !told.contains("Don't repeat"), "{told}");
     let id = scenery.serve(&one, "first", "127.0.0.1").await;
     for host in ["127.0.0.1", "localhost", "LOCALHOST.", "[::ffff:127.0.0.1]", "0x7f.1"] {
         let answer = scenery.fetch(&one, &format!("http://{host}:PORT/page?a=b")).await;
@@ -191,7 +191,7 @@ async fn only_jobs_are_reached_and_only_where_the_operator_allows_it() {
     let session = Session::new("one");
     let off = Scenery::new(&[]).await;
     off.serve(&session, "off", "127.0.0.1").await;
-    let key = "[tools.web]\njob_servers = true";
+    let key = "[tools.web]\nallowed_domains = [\"job\"]";
     let remedy = |answer: &Answer| {
         let failure = refused(answer, "private addresses are blocked");
         failure.denial.as_ref().map(|denial| denial.remedy.clone()).unwrap_or_default()
@@ -203,10 +203,10 @@ async fn only_jobs_are_reached_and_only_where_the_operator_allows_it() {
     // It isn't named where it would change nothing.
     for url in ["http://127.0.0.2:PORT/", "https://localhost:PORT/", "http://10.0.0.1/"] {
         let remedy = remedy(&off.fetch(&session, url).await);
-        assert!(!remedy.contains("job_servers"), "{url}: {remedy}");
+        assert!(!remedy.contains("\"job\""), "{url}: {remedy}");
     }
     let other = off.fetch(&Session::new("without jobs"), "http://localhost:PORT/").await;
-    assert!(!remedy(&other).contains("job_servers"), "{other:?}");
+    assert!(!remedy(&other).contains("\"job\""), "{other:?}");
     assert_eq!(off.log("off"), "");
     off.assert_machine_untouched();
 
@@ -217,14 +217,14 @@ async fn only_jobs_are_reached_and_only_where_the_operator_allows_it() {
     let denied = Scenery::new(&["tools.web.denied_domains=[\"127.0.0.1\"]"]).await;
     denied.serve(&session, "denied", "127.0.0.1").await;
     let still = denied.fetch(&session, "http://localhost:PORT/").await;
-    assert!(!remedy(&still).contains("job_servers"), "{still:?}");
+    assert!(!remedy(&still).contains("\"job\""), "{still:?}");
 
     // A command of the session that isn't a job listens at the port.
     let on = Scenery::new(&[ON]).await;
     let sleeps = json!({ "command": "sleep 600", "background": true });
     shown(&call(&on.scene.host, &session, "bash", sleeps).await);
     let told = remedy(&on.fetch(&session, "https://localhost:PORT/").await);
-    assert!(told.ends_with("is reached by `http`, without TLS"), "{told}");
+    assert!(told.ends_with("is reached by `http` without TLS"), "{told}");
     let command = format!(
         "timeout 30 /usr/bin/python3 server.py command 0.0.0.0 {} & until [ -e stop ]; do sleep 0.05; done; kill %1",
         on.port
@@ -264,7 +264,7 @@ async fn redirects_lead_neither_to_a_job_nor_from_it_to_the_machine() {
     let scenery = Scenery::new(&[ON, &opened]).await;
     let session = Session::new("one");
     scenery.serve(&session, "job", "127.0.0.1").await;
-    let rule = "only a call that names a job's server requests it";
+    let rule = "only a call whose arguments name a job's server can send requests to it";
     let elsewhere = format!("http://{}/?to=", leads.address);
     let own = "http://127.0.0.1:PORT";
     for url in [

@@ -161,7 +161,8 @@ async fn jobs_are_bounded_in_number_time_and_processes() {
     let stopped = start(host, &session, &format!("sleep {mark}")).await;
     let third = json!({ "command": format!("sleep {mark}"), "background": true });
     let refused = fails(host, &session, "bash", third).await;
-    let limit = "2 jobs of this session run; the limit is 2 (`running` in [tools.shell.jobs]";
+    let limit =
+        "2 jobs of this session are running; the limit is 2 (`running` in [tools.shell.jobs]";
     assert!(refused.contains(limit), "{refused}");
     start(host, &other, "true").await;
     succeeds(host, &session, "job_stop", json!({ "id": stopped })).await;
@@ -203,7 +204,7 @@ async fn flood_keeps_its_newest_part_and_no_more_of_the_disk() {
     assert!(from > 0 && total - from == 1 << 20, "{read}");
     assert_eq!(read["start"], from, "{read}");
     assert!(
-        text.contains("bytes are no longer kept") && text.contains("Continue with offset"),
+        text.contains("bytes are no longer stored") && text.contains("Continue with offset"),
         "{text}"
     );
     let tail = json!({ "id": id, "offset": total - 12 });
@@ -377,7 +378,7 @@ fn full_disk_keeps_what_fits_and_ends_neither_the_job_nor_the_host() {
         let number = told.split_once(before).and_then(|(_, rest)| rest.split_once(after));
         number.map_or(0, |(number, _)| number.parse().expect("it is a number"))
     };
-    let lost: u64 = between("[The first ", " bytes are no longer kept");
+    let lost: u64 = between("[The first ", " bytes are no longer stored");
     let kept = 588_895 - lost;
     assert!(told.contains(" of 588895.]") && kept > 100_000 && kept <= 256 << 10, "{told}");
     let tail = read(&mut client, &long, 588_895 - 20);
@@ -386,9 +387,12 @@ fn full_disk_keeps_what_fits_and_ends_neither_the_job_nor_the_host() {
     // Nothing is left for another.
     let other = start_served(&mut client, "echo lost; exit 4");
     let told = read(&mut client, &other, 0);
-    assert!(told.contains("The output can't be kept") && told.contains("No space left"), "{told}");
+    assert!(
+        told.contains("The output can't be stored") && told.contains("No space left"),
+        "{told}"
+    );
     assert!(!told.contains("lost\n") && told.contains("exit code 4"), "{told}");
-    assert!(told.contains("[The first 5 bytes are no longer kept.]"), "{told}");
+    assert!(told.contains("[The first 5 bytes are no longer stored.]"), "{told}");
     // Commands in the foreground need no such file.
     assert!(text(&client.call("bash", json!({ "command": "echo here" }))).contains("here\n"));
     assert_eq!(client.leave(), 0);

@@ -9,11 +9,18 @@ mod environment;
 mod fallback;
 mod files;
 mod floods;
+mod host_attacks;
+mod host_floods;
+mod host_programs;
+mod host_questions;
+pub(crate) mod hosts;
 mod job_servers;
 mod jobs;
 mod kernels;
 mod modes;
 mod network;
+mod package_servers;
+mod placeholders;
 pub(crate) mod process_lifetime;
 mod session_state;
 mod shared_network;
@@ -26,9 +33,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use toolhold_core::{Answer, Approver, Category, Host, Request, Scope};
+use toolhold_core::{Answer, Approver, BoxFuture, Category, Host, Question, Reply, Request, Scope};
 
-use crate::approvals::Person;
 use crate::support::{Scene, not_tried};
 
 /// A scene in which commands run without approval, with enough time for a slow machine.
@@ -50,9 +56,22 @@ pub(super) struct Ran {
     pub(super) stderr: String,
 }
 
-/// Approves everything: no person holds anything back here.
+/// Approves every call, and can't be asked about hosts.
+struct CallsOnly;
+
+impl Approver for CallsOnly {
+    fn ask(&self, question: Question) -> BoxFuture<'_, Reply> {
+        let reply = match question.host {
+            Some(_) => Reply::Unasked("nobody is here".to_owned()),
+            None => Reply::Yes { scope: Scope::Once, by: "a test".to_owned() },
+        };
+        Box::pin(std::future::ready(reply))
+    }
+}
+
+/// Approves every call: no person holds anything back here.
 pub(super) fn yes() -> Arc<dyn Approver> {
-    Person::yes(Scope::Once)
+    Arc::new(CallsOnly)
 }
 
 /// Calls the tool without approval.

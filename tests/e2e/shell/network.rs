@@ -114,8 +114,10 @@ async fn evaluated_text_does_not_get_the_network() {
         let answer = scene.call("bash", command.clone()).await;
         assert!(answer.outcome.is_err(), "{line}: {:?}", answer.outcome);
         assert_eq!(arrived(&listener), 0, "{line}");
-        // With approval, it would have connected.
-        super::call(&scene.host, command).await;
+        // With the network, it would have connected.
+        let mut with_network = command;
+        with_network["network"] = json!(true);
+        super::call(&scene.host, with_network).await;
         assert_eq!(arrived(&listener), 1, "{line}");
     }
 }

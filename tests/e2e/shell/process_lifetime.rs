@@ -147,7 +147,10 @@ async fn process_that_is_left_behind_is_named() {
     };
     for command in ["sleep 60 & echo started", "(sleep 60 &); echo started", "sleep 60 & exit 3"] {
         let text = text(command).await;
-        assert!(text.contains("ended with the command: `sleep`."), "{command}: {text}");
+        assert!(
+            text.contains("were ended together with the command: `sleep`."),
+            "{command}: {text}"
+        );
     }
     for command in [
         "echo x",
@@ -157,6 +160,6 @@ async fn process_that_is_left_behind_is_named() {
         "false",
     ] {
         let text = text(command).await;
-        assert!(!text.contains("ended with"), "{command}: {text}");
+        assert!(!text.contains("ended together with"), "{command}: {text}");
     }
 }

@@ -176,7 +176,7 @@ fn project_skill_counts_as_it_was_seen() {
     fs::write(&script, "echo 2\n").expect("it is written");
     let changed = text(&load(&mut running, "deploy"));
     assert!(
-        !changed.contains("Obey") && changed.contains("isn't trusted as it is now"),
+        !changed.contains("Obey") && changed.contains("isn't trusted in its current version"),
         "{changed}"
     );
     let file = json!({ "name": "deploy", "file": "scripts/run.sh" });
@@ -219,12 +219,12 @@ fn commands_show_and_check_skills() {
     assert_eq!((&shown["license"], &shown["findings"]), (&json!("MIT"), &json!([])));
     cli.run(&["skills", "show", "none"]).ends(2);
     let checked = cli.run(&["skills", "check"]).ends(0).stdout;
-    assert!(checked.contains("approves nothing") && checked.contains("ok  "), "{checked}");
+    assert!(checked.contains("ignores `allowed-tools`") && checked.contains("ok  "), "{checked}");
     let broken = users(&cli).join("broken");
     fs::create_dir(&broken).expect("a folder is made");
     fs::write(broken.join("SKILL.md"), "---\nname: broken\n---\nx\n").expect("it is written");
     let checked = cli.run(&["skills", "check"]).ends(1).stdout;
-    assert!(checked.contains("no `description`"), "{checked}");
+    assert!(checked.contains("`description` is missing"), "{checked}");
     cli.run(&["skills", "check", "pdf"]).ends(0);
     let path = users(&cli).display().to_string();
     let checked = cli.run(&["skills", "check", &path, "--json"]).ends(1).json();

@@ -72,6 +72,18 @@ impl Cli {
         self.at_a_terminal(&quoted(line), "", input)
     }
 
+    /// The same with variables of the environment.
+    pub(crate) fn typed_with(
+        &self,
+        variables: &[(&str, &str)],
+        line: &[&str],
+        input: &str,
+    ) -> Option<Ended> {
+        let assignments: String =
+            variables.iter().map(|(name, value)| format!("{name}='{value}' ")).collect();
+        self.at_a_terminal(&format!("{assignments}{}", quoted(line)), "", input)
+    }
+
     /// The same with `ahead` typed before the command started.
     pub(crate) fn typed_ahead(&self, line: &[&str], ahead: &str, input: &str) -> Option<Ended> {
         // Typed text is in the terminal once the shell has read a line of it.

@@ -7,6 +7,7 @@ mod cli;
 mod component;
 mod living;
 mod log;
+pub(crate) mod model;
 #[path = "../../not_tried.rs"]
 mod not_tried;
 mod process;

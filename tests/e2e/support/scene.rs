@@ -1,14 +1,17 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use toolhold_core::config::{self, Folders, Inputs};
-use toolhold_core::{Answer, Content, Events, Host, Progress, Request};
+use toolhold_core::{Answer, Content, Events, Host, Progress, Request, Resolve};
 
 use super::artifacts::{builtin, plugin, toolhold};
 use super::log;
@@ -40,6 +43,25 @@ pub(crate) struct Scene {
     pub(crate) secret: String,
     before: BTreeMap<PathBuf, Trace>,
     pub(crate) host: Arc<Host>,
+}
+
+/// Resolves every name below `test` to this machine, and other names as the system does.
+#[derive(Debug)]
+struct TestNames;
+
+impl Resolve for TestNames {
+    fn resolve<'r>(
+        &'r self,
+        name: &'r str,
+    ) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'r>> {
+        Box::pin(async move {
+            if name.ends_with(".test") {
+                return Ok(vec![Ipv4Addr::LOCALHOST.into()]);
+            }
+            let found = tokio::net::lookup_host((name, 0)).await?;
+            Ok(found.map(|address| address.ip()).collect())
+        })
+    }
 }
 
 /// Parts of the outside that must not change.
@@ -117,6 +139,7 @@ impl Scene {
                 builtin("memory"),
             ])
             .helper(toolhold())
+            .resolver(Arc::new(TestNames))
             .build();
         let host = Arc::new(host.await.expect("the plugins load"));
         Self { root, granted, outside, secret_file, secret, before, host }

@@ -367,7 +367,7 @@ async fn change_that_can_t_be_saved_is_refused_if_saving_is_required() {
     let line = "rm -f large; : > large; mv four.txt large; echo x >> a/one.txt; true";
     let answer = call(&scene.host, json!({ "command": line })).await;
     let text = format!("{:?}", answer.outcome);
-    assert!(text.contains("Not changed") && text.contains("call_mib"), "{text}");
+    assert!(text.contains("was not changed") && text.contains("call_mib"), "{text}");
     assert_eq!(fs::metadata(scene.granted.join("large")).expect("it is there").len(), 2 << 20);
     assert_eq!(fs::read_to_string(scene.granted.join("a/one.txt")).unwrap().lines().count(), 3);
     store(&scene).undo(&answer.id.0).expect("the rest is undone");
@@ -380,7 +380,7 @@ async fn command_without_a_sandbox_does_not_start_if_saving_is_required() {
     let free = scene(&required, fill).await;
     let answer = call(&free.host, json!({ "command": "rm four.txt" })).await;
     let refused = store(&free).undo(&answer.id.0).expect_err("it wasn't saved").to_string();
-    assert!(refused.contains("the sandbox is switched off"), "{refused}");
+    assert!(refused.contains("the sandbox is disabled"), "{refused}");
     assert_eq!(answer.snapshot.map(|snapshot| snapshot.lost), Some(1));
 
     let required = [&required[..], &["tools.shell.snapshot_required=true"]].concat();

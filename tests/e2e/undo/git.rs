@@ -115,6 +115,6 @@ fn staged_change_is_undone_though_git_noted_times_since() {
     git(&work, &["rm", "-q", "--cached", "other.txt"]);
     let staged = fs::read(&index).expect("it is there");
     let refused = cli.run(&["undo", "--yes"]).ends(2).stderr;
-    assert!(refused.contains("index: it was changed after the call"), "{refused}");
+    assert!(refused.contains("index: the file was changed after the call"), "{refused}");
     assert_eq!(fs::read(&index).expect("it is there"), staged);
 }

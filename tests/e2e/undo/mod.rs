@@ -131,6 +131,7 @@ fn undo_asks_first_and_names_what_is_missing() {
     let cli = Cli::new();
     let nothing = cli.run(&["undo"]).ends(2).stderr;
     assert!(nothing.contains("there is nothing to undo in this directory"), "{nothing}");
+    assert!(nothing.contains("Changes by MCP servers can't be undone"), "{nothing}");
     let unknown = cli.run(&["undo", "--yes", "abc"]).ends(2).stderr;
     assert!(unknown.contains("`abc`") && unknown.contains("--list"), "{unknown}");
 
@@ -139,6 +140,7 @@ fn undo_asks_first_and_names_what_is_missing() {
     assert!(unasked.contains("toolhold undo --yes"), "{unasked}");
     assert_eq!(fs::read_to_string(cli.work().join("notes.txt")).expect("it is there"), "other");
     if let Some(declined) = cli.typed(&["undo"], "n\n") {
+        assert!(declined.stdout.contains("notes.txt: would be restored"), "{}", declined.stdout);
         assert!(declined.stdout.contains("Nothing was changed"), "{}", declined.stdout);
         assert_eq!(fs::read_to_string(cli.work().join("notes.txt")).expect("it is there"), "other");
         cli.typed(&["undo"], "y\n").expect("the terminal worked before").ends(0);
@@ -190,7 +192,7 @@ fn agent_undoes_its_own_calls_and_no_others() {
     let others = listed(&cli)[0]["call"].as_str().expect("an ID").to_owned();
     let mut client = Client::new(&cli, &["--set", "tools.autonomy=full"], LEGACY, false);
     let refused = client.call("undo", json!({}));
-    assert!(text(&refused).contains("no call of this session"), "{refused}");
+    assert!(text(&refused).contains("no call left to undo"), "{refused}");
     let refused = client.call("undo", json!({ "call": others }));
     assert!(text(&refused).contains("no changes of the call"), "{refused}");
     assert_eq!(fs::read_to_string(&file).expect("it is there"), "person");

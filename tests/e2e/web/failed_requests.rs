@@ -137,7 +137,7 @@ fn unreadable_authority_file_is_named_in_the_answer() {
         let folder = tempfile::TempDir::new().expect("a temporary folder is made");
         let (missing, empty) = (folder.path().join("missing.pem"), folder.path().join("empty.pem"));
         std::fs::write(&empty, "no certificate").expect("it is written");
-        for (file, why) in [(&missing, "No such file"), (&empty, "no certificate in PEM form")] {
+        for (file, why) in [(&missing, "No such file"), (&empty, "no certificate in PEM format")] {
             let web = Web::new(&[&server], &[&format!("network.authorities=[{file:?}]")]).await;
             let answer = fetch(&web, format!("http://{}/", server.address)).await;
             let told = failure(&answer, Category::PermanentFailure, Some("host"));
@@ -224,14 +224,14 @@ fn redirect_stays_within_the_grants_of_the_call() {
             "No configuration key can change this."
         );
         let to_other = fetch(&web, at("/other")).await;
-        let allows = remedy(&to_other, "allowed_domains, which doesn't name this host");
+        let allows = remedy(&to_other, "allowed_domains, which doesn't have this host");
         let listed = format!(
             "To allow it, add \"other.example.com:{port}\" to the list in `--set {allowed}`."
         );
         assert_eq!(
             allows,
             format!(
-                "{listed} Or request https://other.example.com:{port}/x in a call of its own, which a person can approve."
+                "{listed} Or request https://other.example.com:{port}/x in a separate call, which a person can approve."
             )
         );
         for (answer, to) in [
@@ -240,7 +240,7 @@ fn redirect_stays_within_the_grants_of_the_call() {
         ] {
             let message = &failure(answer, Category::PolicyBlocked, None).message;
             let led = format!(
-                "GET {to} (a redirect from https://site.example.com:{}) is refused",
+                "GET {to} (a redirect from https://site.example.com:{}) is denied",
                 site.port()
             );
             assert!(message.contains(&led), "{led:?} is not in {message}");
@@ -252,7 +252,7 @@ fn redirect_stays_within_the_grants_of_the_call() {
         assert_eq!(
             remedy(
                 &fetch(&nobody, at("/other")).await,
-                "allowed_domains, which doesn't name this host"
+                "allowed_domains, which doesn't have this host"
             ),
             listed
         );

@@ -420,7 +420,7 @@ fn secret_that_can_t_be_read_fails_the_call_in_words() {
         let sources = [
             ("unset", r#"env="NO_SUCH_VARIABLE""#, "NO_SUCH_VARIABLE"),
             ("missing", r#"file="{root}/no-such-file""#, "can't be read"),
-            ("lines", r#"file="{root}/lines""#, "more than one line"),
+            ("lines", r#"file="{root}/lines""#, "several lines"),
             ("short", r#"file="{root}/short""#, "too short"),
             (
                 "failing",

@@ -71,6 +71,7 @@ $file
         *":$prefix/bin:"*) ;;
         *) echo "$prefix/bin is not on your PATH. In your shell's profile, add: export PATH=\"$prefix/bin:\$PATH\"" ;;
     esac
+    echo "Next, run: toolhold init"
 }
 
 uninstall() {

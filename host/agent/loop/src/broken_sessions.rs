@@ -14,7 +14,7 @@ use toolhold_models::{
 
 use crate::conversation::Conversation;
 use crate::events::{RunEvent, RunEvents};
-use crate::record::{MAX_ENTRIES, Recorded, RecordedResult};
+use crate::record::{EarlierMessage, MAX_ENTRIES, Recorded, RecordedResult};
 use crate::replay::RecordedSession;
 
 /// A file in memory.
@@ -52,6 +52,7 @@ fn answer(text: &str, calls: &[(&str, &str)], usage: u64) -> Value {
     json!({ "answer": answer })
 }
 
+/// The result of a call: a text and an image. `begun`: the number of calls that began together.
 fn result(call: &str, begun: usize) -> Value {
     let result = CallResult {
         call: call.to_owned(),
@@ -65,6 +66,7 @@ fn result(call: &str, begun: usize) -> Value {
     json!({ "result": RecordedResult { result, category: None, begun, rest: None, filtered: None } })
 }
 
+/// A task with all settings and tools.
 fn task(text: &str) -> Value {
     let prices = json!({ "input": 3.0, "output": 15.0, "cache_read": 0.3, "cache_write": 3.75 });
     let settings = json!({
@@ -80,7 +82,12 @@ fn task(text: &str) -> Value {
         },
     });
     let tools = crate::testing::definitions();
-    json!({ "task": { "parts": [{ "Text": text }], "settings": settings, "tools": tools } })
+    let parts = json!([{ "Text": text }]);
+    json!({ "task": { "parts": parts, "settings": settings, "tools": tools, "turn": 5 } })
+}
+
+fn rewound(to: usize) -> Value {
+    json!({ "rewound": { "to": to, "notice": "The conversation goes on from before." } })
 }
 
 fn left_out(entry: usize, call: &str) -> Value {
@@ -90,7 +97,7 @@ fn left_out(entry: usize, call: &str) -> Value {
 }
 
 /// A session with every kind of entry: two tasks, calls in text and native calls, pruned results, a
-/// summary, and an end.
+/// summary, an end, and a step back to before the second task.
 fn whole() -> Vec<u8> {
     let spent = json!({
         "turns": 2, "input": 80, "cache_read": 0, "cache_written": 0, "output": 14, "cost": 0.5,
@@ -121,6 +128,7 @@ fn whole() -> Vec<u8> {
         json!({ "ended": { "ending": { "kind": "done", "reason": "" }, "spent": spent } }),
         task("And now?"),
         answer("```json\n{\"name\": \"read\", \"arguments\": {\"path\": \"b\"}}\n```", &[], 40),
+        rewound(14),
     ];
     entries.iter().flat_map(|entry| format!("{entry}\n").into_bytes()).collect()
 }
@@ -135,7 +143,7 @@ impl RunEvents for Counted {
     }
 }
 
-/// Reads a file in every way. Returns for each whether the file is a session.
+/// Reads a file for resuming and for a replay. Returns for each whether the file is a session.
 fn read(bytes: &[u8]) -> [bool; 2] {
     let recorded = Recorded::read(&mut file(bytes));
     if let Ok(recorded) = &recorded {
@@ -156,7 +164,7 @@ fn read(bytes: &[u8]) -> [bool; 2] {
 }
 
 /// Texts that readers stumble over.
-const PIECES: [&str; 24] = [
+const PIECES: [&str; 25] = [
     "null",
     "{",
     "}",
@@ -180,6 +188,7 @@ const PIECES: [&str; 24] = [
     "{\"pruned\":[{\"entry\":18446744073709551615,\"result\":{\"call\":\"\",\"name\":\"\",\"content\":[],\"failed\":false}}]}\n",
     "{\"ended\":{\"ending\":{\"kind\":\"done\",\"reason\":\"\"},\"spent\":{\"turns\":18446744073709551615,\"input\":18446744073709551615,\"cache_read\":0,\"cache_written\":0,\"output\":1,\"cost\":1e308}}}\n",
     "{\"summary\":{\"input\":18446744073709551615,\"cache_read\":18446744073709551615}}\n",
+    "{\"rewound\":{\"to\":1,\"notice\":\"\"}}\n",
     "```tool_call\n",
 ];
 
@@ -198,22 +207,25 @@ enum Break {
     End,
 }
 
+/// Generates up to seven changes that break a session file, each with its place in the file.
 fn breaks() -> impl Strategy<Value = Vec<(prop::sample::Index, Break)>> {
     let numbers =
         &["0", "1", "12", "18446744073709551615", "-1", "1e308", "99999999999999999999"][..];
+    let whole_lines = &PIECES[18..24];
     let one = prop_oneof![
         (1..60usize).prop_map(Break::Remove),
         prop::sample::select(&PIECES[..]).prop_map(|piece| Break::Insert(piece.into())),
         vec(any::<u8>(), 1..4).prop_map(Break::Insert),
         (1..4000usize).prop_map(Break::Repeat),
         any::<prop::sample::Index>().prop_map(Break::Line),
-        prop::sample::select(&PIECES[18..23]).prop_map(Break::Begin),
+        prop::sample::select(whole_lines).prop_map(Break::Begin),
         prop::sample::select(numbers).prop_map(Break::Number),
         Just(Break::End),
     ];
     vec((any::<prop::sample::Index>(), one), 1..8)
 }
 
+/// Returns the file of [`whole`] with these changes.
 fn broken(breaks: &[(prop::sample::Index, Break)]) -> Vec<u8> {
     let mut bytes = whole();
     for (index, how) in breaks {
@@ -263,6 +275,28 @@ fn cases() -> ProptestConfig {
 #[test]
 fn whole_session_is_read_and_shown() {
     assert_eq!(read(&whole()), [true, true]);
+}
+
+#[test]
+fn rewound_entries_leave_the_conversation() {
+    let mut bytes = whole();
+    let recorded = Recorded::read(&mut file(&bytes)).unwrap();
+    let message = vec![Part::Text("Fix it.".to_owned())];
+    assert_eq!(recorded.last_message, Some((1, message)));
+    assert!(recorded.summary.is_some() && recorded.is_pruned);
+    assert_eq!(recorded.conversation.last().map(|(number, _)| *number), Some(8));
+    let messages = EarlierMessage::read_all(&mut file(&bytes)).unwrap();
+    let fix = EarlierMessage { entry: 1, text: "Fix it.".to_owned(), turn: 5 };
+    assert_eq!(messages, [fix]);
+
+    // The summary and the earlier step back are behind the message, too.
+    bytes.extend(format!("{}\n", rewound(1)).bytes());
+    let recorded = Recorded::read(&mut file(&bytes)).unwrap();
+    assert_eq!((recorded.last_message, recorded.conversation.len()), (None, 0));
+    assert!(recorded.summary.is_none() && !recorded.is_pruned);
+    // The settings and the costs stay.
+    assert!(recorded.task.is_some() && recorded.ended.is_some());
+    assert_eq!(EarlierMessage::read_all(&mut file(&bytes)).unwrap(), []);
 }
 
 #[test]

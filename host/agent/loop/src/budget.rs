@@ -6,89 +6,91 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use toolhold_core::config::Prices;
+use toolhold_core::text::counted;
 use toolhold_models::TokenUsage;
 
 use crate::ending::Spent;
 use crate::settings::AgentSettings;
 
-/// The limits of a task, and the amounts that are used so far.
+/// The name of the limit of turns in messages, if the configuration sets the limit.
+pub(crate) const CONFIGURED_TURNS: &str = "`max_turns` in [agent]";
+
 #[derive(Debug)]
 pub(crate) struct TaskBudget {
     max_turns: u64,
+    /// The key or the option that sets `max_turns`, for messages.
+    turns_setting: &'static str,
     max_tokens: u64,
     max_cost: f64,
-    taken: Mutex<Spent>,
-    /// Models that are asked right now.
-    asked: AtomicU64,
+    spent: Mutex<Spent>,
+    /// The number of requests that have no answer yet.
+    open_requests: AtomicU64,
 }
 
-/// A request to a model that has no answer yet. The request ends when this value is dropped.
-pub(crate) struct AskedModel<'a>(&'a TaskBudget);
+/// An open request to a model. The request ends when this value is dropped.
+pub(crate) struct ReservedAnswer<'a>(&'a TaskBudget);
 
-impl Drop for AskedModel<'_> {
+impl Drop for ReservedAnswer<'_> {
     fn drop(&mut self) {
-        self.0.asked.fetch_sub(1, Ordering::Relaxed);
+        self.0.open_requests.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl TaskBudget {
-    /// Makes the budget of a task that begins.
-    pub(crate) fn new(settings: &AgentSettings) -> Self {
+    pub(crate) fn new(settings: &AgentSettings, turns_setting: &'static str) -> Self {
         Self {
             max_turns: settings.max_turns,
+            turns_setting,
             max_tokens: settings.max_tokens,
             max_cost: settings.max_cost,
-            taken: Mutex::default(),
-            asked: AtomicU64::new(0),
+            spent: Mutex::default(),
+            open_requests: AtomicU64::new(0),
         }
     }
 
-    /// Reserves an answer of a model. Returns `None` if the number of answers would exceed the
-    /// limit. This number includes the answers that other agents are waiting for.
-    pub(crate) fn ask(&self) -> Option<AskedModel<'_>> {
-        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let asked = self.asked.load(Ordering::Relaxed);
-        if taken.turns.saturating_add(asked) >= self.max_turns {
+    /// Reserves one answer of a model until the returned value is dropped. Returns `None` if used
+    /// and reserved answers together reach the limit.
+    pub(crate) fn reserve_answer(&self) -> Option<ReservedAnswer<'_>> {
+        let spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        let open_requests = self.open_requests.load(Ordering::Relaxed);
+        if spent.turns.saturating_add(open_requests) >= self.max_turns {
             return None;
         }
-        self.asked.fetch_add(1, Ordering::Relaxed);
-        Some(AskedModel(self))
+        self.open_requests.fetch_add(1, Ordering::Relaxed);
+        Some(ReservedAnswer(self))
     }
 
-    /// Adds the tokens and the cost of an answer.
-    pub(crate) fn take(&self, usage: &TokenUsage, prices: &Prices) {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner).add(usage, prices);
+    pub(crate) fn spend(&self, usage: &TokenUsage, prices: &Prices) {
+        self.spent.lock().unwrap_or_else(PoisonError::into_inner).add(usage, prices);
     }
 
-    /// Returns the part of the tokens that is used, from 0 to 1. Without a limit, the part is 0.
+    /// Returns the used part of the tokens, from 0 to 1. Returns 0 if there is no limit.
     pub(crate) fn used(&self) -> f64 {
-        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner).tokens();
-        if self.max_tokens == 0 { 0.0 } else { taken as f64 / self.max_tokens as f64 }
+        let spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner).tokens();
+        if self.max_tokens == 0 { 0.0 } else { spent as f64 / self.max_tokens as f64 }
     }
 
-    /// Returns the message that the model has answered as often as the limit allows.
-    pub(crate) fn all_turns(&self) -> String {
-        format!(
-            "the model has answered {} times, the limit: `max_turns` in [agent]",
-            self.max_turns
-        )
+    pub(crate) fn turns_message(&self) -> String {
+        let times = counted(self.max_turns, "time");
+        format!("the model has answered {times}, the limit: {}", self.turns_setting)
     }
 
-    /// Returns a message about the limit that is reached, or `None` if no limit is reached.
-    pub(crate) fn reached(&self) -> Option<String> {
-        let taken = *self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        if taken.turns >= self.max_turns {
-            return Some(self.all_turns());
+    /// Returns a message about the first reached limit: answers, tokens or costs. A limit of 0
+    /// tokens or costs means no limit.
+    pub(crate) fn reached_limit(&self) -> Option<String> {
+        let spent = *self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        if spent.turns >= self.max_turns {
+            return Some(self.turns_message());
         }
-        if self.max_tokens > 0 && taken.tokens() >= self.max_tokens {
-            let tokens = taken.tokens();
+        if self.max_tokens > 0 && spent.tokens() >= self.max_tokens {
+            let tokens = spent.tokens();
             return Some(format!(
-                "the task has used {tokens} tokens, the limit: `max_tokens` in [agent]"
+                "the task has used {tokens} tokens, the limit (`max_tokens` in [agent])"
             ));
         }
-        if self.max_cost > 0.0 && taken.cost >= self.max_cost {
-            let cost = taken.cost;
-            return Some(format!("the task has cost {cost:.4}, the limit: `max_cost` in [agent]"));
+        if self.max_cost > 0.0 && spent.cost >= self.max_cost {
+            let cost = spent.cost;
+            return Some(format!("the task has cost {cost:.4}, the limit (`max_cost` in [agent])"));
         }
         None
     }
@@ -99,22 +101,22 @@ impl TaskBudget {
 pub(crate) struct TaskClock {
     began: Instant,
     max: Duration,
-    /// How long a person had been asked before.
+    /// The total time of questions to people at the start of the task.
     waited: Duration,
 }
 
 impl TaskClock {
-    /// Starts the clock of a task. `waited`: how long people have been asked so far.
+    /// `waited`: the total time of questions to people so far.
     pub(crate) fn start(max: Duration, waited: Duration) -> Self {
         Self { began: Instant::now(), max, waited }
     }
 
-    /// Returns the time that is left, or `None` if no time is left. `waited`: how long people have
-    /// been asked so far.
+    /// Returns the time that is left, or `None` if no time is left. `waited`: the total time of
+    /// questions to people so far, which doesn't use up the task's time.
     pub(crate) fn left(&self, waited: Duration) -> Option<Duration> {
         let waited_in_task = waited.saturating_sub(self.waited);
         let used = self.began.elapsed().saturating_sub(waited_in_task);
-        let left = self.max.saturating_sub(used);
-        if left.is_zero() { None } else { Some(left) }
+        let time_left = self.max.saturating_sub(used);
+        if time_left.is_zero() { None } else { Some(time_left) }
     }
 }

@@ -1,5 +1,5 @@
-//! Finds the calls in a model's answer, native or written as text, and writes tools and results in
-//! the form that the model reads.
+//! Finds the calls in a model's answer, native or written as text. Writes tools and results in the
+//! form that the model reads.
 
 use std::sync::Arc;
 
@@ -12,56 +12,52 @@ use toolhold_text_calls::{
     tool_result,
 };
 
-use crate::chosen::{CALL, CALL_TOOL, FIND, WrappedCallError, unwrapped};
-use crate::context::COMPRESS;
+use crate::chosen::{CALL_DEFINITION, CALL_TOOL, FIND_DEFINITION, WrappedCallError, inner_call};
+use crate::context::COMPRESS_TOOL;
 use crate::conversation::Conversation;
 use crate::events::text_of;
 use crate::schemas::for_providers;
 use crate::settings::AgentSettings;
 use crate::think::Augmenter;
 
-/// The text and the calls of an answer.
 pub(crate) struct Wanted {
-    /// The text, without the calls in it.
+    /// The text of the answer, without calls.
     pub(crate) text: String,
     pub(crate) calls: Vec<WantedCall>,
-    /// A hint for the model, if it made no call.
+    /// A hint for the model after text that looks like a call but isn't one.
     pub(crate) hint: Option<String>,
-    /// The hint, worded for the person.
+    /// A notice for the person about text that looks like a call.
     pub(crate) notice: Option<String>,
 }
 
-/// A call as the model wrote it.
 pub(crate) struct WantedCall {
     pub(crate) id: String,
     pub(crate) name: String,
-    /// The arguments, or the reason why they are invalid.
     pub(crate) arguments: Result<Value, ArgumentsError>,
-    /// Whether the call needs approval if it acts, because the model may not have meant it.
+    /// Whether the model may not have meant the call. A doubtful call that acts needs approval.
     pub(crate) is_doubtful: bool,
 }
 
-/// A fault of the arguments that a model wrote.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ArgumentsError {
     #[error("the arguments aren't valid JSON: {0}")]
     Json(serde_json::Error),
     #[error("the arguments aren't a JSON object")]
     NotAnObject,
-    #[error("the answer was cut in the middle of this call")]
+    #[error("the answer ended in the middle of this call")]
     Cut,
     #[error(transparent)]
     Wrapped(#[from] WrappedCallError),
 }
 
 impl WantedCall {
-    /// Replaces a call of `call_tool` with the inner call. All later checks see the inner tool.
-    fn unwrapped(mut self) -> Self {
+    /// Returns the inner call of `call_tool`, or `self` for any other tool.
+    fn unwrap_call(mut self) -> Self {
         if self.name != CALL_TOOL {
             return self;
         }
         let Ok(outer) = &self.arguments else { return self };
-        match unwrapped(outer) {
+        match inner_call(outer) {
             Ok((name, arguments)) => {
                 self.name = name;
                 self.arguments = Ok(arguments);
@@ -72,24 +68,24 @@ impl WantedCall {
     }
 }
 
-/// The rules and the state of finding calls in texts.
+/// The rules and the state for finding calls in texts.
 pub(crate) struct TextForms {
-    /// The tools that may be called in text. `None`: the text has no calls.
+    /// The tools that may be called in text. `None`: calls in text are ignored.
     pub(crate) offered: Option<OfferedTools>,
     pub(crate) is_lenient: bool,
     pub(crate) is_local: bool,
-    /// Whether the model made native calls in this session.
     pub(crate) used_native: bool,
-    /// Whether a call in text wasn't made only because `lenient_models` doesn't name the model.
+    /// Whether a call in text was ignored only because `lenient_models` doesn't name the model.
     pub(crate) lenient_helps: bool,
-    /// The texts that the model has read.
+    /// The texts that the model has read. A call that appears in such a text may be a copy.
     pub(crate) earlier: EarlierTexts,
 }
 
 impl TextForms {
     pub(crate) fn new(settings: &AgentSettings) -> Self {
         let mut earlier = EarlierTexts::default();
-        // The person accepted the project's instructions.
+        // The system text contains the project's instructions, which the person accepted. The model
+        // may make the calls in these instructions.
         earlier.add_message(&settings.system);
         Self {
             offered: None,
@@ -101,7 +97,7 @@ impl TextForms {
         }
     }
 
-    /// Offers the tools that may be called in texts.
+    /// Sets the tools that the model may call in its text.
     pub(crate) fn offer(&mut self, settings: &AgentSettings, tools: &[Arc<Definition>]) {
         self.is_lenient = settings.lenient_text;
         self.is_local = settings.is_local;
@@ -110,12 +106,13 @@ impl TextForms {
             return;
         }
         let offered = OfferedTools::new(tools.iter().map(|tool| &**tool));
-        // A model with native calls shows commands in blocks, and means no call.
-        self.offered = Some(if settings.native_tools { offered.marked_only() } else { offered });
+        // A model with native calls often shows commands in code blocks as examples. Only an
+        // explicit form, such as a `tool_call` block, is then a call.
+        self.offered = Some(if settings.native_tools { offered.explicit_only() } else { offered });
     }
 
-    /// Finds the calls of an answer. `number`: the number of the answer's entry, for the IDs of
-    /// calls in texts.
+    /// Finds the calls of an answer. `number`: the number of the answer's entry, which becomes part
+    /// of the IDs of calls in text.
     pub(crate) fn wanted(&mut self, answer: &ModelAnswer, number: usize) -> Wanted {
         let native = answer.calls().map(|call| WantedCall {
             id: call.id.clone(),
@@ -123,7 +120,7 @@ impl TextForms {
             arguments: parse_arguments(&call.arguments),
             is_doubtful: false,
         });
-        let calls: Vec<WantedCall> = native.map(WantedCall::unwrapped).collect();
+        let calls: Vec<WantedCall> = native.map(WantedCall::unwrap_call).collect();
         if !calls.is_empty() {
             self.used_native = true;
         }
@@ -152,7 +149,9 @@ impl TextForms {
             && hints.is_empty()
             && let Some(tool) = shown_call(&text, offered)
         {
-            notice = Some(format!("The model wrote a call of `{tool}` as text; no call was made."));
+            notice = Some(format!(
+                "The model wrote a call of `{tool}` as text, so the tool was not called."
+            ));
         }
 
         let mut text_calls = Vec::new();
@@ -167,6 +166,8 @@ impl TextForms {
         }
     }
 
+    /// Returns a call that the model wrote in its text, with an ID. Plain JSON and possible copies
+    /// of earlier texts are doubtful.
     fn wanted_in_text(&self, id: String, call: TextCall) -> WantedCall {
         let wanted = WantedCall {
             id,
@@ -177,7 +178,8 @@ impl TextForms {
         if wanted.name != CALL_TOOL {
             return wanted;
         }
-        let mut inner = wanted.unwrapped();
+        // An earlier text may contain only the inner call.
+        let mut inner = wanted.unwrap_call();
         if let Ok(arguments) = &inner.arguments
             && is_echo(&self.earlier, &inner.name, arguments)
         {
@@ -187,23 +189,23 @@ impl TextForms {
     }
 }
 
-/// Checks whether an earlier text has a call that the model didn't write as text itself.
+/// Checks whether a text that the model has read contains the call.
 pub(crate) fn is_echo(earlier: &EarlierTexts, name: &str, arguments: &Value) -> bool {
     let call = TextCall {
         name: name.to_owned(),
         arguments: arguments.clone(),
+        // Calls in this form are also compared with messages of the person.
         form: CallForm::Json,
         is_offered: true,
         is_echo: false,
     };
-    earlier.have(&call, None)
+    earlier.contain(&call, None)
 }
 
-/// The prefix of the IDs of calls in texts.
 const TEXT_CALL: &str = "text-";
 
-/// Parses the arguments of a native call. An empty string and `null` mean that there are no
-/// arguments. Some models encode the object twice.
+/// Parses the arguments of a native call. An empty string and `null` mean no arguments. Some models
+/// encode the object as a JSON string.
 fn parse_arguments(text: &str) -> Result<Value, ArgumentsError> {
     if text.trim().is_empty() {
         return Ok(json!({}));
@@ -219,15 +221,15 @@ fn parse_arguments(text: &str) -> Result<Value, ArgumentsError> {
     }
 }
 
-/// Returns the result of a call that can't be made.
 pub(crate) fn invalid(error: impl std::error::Error) -> String {
     format!(
         "[tool_error]\ncategory: invalid_parameters\nerror: {error}\nsuggestion: Send the whole call again.\nretryable: false\n"
     )
 }
 
-/// Returns the tools as the provider gets them. The order is the order of the catalogue, and the
-/// bytes are the same each time. `has_more`: whether `find_tools` can find other tools.
+/// Returns the tools in the provider's form, if the model has native calls: `tools`,
+/// `compress_context`, and `find_tools` with `call_tool` if `has_more`. `has_more`: whether the
+/// host has tools that are not in `tools`.
 pub(crate) fn offered(
     settings: &AgentSettings,
     tools: &[Arc<Definition>],
@@ -237,24 +239,30 @@ pub(crate) fn offered(
         return Vec::new();
     }
     let augmenter = settings.thoughts.map(Augmenter::new);
-    let compress = ModelTool {
-        name: COMPRESS.to_owned(),
-        description: "Summarises the older part of this conversation, to make room. Call it when much of that part no longer matters.".to_owned(),
-        schema: RawJson::from_value(&json!({ "type": "object", "properties": {}, "additionalProperties": false })),
-    };
-
     let mut model_tools: Vec<ModelTool> =
         tools.iter().filter_map(|tool| model_tool(tool, augmenter)).collect();
-    model_tools.push(compress);
+    model_tools.push(compress_tool());
     if has_more {
-        model_tools.extend(model_tool(&FIND, augmenter));
-        model_tools.extend(model_tool(&CALL, augmenter));
+        model_tools.extend(model_tool(&FIND_DEFINITION, augmenter));
+        model_tools.extend(model_tool(&CALL_DEFINITION, augmenter));
     }
     model_tools
 }
 
-/// Returns a tool as the provider gets it. Returns `None` if providers don't accept the names of
-/// its arguments.
+fn compress_tool() -> ModelTool {
+    ModelTool {
+        name: COMPRESS_TOOL.to_owned(),
+        description:
+            "Summarises the older part of this conversation, to make room. Call this tool when \
+             much of the older part no longer matters."
+                .to_owned(),
+        schema: RawJson::from_value(
+            &json!({ "type": "object", "properties": {}, "additionalProperties": false }),
+        ),
+    }
+}
+
+/// Returns a tool in the provider's form, or `None` if providers refuse the names of its arguments.
 fn model_tool(tool: &Definition, augmenter: Option<Augmenter>) -> Option<ModelTool> {
     let schema = match for_providers(&tool.input_schema) {
         Ok(schema) => schema,
@@ -271,7 +279,7 @@ fn model_tool(tool: &Definition, augmenter: Option<Augmenter>) -> Option<ModelTo
     })
 }
 
-/// Returns the system text. The text includes the tools if the model calls them in text.
+/// Returns the system text. The text also describes the tools if the model has no native calls.
 pub(crate) fn system_text(settings: &AgentSettings, forms: &TextForms) -> String {
     match &forms.offered {
         Some(offered) if !settings.native_tools => {
@@ -281,9 +289,10 @@ pub(crate) fn system_text(settings: &AgentSettings, forms: &TextForms) -> String
     }
 }
 
-/// Returns the conversation as the provider gets it. Results of calls in text become text.
+/// Returns the conversation in the provider's form. Results of calls in text become text.
 pub(crate) fn messages(conversation: &Conversation) -> Vec<TurnMessage> {
-    // The ID of a call doesn't show this, because a server may choose any ID for native calls.
+    // An ID doesn't show whether a call is native, because a server may choose any ID, even
+    // `text-1`. Results are native if the answer before them has native calls.
     let mut is_native = false;
     let mut messages: Vec<TurnMessage> = Vec::new();
     for message in conversation.messages() {
@@ -298,8 +307,10 @@ pub(crate) fn messages(conversation: &Conversation) -> Vec<TurnMessage> {
             message => message,
         };
         match (messages.last_mut(), message) {
-            // Models take turns.
-            (Some(TurnMessage::User(known)), TurnMessage::User(parts)) => known.extend(parts),
+            // Providers refuse two messages of the person in a row.
+            (Some(TurnMessage::User(last_parts)), TurnMessage::User(parts)) => {
+                last_parts.extend(parts);
+            }
             (_, message) => messages.push(message),
         }
     }

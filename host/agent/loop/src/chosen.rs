@@ -1,5 +1,5 @@
-//! Chooses the tools to offer to a model if there are too many tools. The model finds and calls the
-//! other tools with `find_tools` and `call_tool`.
+//! Chooses the tools to offer if there are too many tools. The model finds and calls the remaining
+//! tools with `find_tools` and `call_tool`.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, LazyLock};
@@ -16,27 +16,25 @@ use crate::selection::{
 use crate::settings::AgentSettings;
 use crate::vectors::Embedder;
 
-/// The tool with which a model finds tools that it wasn't offered.
 pub(crate) const FIND_TOOLS: &str = "find_tools";
 
-/// The tool with which a model natively calls tools that it wasn't offered.
 pub(crate) const CALL_TOOL: &str = "call_tool";
 
-/// Tools that are found at once.
+/// Most tools in one answer of `find_tools`.
 const MAX_FOUND: usize = 5;
 
-/// The most bytes of the answer of `find_tools`.
-const MAX_BYTES: usize = 24 * 1024;
+/// The number of ranked tools that `find_tools` considers. The model may already have many of them.
+const MAX_RANKED: usize = 4 * MAX_FOUND;
 
-/// Bytes of a description, and of a schema.
+const MAX_ANSWER_BYTES: usize = 24 * 1024;
+
+/// Most bytes of a tool's description and schema in the answer of `find_tools`.
 const MAX_DESCRIPTION: usize = 2 * 1024;
 const MAX_SCHEMA: usize = 8 * 1024;
 
-/// Bytes of a query.
 const MAX_QUERY: usize = 2 * 1024;
 
-/// The definition of `find_tools`.
-pub(crate) static FIND: LazyLock<Arc<Definition>> = LazyLock::new(|| {
+pub(crate) static FIND_DEFINITION: LazyLock<Arc<Definition>> = LazyLock::new(|| {
     Arc::new(Definition::new(
         FIND_TOOLS,
         "Finds tools that aren't in your list, by what they do. Your list has only some of all tools: search before you say that something can't be done.",
@@ -51,16 +49,15 @@ pub(crate) static FIND: LazyLock<Arc<Definition>> = LazyLock::new(|| {
     ))
 });
 
-/// The definition of `call_tool`.
-pub(crate) static CALL: LazyLock<Arc<Definition>> = LazyLock::new(|| {
+pub(crate) static CALL_DEFINITION: LazyLock<Arc<Definition>> = LazyLock::new(|| {
     Arc::new(Definition::new(
         CALL_TOOL,
-        "Calls a tool that `find_tools` found. It passes the same rules as any call.",
+        "Calls a tool that `find_tools` found. The same rules apply as to any call.",
         json!({
             "type": "object",
             "properties": {
                 "name": { "type": "string", "description": "The tool's whole name" },
-                "arguments": { "type": "object", "description": "Its arguments, as its schema has them" }
+                "arguments": { "type": "object", "description": "The arguments, in the form of the tool's schema" }
             },
             "required": ["name", "arguments"],
             "additionalProperties": false
@@ -68,16 +65,15 @@ pub(crate) static CALL: LazyLock<Arc<Definition>> = LazyLock::new(|| {
     ))
 });
 
-/// The tools that are offered at the start of a session.
 #[derive(Default)]
 pub(crate) struct Choice {
-    /// The chosen tools. `None`: all tools are offered.
+    /// `None`: all tools are offered.
     pub(crate) tools: Option<Vec<IncludedTool>>,
-    /// Notices for the person.
     pub(crate) notices: Vec<String>,
 }
 
 /// Chooses tools for a task if the filter is enabled, or if all tools take too much of the context.
+/// Offers all tools if there is no reason to choose.
 pub(crate) async fn choose(
     environment: &AgentEnvironment,
     offered: &[OfferedTool],
@@ -85,33 +81,41 @@ pub(crate) async fn choose(
     settings: &AgentSettings,
 ) -> Choice {
     let filter = &settings.tool_filter;
-    let room = room(filter, settings.context_tokens);
-    let all: u64 = offered.iter().map(|tool| tokens_of(&tool.definition)).sum();
-    if !filter.enabled && all <= room {
+    let max_tokens = max_tool_tokens(filter, settings.context_tokens);
+    let all_tokens: u64 = offered.iter().map(|tool| tokens_of(&tool.definition)).sum();
+    if !filter.enabled && all_tokens <= max_tokens {
         return Choice::default();
     }
     let mut notices = Vec::new();
     let embedder = environment.models.embedder.as_ref();
-    let (index, vector) = with_vectors(embedder, index(offered), offered, task, &mut notices).await;
-    let room_for_others = room.saturating_sub(tokens_of(&FIND) + tokens_of(&CALL));
-    let selection = select(&index, task, vector.as_deref(), &rules(filter, room_for_others));
+    let (index, vector) =
+        with_vectors(embedder, word_index(offered), offered, task, &mut notices).await;
+    // The model also gets `find_tools` and `call_tool` with a selection.
+    let finding_tokens = tokens_of(&FIND_DEFINITION) + tokens_of(&CALL_DEFINITION);
+    let rules = selection_rules(filter, max_tokens.saturating_sub(finding_tokens));
+    let selection = select(&index, task, vector.as_deref(), &rules);
     if selection.excluded.is_empty() {
         return Choice { tools: None, notices };
     }
     if !filter.enabled {
-        let Selection { included, excluded, .. } = &selection;
-        notices.push(format!(
-            "{} of {} tools are offered, those that fit the task: all tools would take about {all} of the {} tokens that the model reads. The model finds the others with `{FIND_TOOLS}`. `budget_percent` in [agent.tool_filter] is the limit",
-            included.len(),
-            included.len() + excluded.len(),
-            settings.context_tokens,
-        ));
+        notices.push(selection_notice(&selection, all_tokens, settings.context_tokens));
     }
     Choice { tools: Some(selection.included), notices }
 }
 
-/// Returns the lines of `/status` about the filter. There are no lines if the filter is off and all
-/// tools are offered.
+/// Returns the notice that the model gets a selection although the filter is off.
+fn selection_notice(selection: &Selection, all_tokens: u64, context_tokens: u64) -> String {
+    let included = selection.included.len();
+    let all = included + selection.excluded.len();
+    format!(
+        "the model gets the {included} of {all} tools that fit the task, because all tools would \
+         take about {all_tokens} of the {context_tokens} tokens of its context. The model finds \
+         other tools with `{FIND_TOOLS}`. `budget_percent` in [agent.tool_filter] sets the limit"
+    )
+}
+
+/// Returns the lines of `/status` about the filter and the chosen tools. Returns no lines if the
+/// filter is off and all tools are offered.
 pub(crate) fn status(settings: &AgentSettings, chosen: Option<&[IncludedTool]>) -> Vec<String> {
     let filter = &settings.tool_filter;
     let mut lines = Vec::new();
@@ -129,8 +133,7 @@ pub(crate) fn status(settings: &AgentSettings, chosen: Option<&[IncludedTool]>) 
     lines
 }
 
-/// Returns the filter's choice for a task, as if the filter were enabled, and the notices for the
-/// person.
+/// Selects tools for a task, even if the filter is off. Also returns notices for the person.
 pub(crate) async fn choose_enabled(
     embedder: Option<&Embedder>,
     offered: &[OfferedTool],
@@ -140,23 +143,24 @@ pub(crate) async fn choose_enabled(
 ) -> (Selection, Vec<String>) {
     let filter = ToolFilter { enabled: true, ..filter.clone() };
     let mut notices = Vec::new();
-    let (index, vector) = with_vectors(embedder, index(offered), offered, task, &mut notices).await;
-    let rules = rules(&filter, room(&filter, context_tokens));
+    let (index, vector) =
+        with_vectors(embedder, word_index(offered), offered, task, &mut notices).await;
+    let rules = selection_rules(&filter, max_tool_tokens(&filter, context_tokens));
     (select(&index, task, vector.as_deref(), &rules), notices)
 }
 
-/// Returns the maximum number of tokens that the tools may take.
-fn room(filter: &ToolFilter, context_tokens: u64) -> u64 {
+fn max_tool_tokens(filter: &ToolFilter, context_tokens: u64) -> u64 {
     context_tokens.saturating_mul(filter.budget_percent.get()) / 100
 }
 
-/// Returns the rules of a choice within `room` tokens.
-fn rules(filter: &ToolFilter, room: u64) -> SelectionRules {
+/// Returns the rules of a selection. `max_tokens`: the limit of all selected tools together.
+fn selection_rules(filter: &ToolFilter, max_tokens: u64) -> SelectionRules {
     SelectionRules {
+        // With 0, only `max_tokens` limits the selection.
         top_k: if filter.enabled { to_usize(filter.top_k.get()) } else { 0 },
         min_description_words: to_usize(filter.min_description_words.get()),
         always_on: filter.always_on.clone(),
-        max_tokens: room,
+        max_tokens,
     }
 }
 
@@ -164,13 +168,13 @@ fn to_usize(value: u64) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
 }
 
-fn index(offered: &[OfferedTool]) -> ToolIndex {
+fn word_index(offered: &[OfferedTool]) -> ToolIndex {
     let index = ToolIndex::new(offered.iter().map(|tool| &*tool.definition));
     index.with_boosts(offered.iter().map(|tool| tool.boost))
 }
 
-/// Adds the vectors of the tools to an index, and returns the vector of a text. Without a model
-/// that makes vectors, or if the model fails, tools are chosen by words alone.
+/// Adds vectors to an index, and returns the index with the vector of `text`. If there is no
+/// embedder or the embedder fails, the index stays unchanged and compares only words.
 async fn with_vectors(
     embedder: Option<&Embedder>,
     index: ToolIndex,
@@ -181,10 +185,13 @@ async fn with_vectors(
     let Some(embedder) = embedder else { return (index, None) };
     let texts = offered.iter().map(|tool| embedded_text(&tool.definition)).collect();
     match embedder.vectors(texts, cut(text, MAX_QUERY)).await {
-        Ok((vectors, own)) => (index.with_vectors(vectors.into_iter().map(Some)), Some(own)),
+        Ok((tool_vectors, text_vector)) => {
+            (index.with_vectors(tool_vectors.into_iter().map(Some)), Some(text_vector))
+        }
         Err(why) => {
             notices.push(format!(
-                "tools are chosen by words alone: {} made no vectors: {why}. The model is set by `embeddings` in [agent.tool_filter]",
+                "tools are chosen only by words, because {} made no vectors: {why}. `embeddings` \
+                 in [agent.tool_filter] sets the embedding model",
                 embedder.name()
             ));
             (index, None)
@@ -192,7 +199,6 @@ async fn with_vectors(
     }
 }
 
-/// Returns the chosen tools among all tools that are offered now.
 pub(crate) fn keep_chosen(
     mut tools: Vec<Arc<Definition>>,
     chosen: &[IncludedTool],
@@ -201,20 +207,19 @@ pub(crate) fn keep_chosen(
     tools
 }
 
-/// The obstacle to finding tools, for the model.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FindError {
-    #[error("query is missing: say in a few words what the tool should do")]
+    #[error("`query` is missing: describe in a few words what the tool should do")]
     NoQuery,
     #[error(transparent)]
     Host(#[from] HostError),
 }
 
-/// Answers a call of `find_tools`, and returns notices for the person. `own`: the tools that the
-/// model has.
+/// Answers a call of `find_tools`. Also returns notices for the person. `current`: the tools that
+/// the model already has.
 pub(crate) async fn find(
     environment: &AgentEnvironment,
-    own: &[Arc<Definition>],
+    current: &[Arc<Definition>],
     is_native: bool,
     arguments: &Value,
 ) -> (Result<String, FindError>, Vec<String>) {
@@ -231,39 +236,51 @@ pub(crate) async fn find(
 
     let embedder = environment.models.embedder.as_ref();
     let (index, vector) =
-        with_vectors(embedder, index(&offered), &offered, query, &mut notices).await;
+        with_vectors(embedder, word_index(&offered), &offered, query, &mut notices).await;
     let ranked = index.ranked(query, vector.as_deref());
-    let best = ranked.into_iter().take(4 * MAX_FOUND).map(|at| &*offered[at].definition);
-    let (known, others): (Vec<&Definition>, Vec<&Definition>) =
-        best.partition(|tool| own.iter().any(|known| known.name == tool.name));
+    let mut known: Vec<&Definition> = Vec::new();
+    let mut others: Vec<&Definition> = Vec::new();
+    for position in ranked.into_iter().take(MAX_RANKED) {
+        let tool = &*offered[position].definition;
+        if current.iter().any(|current_tool| current_tool.name == tool.name) {
+            known.push(tool);
+        } else {
+            others.push(tool);
+        }
+    }
     (Ok(found_text(&known, &others, is_native)), notices)
 }
 
-/// Describes the tools that were found. `known`: the tools that the model has.
+/// Writes the result of `find_tools`. `known`: the found tools that the model already has.
 fn found_text(known: &[&Definition], others: &[&Definition], is_native: bool) -> String {
     let mut text = String::new();
     if others.is_empty() {
-        text.push_str("No other tool fits. Try other words, or do it with the tools of your list.");
+        text.push_str("No other tool fits. Try other words, or use the tools of your list.");
     } else if is_native {
-        text.push_str("Call one of these with `call_tool`, with its whole name and its arguments.");
+        text.push_str(
+            "Call one of these tools with `call_tool`, by its whole name and with its arguments.",
+        );
     } else {
-        // No word here marks a call. Otherwise the next call would be an echo of this text.
-        text.push_str("Call one of these like the tools of your list.");
+        // The text must not contain `tool_call`. A later call of the model must not look like a
+        // copy of the text.
+        text.push_str("Call one of these tools like the tools of your list.");
     }
     for tool in others.iter().take(MAX_FOUND) {
         let description = describe(tool);
-        if text.len() + description.len() > MAX_BYTES {
+        if text.len() + description.len() > MAX_ANSWER_BYTES {
             break;
         }
         text.push_str(&description);
     }
     let names: Vec<&str> = known.iter().take(MAX_FOUND).map(|tool| &*tool.name).collect();
     if !names.is_empty() {
-        let _ = write!(text, "\n\nOf your list, these fit best: {}.", names.join(", "));
+        let _ = write!(text, "\n\nThese tools of your list fit best: {}.", names.join(", "));
     }
     text
 }
 
+/// Describes a found tool for the model. A schema that is too long is replaced by the names of its
+/// properties.
 fn describe(tool: &Definition) -> String {
     let schema = tool.input_schema.to_string();
     let description = tool.description.trim();
@@ -272,20 +289,21 @@ fn describe(tool: &Definition) -> String {
     let schema = if schema.len() <= MAX_SCHEMA {
         neutral(&schema).into_owned()
     } else {
-        let properties = tool.input_schema.get("properties").and_then(Value::as_object);
-        let all: Vec<&str> = properties.into_iter().flatten().map(|(name, _)| &**name).collect();
-        let names = neutral_line(cut(&all.join(", "), MAX_DESCRIPTION));
+        let mut names: Vec<&str> = Vec::new();
+        if let Some(Value::Object(properties)) = tool.input_schema.get("properties") {
+            names.extend(properties.keys().map(String::as_str));
+        }
+        let names = neutral_line(cut(&names.join(", "), MAX_DESCRIPTION));
         format!("an object with some of: {names} (the schema is too long)")
     };
     format!("\n\n## {}\n{shown}{more}\narguments: {schema}", tool.name)
 }
 
-/// A fault of a call of `call_tool`.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub(crate) enum WrappedCallError {
     #[error("`name` is missing: the whole name of a tool")]
     NoName,
-    #[error("`{0}` can't be called by `{CALL_TOOL}`: call it itself")]
+    #[error("`{0}` can't be called by `{CALL_TOOL}`: call `{0}` directly")]
     OwnTool(String),
     #[error("`arguments` is a string, not an object")]
     Text,
@@ -293,19 +311,19 @@ pub(crate) enum WrappedCallError {
     NotAnObject,
 }
 
-/// Returns the name and the arguments of the call in a call of `call_tool`.
-pub(crate) fn unwrapped(arguments: &Value) -> Result<(String, Value), WrappedCallError> {
+/// Returns the name and the arguments of the call inside a call of `call_tool`.
+pub(crate) fn inner_call(arguments: &Value) -> Result<(String, Value), WrappedCallError> {
     let name = arguments.get("name").and_then(Value::as_str).unwrap_or_default();
     if name.is_empty() {
         return Err(WrappedCallError::NoName);
     }
-    if [FIND_TOOLS, CALL_TOOL, crate::context::COMPRESS].contains(&name) {
+    if [FIND_TOOLS, CALL_TOOL, crate::context::COMPRESS_TOOL].contains(&name) {
         return Err(WrappedCallError::OwnTool(name.to_owned()));
     }
     let inner = match arguments.get("arguments") {
         None | Some(Value::Null) => json!({}),
         Some(value @ Value::Object(_)) => value.clone(),
-        // Some models write an object as a text.
+        // Some models write the object as a string.
         Some(Value::String(text)) => match serde_json::from_str(text) {
             Ok(value @ Value::Object(_)) => value,
             _ => return Err(WrappedCallError::Text),
@@ -322,17 +340,17 @@ mod tests {
     #[test]
     fn call_tool_is_the_call_of_the_tool_in_it() {
         let call = json!({ "name": "a__b", "arguments": { "x": 1 } });
-        assert_eq!(unwrapped(&call), Ok(("a__b".to_owned(), json!({ "x": 1 }))));
-        assert_eq!(unwrapped(&json!({ "name": "a" })), Ok(("a".to_owned(), json!({}))));
+        assert_eq!(inner_call(&call), Ok(("a__b".to_owned(), json!({ "x": 1 }))));
+        assert_eq!(inner_call(&json!({ "name": "a" })), Ok(("a".to_owned(), json!({}))));
         let text = json!({ "name": "a", "arguments": "{\"x\": 1}" });
-        assert_eq!(unwrapped(&text), Ok(("a".to_owned(), json!({ "x": 1 }))));
+        assert_eq!(inner_call(&text), Ok(("a".to_owned(), json!({ "x": 1 }))));
     }
 
     #[test]
     fn call_tool_reaches_no_tool_of_the_loop() {
         for name in [FIND_TOOLS, CALL_TOOL, "compress_context"] {
-            let error = unwrapped(&json!({ "name": name, "arguments": {} })).unwrap_err();
-            assert!(error.to_string().contains("call it itself"), "{error}");
+            let error = inner_call(&json!({ "name": name, "arguments": {} })).unwrap_err();
+            assert!(error.to_string().contains("directly"), "{error}");
         }
         for call in [
             json!({}),
@@ -340,7 +358,7 @@ mod tests {
             json!({ "name": "a", "arguments": [1] }),
             json!({ "name": "a", "arguments": "rm" }),
         ] {
-            unwrapped(&call).unwrap_err();
+            inner_call(&call).unwrap_err();
         }
     }
 

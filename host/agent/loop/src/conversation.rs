@@ -1,41 +1,36 @@
-//! The messages of a session that the model still gets. Summaries replace older messages.
+//! The messages that the model still gets. Summaries replace older messages.
 
 use toolhold_models::{CallResult, ModelAnswer, Part, TurnMessage};
 
 use crate::record::{Compressed, Recorded, RecordedResult, Replacement, SessionEntry};
 
-/// The start of a summary, for the model.
-const SUMMARY: &str = "Summary of the conversation so far, which is left out. A model wrote it, also of \
-    files and pages: it is no message of the person, and approves nothing.\n\n";
+const SUMMARY_START: &str = "Summary of the earlier conversation, which is left out. A model wrote \
+                             this summary, also from files and pages. The summary is not a message \
+                             of the person, and approves nothing.\n\n";
 
-/// The line before the last task, behind a summary.
-const TASK: &str = "The last message of the person, word for word:";
+const TASK_START: &str = "The last message of the person, word for word:";
 
-/// The messages of a session that the model still gets.
+/// The messages that the model still gets.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Conversation {
-    /// The number of the last entry that is left out, and the summaries of all left-out entries.
+    /// The number of the last entry that a summary replaces, and the text of all summaries.
     summary: Option<(usize, String)>,
-    /// The last task with the number of its entry. The task stays word for word after a summary.
+    /// The last task and the number of its entry. Summaries keep the whole task.
     task: Option<(usize, Vec<Part>)>,
     messages: Vec<ContextMessage>,
 }
 
-/// A message, with the numbers of the entries that it is made of.
 #[derive(Clone, Debug)]
 pub(crate) struct ContextMessage {
     pub(crate) entries: Vec<usize>,
     pub(crate) message: TurnMessage,
-    /// The state of each result.
     pub(crate) results: Vec<ResultState>,
 }
 
-/// The state of a result, apart from its text.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResultState {
-    /// Whether the result is already left out.
     pub(crate) is_pruned: bool,
-    /// The place where the part that was cut off can be read.
+    /// Where the model can read the part that was cut off.
     pub(crate) rest: Option<toolhold_core::Remainder>,
 }
 
@@ -44,19 +39,14 @@ impl ContextMessage {
         Self { entries: vec![entry], message, results: Vec::new() }
     }
 
-    /// Returns the number of the last entry.
     pub(crate) fn last_entry(&self) -> usize {
         self.entries.last().copied().unwrap_or_default()
     }
 }
 
 impl Conversation {
-    /// Makes the conversation of a session that was read from disk.
     pub(crate) fn from_recorded(recorded: &Recorded) -> Self {
-        let mut conversation = Self::default();
-        if let Some(task) = &recorded.task {
-            conversation.task = Some((recorded.task_entry, task.parts.clone()));
-        }
+        let mut conversation = Self { task: recorded.last_message.clone(), ..Self::default() };
         if let Some(compressed) = &recorded.summary {
             conversation.compress(compressed);
         }
@@ -66,7 +56,7 @@ impl Conversation {
         conversation
     }
 
-    /// Adds the content of an entry that the model gets.
+    /// Adds an entry in the form that the model gets.
     pub(crate) fn add(&mut self, number: usize, entry: &SessionEntry) {
         match entry {
             SessionEntry::Task(task) => {
@@ -82,27 +72,31 @@ impl Conversation {
             SessionEntry::Result(result) => self.add_result(number, result),
             SessionEntry::Pruned(pruned) => self.prune(pruned),
             SessionEntry::Compressed(compressed) => self.compress(compressed),
+            // The model doesn't get these entries.
             SessionEntry::Began(_)
             | SessionEntry::Notice(_)
             | SessionEntry::Summary(_)
             | SessionEntry::Corrected(_)
+            | SessionEntry::Rewound(_)
             | SessionEntry::Delegated(_)
             | SessionEntry::Ended(_) => {}
         }
     }
 
+    /// Adds parts to the last message if the person wrote it, or else adds a new message.
     fn add_user_parts(&mut self, number: usize, parts: Vec<Part>) {
-        // Models take turns, so consecutive messages of the person are one message.
-        if let Some(ContextMessage { entries, message: TurnMessage::User(known), .. }) =
+        // Providers refuse two messages of the person in a row.
+        if let Some(ContextMessage { entries, message: TurnMessage::User(last_parts), .. }) =
             self.messages.last_mut()
         {
             entries.push(number);
-            known.extend(parts);
+            last_parts.extend(parts);
         } else {
             self.messages.push(ContextMessage::new(number, TurnMessage::User(parts)));
         }
     }
 
+    /// Adds a result. Consecutive results form one message.
     fn add_result(&mut self, number: usize, recorded: &RecordedResult) {
         let result = recorded.result.clone();
         let state = ResultState { is_pruned: false, rest: recorded.rest.clone() };
@@ -141,7 +135,6 @@ impl Conversation {
         self.summary = Some((compressed.through, compressed.summary.clone()));
     }
 
-    /// Returns the earlier summaries, followed by a new summary.
     pub(crate) fn summaries_with(&self, new: String) -> String {
         match &self.summary {
             Some((_, earlier)) => format!("{earlier}\n\n{new}"),
@@ -149,33 +142,30 @@ impl Conversation {
         }
     }
 
-    /// Returns the message that replaces the left-out messages: the summaries, and the last task if
-    /// the task is left out too. Returns `None` if nothing is left out.
+    /// Returns the message that replaces the left-out entries: the summaries, and the last task if
+    /// its entry is left out. Returns `None` if no entry is left out.
     pub(crate) fn head(&self) -> Option<TurnMessage> {
         let (through, summary) = self.summary.as_ref()?;
-        let mut parts = vec![Part::Text(format!("{SUMMARY}{summary}"))];
+        let mut parts = vec![Part::Text(format!("{SUMMARY_START}{summary}"))];
         if let Some((number, task)) = &self.task
             && number <= through
         {
-            parts.push(Part::Text(TASK.to_owned()));
+            parts.push(Part::Text(TASK_START.to_owned()));
             parts.extend(task.iter().cloned());
         }
         Some(TurnMessage::User(parts))
     }
 
-    /// Returns all messages, the head included.
     pub(crate) fn messages(&self) -> Vec<TurnMessage> {
         let behind_head = self.messages.iter().map(|message| message.message.clone());
         self.head().into_iter().chain(behind_head).collect()
     }
 
-    /// Returns the messages after the head, with their entries.
     pub(crate) fn context_messages(&self) -> &[ContextMessage] {
         &self.messages
     }
 
-    /// Returns the text of the last answer of the model that has a text. Returns an empty string if
-    /// there is no such answer.
+    /// Returns the text of the last answer with a text, or an empty string.
     pub(crate) fn last_text(&self) -> String {
         for message in self.messages.iter().rev() {
             if let TurnMessage::Model(answer) = &message.message
@@ -188,15 +178,14 @@ impl Conversation {
     }
 
     /// Returns the number of the last answer's entry, the answer, and the IDs of the calls that
-    /// already have results. Returns `None` if an entry other than a result follows the answer.
+    /// already have results. Returns `None` if anything other than results follows the answer.
     pub(crate) fn last_answer(&self) -> Option<(usize, ModelAnswer, Vec<String>)> {
         let (last, before) = self.messages.split_last()?;
-        let (message, results): (&ContextMessage, &[CallResult]) = match &last.message {
-            TurnMessage::Results(results) if let Some(message) = before.last() => {
-                (message, results)
-            }
-            _ => (last, &[]),
-        };
+        let (message, results): (&ContextMessage, &[CallResult]) =
+            match (&last.message, before.last()) {
+                (TurnMessage::Results(results), Some(message)) => (message, results),
+                _ => (last, &[]),
+            };
         let TurnMessage::Model(answer) = &message.message else { return None };
         let answered_calls = results.iter().map(|result| result.call.clone()).collect();
         Some((message.last_entry(), answer.clone(), answered_calls))
@@ -230,9 +219,10 @@ mod tests {
         let messages = conversation.messages();
         let head: Vec<&str> = texts(&messages[0]).collect();
         assert!(
-            head[0].starts_with(SUMMARY) && head[0].contains("It was read.\n\nIt was changed.")
+            head[0].starts_with(SUMMARY_START)
+                && head[0].contains("It was read.\n\nIt was changed.")
         );
-        assert_eq!(head[1..], [TASK, "Fix it, but never push"]);
+        assert_eq!(head[1..], [TASK_START, "Fix it, but never push"]);
         assert_eq!(texts(&messages[1]).collect::<Vec<_>>(), ["the latest"]);
         // A task that is in the conversation itself isn't repeated.
         conversation.task = Some((6, vec![Part::Text("Push it".to_owned())]));

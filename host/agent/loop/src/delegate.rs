@@ -18,43 +18,46 @@ use toolhold_models::choice::ChosenModel;
 
 use crate::AgentError;
 use crate::agent::Agent;
-use crate::budget::{TaskBudget, TaskClock};
+use crate::budget::{CONFIGURED_TURNS, TaskBudget, TaskClock};
 use crate::conversation::Conversation;
 use crate::desk::{DelegateRegistry, ParentAgent};
 use crate::ending::{EndKind, Spent, TaskEnd};
 use crate::environment::{AgentEnvironment, AllowedCalls, AskedModels};
 use crate::events::{RunEvent, RunEvents};
-use crate::record::{Began, Delegated, SessionEntry, SessionFile, SessionStore};
+use crate::record::{Began, Delegated, FORMAT_VERSION, SessionEntry, SessionFile, SessionStore};
 use crate::settings::AgentSettings;
-use crate::start::AgentStart;
+use crate::start::{AgentStart, MIB};
 use crate::waiting::MeasuringApprover;
 
-const NAME: &str = "delegate";
+const DELEGATE: &str = "delegate";
 
-const DESCRIPTION: &str = "\
-Hands a part of your task to another agent, which works on it in a context of its own, with your tools, and answers you in the end. Use it for \
-a search through much text, or for parts that don't need each other: several calls with access \"read\" work at the same time. It knows nothing of \
-this conversation, so say all that it needs, and what its answer must contain.";
+const DESCRIPTION: &str = "Hands a part of your task to another agent, which works in its own \
+                           context with your tools and answers you at the end. Use this tool for a \
+                           search through much text, or for independent parts of the task: several \
+                           calls with access \"read\" run at the same time. The other agent knows \
+                           nothing of this conversation, so give all information that the agent \
+                           needs, and say what its answer must contain.";
 
-/// The instructions to a sub-agent. They follow the system text of its parent.
+/// The instructions to a sub-agent, after the system text of its parent.
 const SYSTEM: &str = "\
 You work for another agent, which gave you this task and reads nothing but your last message. Put into it everything that the task asks for, with the \
 paths and lines where you found it. Nobody answers questions: if something is missing, say what.";
 
-/// Bytes of a task.
+/// Most bytes of a task. Longer tasks are refused.
 const MAX_TASK: usize = 256 * 1024;
 
-/// Tools that a call may name.
 const MAX_TOOLS: usize = 256;
 
-/// Seconds for a task without a `timeout`.
 const USUAL_SECS: u64 = 600;
 
-/// Characters of a progress message.
+/// Most bytes of a tool's name in an error message.
+const MAX_SHOWN_NAME: usize = 64;
+
+/// Most characters of a progress message.
 const MAX_PROGRESS: usize = 200;
 
-/// The tool `delegate`. A front end adds the tool to its host builder, and then attaches the host
-/// to the tool.
+/// The tool `delegate`. A front end adds the tool to its host builder, and calls [`Self::attach`]
+/// with the built host.
 pub struct Delegates {
     tool: Arc<Definition>,
     shared: Arc<Shared>,
@@ -83,7 +86,7 @@ struct Arguments {
     #[serde(default = "read")]
     access: Access,
     tools: Option<Vec<String>>,
-    // The host reads the timeout and limits the call.
+    // The host limits the call by this value.
     #[serde(default, rename = "timeout")]
     _timeout: Option<f64>,
 }
@@ -93,7 +96,8 @@ const fn read() -> Access {
 }
 
 impl Delegates {
-    /// Makes the tool of a front end. Returns `None` if `max_depth` in `[agent.delegate]` is 0.
+    /// Makes the tool `delegate` for a front end. Returns `None` if `max_depth` in
+    /// `[agent.delegate]` is 0.
     pub fn new(
         config: &Config,
         folders: &Folders,
@@ -119,7 +123,7 @@ impl Delegates {
         let _ = self.shared.host.set(Arc::downgrade(host));
     }
 
-    /// Lets an agent delegate work. The tokens and costs of that work are added to the agent's.
+    /// Lets an agent delegate work. The agent pays for the tokens of its sub-agents.
     pub fn join(&self, agent: &mut Agent) {
         agent.enable_delegation(Arc::clone(&self.shared.registry));
     }
@@ -140,11 +144,12 @@ fn definition() -> Definition {
             "tools": {
                 "type": "array", "items": { "type": "string" }, "minItems": 1,
                 "maxItems": MAX_TOOLS,
-                "description": "The names of the only tools that it gets; all of yours by default",
+                "description": "The names of the tools that the other agent gets; by default, all \
+                                your tools",
             },
             "timeout": {
                 "type": "number", "minimum": 1, "default": USUAL_SECS,
-                "description": "Seconds after which it has to be done",
+                "description": "The time limit in seconds",
             },
         },
         "required": ["task"],
@@ -152,28 +157,28 @@ fn definition() -> Definition {
     });
     let access = ToolArgument {
         name: "access".to_owned(),
-        reads_with: vec![json!("read")],
+        read_only_values: vec![json!("read")],
         ..ToolArgument::default()
     };
     Definition {
         title: Some("Hand on a task".to_owned()),
         annotations: Annotations {
             read_only: false,
-            // The policy decides on each call of the sub-agent separately.
+            // The policy decides on each call of the sub-agent.
             destructive: false,
             idempotent: false,
-            // The sub-agent's answer consists of text that it read.
+            // The sub-agent may repeat text of web pages or files in its answer.
             open_world: true,
             cacheable: false,
         },
         arguments: vec![access, ToolArgument::with_role("timeout", Role::Timeout)],
-        ..Definition::new(NAME, DESCRIPTION, schema)
+        ..Definition::new(DELEGATE, DESCRIPTION, schema)
     }
 }
 
 impl ToolSource for Delegates {
     fn name(&self) -> &str {
-        NAME
+        DELEGATE
     }
 
     fn tools(&self) -> Vec<Arc<Definition>> {
@@ -196,63 +201,74 @@ impl Shared {
             return Err(failed("this front end starts no agents"));
         };
         let Some(outer) = host.outer_call(&call.id) else {
-            return Err(failed("the call isn't running any more"));
+            return Err(failed("the call has already ended"));
         };
         let arguments = parse_arguments(call)?;
         let delegator = match self.registry.find(&call.session, outer.caller.as_deref()) {
             Some(delegator) => delegator,
-            None => Arc::new(self.client(Arc::clone(&host), &outer).await.map_err(unable)?),
+            None => {
+                let parent = self.parent_for_client(Arc::clone(&host), &outer).await;
+                Arc::new(parent.map_err(unable)?)
+            }
         };
         let settings = &self.config.values.agent.delegate;
         let depth = delegator.environment.depth + 1;
         if depth > settings.max_depth.get() {
             let most = settings.max_depth.get();
             return Err(failed(&format!(
-                "the task was handed on {most} times already, the limit: `max_depth` in [agent.delegate]"
+                "the task was already delegated {most} times, the limit (`max_depth` in \
+                 [agent.delegate])"
             ))
-            .with_suggestion("Do it yourself."));
+            .with_suggestion("Do the task yourself."));
         }
         let place = call.cancel.run_until_cancelled(delegator.places.acquire()).await;
         let Some(Ok(_place)) = place else { return Err(cancelled()) };
 
-        let may_hand_on = depth < settings.max_depth.get();
-        let tools = chosen_tools(&host, &delegator, arguments.tools.as_deref(), may_hand_on)?;
+        let may_delegate = depth < settings.max_depth.get();
+        let tools = chosen_tools(&host, &delegator, arguments.tools.as_deref(), may_delegate)?;
         let read_only = outer.read_only || matches!(arguments.access, Access::Read);
         let allowed = AllowedCalls { tools, read_only };
         let time = call.time.unwrap_or(Duration::from_secs(USUAL_SECS));
-        let (mut agent, id) =
-            self.agent(host, &outer, &delegator, depth, allowed, time).await.map_err(unable)?;
+        let created = self.create_sub_agent(host, &outer, &delegator, depth, allowed, time).await;
+        let (mut agent, id) = created.map_err(unable)?;
         self.join(&mut agent);
 
         let budget = Arc::clone(&delegator.budget);
         let mut watcher = Watcher { events: Arc::clone(&call.events), answer: String::new() };
-        // The sub-agent's calls end with this call, also if nobody waits for this call any more.
+        // The sub-agent must also stop if the caller drops this future.
         let cancel = call.cancel.child_token();
         let _guard = cancel.clone().drop_guard();
         let task = vec![Part::Text(arguments.task)];
         let ending = agent.run_within(Some(budget), task, &mut watcher, &cancel).await;
         delegator.finish(Delegated { session: id, spent: agent.spent() });
-        answer(&ending, watcher.answer)
+        outcome_of(&ending, watcher.answer)
     }
 
     fn join(&self, agent: &mut Agent) {
         agent.enable_delegation(Arc::clone(&self.registry));
     }
 
-    /// Makes a parent agent for a client of the host. The limits are the limits of one task.
-    async fn client(&self, host: Arc<Host>, outer: &ParentCall) -> Result<ParentAgent, AgentError> {
+    /// Makes a parent for a client's call of `delegate`, because a client has no agent. Each call
+    /// has the limits of a whole task.
+    async fn parent_for_client(
+        &self,
+        host: Arc<Host>,
+        outer: &ParentCall,
+    ) -> Result<ParentAgent, AgentError> {
         let start = self.start();
         let models = start.models(start.choose().await?).await?;
         let settings = start.settings(&models, start.system()).await;
         let environment = Arc::new(environment_within(host, outer, models));
         let offered = environment.offered()?;
-        let tools = offered.iter().map(|tool| tool.definition.name.clone()).collect();
-        let budget = Arc::new(TaskBudget::new(&settings));
+        let tool_names = offered.iter().map(|tool| tool.definition.name.clone()).collect();
+        let budget = Arc::new(TaskBudget::new(&settings, CONFIGURED_TURNS));
         let clock = TaskClock::start(settings.max_time, environment.waited());
         let places = self.registry.places_of_client(outer.session.name());
-        Ok(ParentAgent::new(environment, settings, tools, budget, clock, places))
+        Ok(ParentAgent::new(environment, settings, tool_names, budget, clock, places))
     }
 
+    /// Returns the inputs for an agent with the model in `[agent.delegate]`, or with the usual
+    /// model.
     fn start(&self) -> AgentStart<'_> {
         let provider = self.config.values.agent.delegate.provider.as_str();
         AgentStart {
@@ -264,13 +280,12 @@ impl Shared {
             phase: Phase::Executor,
             front_end: self.front_end,
             instructions: &[],
-            // `load_skill` lists the skills itself in this case.
+            // `load_skill` lists the skills in its own description.
             skills: "",
         }
     }
 
-    /// Makes the sub-agent. Also returns the ID of its session.
-    async fn agent(
+    async fn create_sub_agent(
         &self,
         host: Arc<Host>,
         outer: &ParentCall,
@@ -280,12 +295,15 @@ impl Shared {
         time: Duration,
     ) -> Result<(Agent, String), AgentError> {
         let parent_settings = &delegator.settings;
-        let system = match delegator.environment.depth {
-            0 => format!("{}\n\n{SYSTEM}", parent_settings.system),
-            // The system text of a sub-agent has the instructions already.
-            _ => parent_settings.system.clone(),
-        };
-        let (models, mut settings) = if self.config.values.agent.delegate.provider.is_empty() {
+        let mut system = parent_settings.system.clone();
+        // The system text of a sub-agent already contains these instructions.
+        let is_parent_sub_agent = delegator.environment.depth > 0;
+        if !is_parent_sub_agent {
+            system = format!("{system}\n\n{SYSTEM}");
+        }
+
+        let uses_parent_model = self.config.values.agent.delegate.provider.is_empty();
+        let (models, mut settings) = if uses_parent_model {
             let settings = AgentSettings { system, ..parent_settings.clone() };
             (delegator.environment.models.clone(), settings)
         } else {
@@ -296,11 +314,12 @@ impl Shared {
             let settings = start.settings(&models, system).await;
             (models, settings)
         };
-        settings.max_time = time.min(delegator.time_left().unwrap_or_default());
+        let parent_time_left = delegator.time_left().unwrap_or(Duration::ZERO);
+        settings.max_time = time.min(parent_time_left);
 
         let (file, id) = self.create_session(outer).await?;
         let mut environment = environment_within(host, outer, models);
-        environment.caller = Some(format!("{NAME} {id}"));
+        environment.caller = Some(format!("{DELEGATE} {id}"));
         environment.depth = depth;
         environment.allowed = Some(allowed);
         let conversation = Conversation::default();
@@ -309,19 +328,21 @@ impl Shared {
         Ok((agent, id))
     }
 
-    /// Creates the session of the sub-agent. Returns the session file and the ID.
+    /// Creates the session file of a sub-agent, and records the start. Also returns the session's
+    /// ID.
     async fn create_session(
         &self,
         outer: &ParentCall,
     ) -> Result<(SessionFile, String), AgentError> {
         let store = SessionStore::new(&self.folders);
-        let limit = self.config.values.agent.session_mib.get() * 1024 * 1024;
-        let created = tokio::task::spawn_blocking(move || store.create(limit)).await;
-        let (file, id) =
-            created.map_err(|error| toolhold_core::HostError::Engine(error.to_string()))??;
+        let max_bytes = self.config.values.agent.session_mib.get() * MIB;
+        let creating = tokio::task::spawn_blocking(move || store.create(max_bytes)).await;
+        let created =
+            creating.map_err(|error| toolhold_core::HostError::Engine(error.to_string()))?;
+        let (file, id) = created?;
         let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let began = Began {
-            version: 1,
+            version: FORMAT_VERSION,
             id: id.clone(),
             directory: self.directory.display().to_string(),
             at: at.as_secs(),
@@ -337,14 +358,15 @@ fn parse_arguments(call: &Call) -> Result<Arguments, Failure> {
         .map_err(|error| Failure::new(Category::InvalidParameters, error.to_string()))?;
     let length = arguments.task.len();
     if length > MAX_TASK {
-        let message = format!("task is {length} bytes; the limit is {MAX_TASK}");
+        let message = format!("`task` is {length} bytes; the limit is {MAX_TASK}");
         return Err(Failure::new(Category::InvalidParameters, message)
-            .with_suggestion("Put the text into a file, and name that."));
+            .with_suggestion("Put the text into a file, and name the file."));
     }
     Ok(arguments)
 }
 
-/// Makes the environment of an agent that works within a call.
+/// Returns the environment of an agent that works within an outer call. If the outer call has no
+/// approver, calls that need approval are denied.
 fn environment_within(
     host: Arc<Host>,
     outer: &ParentCall,
@@ -364,51 +386,63 @@ fn environment_within(
     }
 }
 
-/// Returns the names of the tools that a sub-agent may call. These are the tools of its parent,
-/// limited to the tools that the call names, if any.
+/// Returns the tools that a sub-agent may call: `wanted`, or all tools of its parent.
+///
+/// # Errors
+///
+/// Fails if a wanted tool isn't a tool of the parent.
 fn chosen_tools(
     host: &Host,
     delegator: &ParentAgent,
     wanted: Option<&[String]>,
-    may_hand_on: bool,
+    may_delegate: bool,
 ) -> Result<BTreeSet<String>, Failure> {
-    let mut tools = delegator.tools.clone();
-    if let Some(wanted) = wanted {
-        let mut chosen = BTreeSet::new();
-        for name in wanted {
-            match host.tool(name) {
-                Some(tool) if tools.contains(&tool.name) => {
-                    chosen.insert(tool.name.clone());
-                }
-                _ => {
-                    let message = format!("`{}` isn't one of your tools", cut(name, 64));
-                    return Err(Failure::new(Category::InvalidParameters, message)
-                        .with_suggestion("Name tools of your own, or leave `tools` out."));
-                }
-            }
-        }
-        tools = chosen;
-    }
-    if !may_hand_on {
-        tools.remove(NAME);
+    let mut tools = match wanted {
+        Some(wanted) => wanted_tools(host, delegator, wanted)?,
+        None => delegator.tools.clone(),
+    };
+    if !may_delegate {
+        tools.remove(DELEGATE);
     }
     Ok(tools)
 }
 
-/// Returns the answer to the parent agent.
-fn answer(ending: &TaskEnd, text: String) -> Outcome {
-    let (code, what) = match ending.kind {
+fn wanted_tools(
+    host: &Host,
+    delegator: &ParentAgent,
+    wanted: &[String],
+) -> Result<BTreeSet<String>, Failure> {
+    let mut tools = BTreeSet::new();
+    for name in wanted {
+        match host.tool(name) {
+            Some(tool) if delegator.tools.contains(&tool.name) => {
+                tools.insert(tool.name.clone());
+            }
+            _ => {
+                let message = format!("`{}` isn't one of your tools", cut(name, MAX_SHOWN_NAME));
+                return Err(Failure::new(Category::InvalidParameters, message)
+                    .with_suggestion("Name tools of your own, or leave `tools` out."));
+            }
+        }
+    }
+    Ok(tools)
+}
+
+/// Returns the result of the delegating call. `text`: the text of the sub-agent, which is also part
+/// of a failure.
+fn outcome_of(ending: &TaskEnd, text: String) -> Outcome {
+    let (code, summary) = match ending.kind {
         EndKind::Done => return Ok(Output::text(text)),
         EndKind::Cancelled => return Err(cancelled()),
         EndKind::GaveUp => ("gave_up", "the other agent gave up"),
-        EndKind::Denied => ("denied", "the other agent was denied what it needed"),
+        EndKind::Denied => ("denied", "a rule denied a call that the other agent needed"),
         EndKind::Budget => ("budget", "the other agent reached a limit"),
         EndKind::Error => ("model", "the other agent failed"),
     };
     let message = if ending.reason.is_empty() {
-        what.to_owned()
+        summary.to_owned()
     } else {
-        format!("{what}: {}", ending.reason)
+        format!("{summary}: {}", ending.reason)
     };
     let mut failure = failed(&message).with_code(code);
     if !text.trim().is_empty() {
@@ -425,7 +459,6 @@ fn cancelled() -> Failure {
     Failure::new(Category::Cancelled, "the call was cancelled")
 }
 
-/// Returns the failure of a call whose agent couldn't start.
 fn unable(error: AgentError) -> Failure {
     failed(&format!("the other agent can't start: {error}"))
 }
@@ -447,6 +480,7 @@ impl RunEvents for Watcher {
             }
             RunEvent::Call { tool, arguments, .. } => format!("{tool} {arguments}"),
             RunEvent::Notice { text } => text,
+            // The parent doesn't get other events.
             _ => return,
         };
         let message = neutral_line(cut(&message, MAX_PROGRESS));
@@ -454,12 +488,11 @@ impl RunEvents for Watcher {
     }
 }
 
-/// The approver of a call if nobody can be asked.
 struct NobodyAsks;
 
 impl Approver for NobodyAsks {
     fn ask(&self, _question: Question) -> BoxFuture<'_, Reply> {
-        let why = "nobody can be asked in this call".to_owned();
+        let why = "this call has nobody to ask for approval".to_owned();
         Box::pin(std::future::ready(Reply::Unasked(why)))
     }
 

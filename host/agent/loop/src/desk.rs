@@ -1,5 +1,5 @@
-//! The agents that may delegate work right now, and the number of sub-agents that may run at the
-//! same time.
+//! The agents that may delegate work now, and the number of sub-agents that may run at the same
+//! time.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -12,16 +12,14 @@ use crate::environment::AgentEnvironment;
 use crate::record::Delegated;
 use crate::settings::AgentSettings;
 
-/// An agent that works on a task, as its sub-agents see it.
+/// The data of a working agent that its sub-agents use.
 pub(crate) struct ParentAgent {
     pub(crate) environment: Arc<AgentEnvironment>,
     pub(crate) settings: AgentSettings,
-    /// The names of the tools that the agent may call.
     pub(crate) tools: BTreeSet<String>,
-    /// The limits of the task, and the amounts that are used so far.
     pub(crate) budget: Arc<TaskBudget>,
     pub(crate) clock: TaskClock,
-    /// The places for sub-agents that work at the same time.
+    /// Each running sub-agent holds one permit.
     pub(crate) places: Arc<Semaphore>,
     finished: Mutex<Vec<Delegated>>,
 }
@@ -38,31 +36,27 @@ impl ParentAgent {
         Self { environment, settings, tools, budget, clock, places, finished: Mutex::default() }
     }
 
-    /// Returns the time that is left for the task, or `None` if no time is left.
     pub(crate) fn time_left(&self) -> Option<Duration> {
         self.clock.left(self.environment.waited())
     }
 
-    /// Adds the work that a sub-agent has done.
     pub(crate) fn finish(&self, delegated: Delegated) {
         self.finished.lock().unwrap_or_else(PoisonError::into_inner).push(delegated);
     }
 
-    /// Takes the work that sub-agents have done since the last call.
+    /// Returns the finished work of sub-agents since the last call of this function.
     pub(crate) fn take_finished(&self) -> Vec<Delegated> {
         std::mem::take(&mut *self.finished.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// The name of a session, and the agent in the session. `None` is the primary agent.
+/// The name of a session and of the agent in it. `None`: the primary agent.
 type Key = (String, Option<String>);
 
-/// The agents that work right now.
 pub(crate) struct DelegateRegistry {
     /// The number of sub-agents that may work for one agent at the same time.
     at_once: usize,
-    /// The permits of the host's clients, by their sessions. Clients aren't agents in this
-    /// registry.
+    /// The permits of clients by session. Clients call `delegate` without an agent of their own.
     clients: Mutex<HashMap<String, Weak<Semaphore>>>,
     known: Mutex<HashMap<Key, Arc<ParentAgent>>>,
 }
@@ -79,12 +73,12 @@ impl DelegateRegistry {
         Self { at_once, clients: Mutex::default(), known: Mutex::default() }
     }
 
-    /// Makes the places for an agent's sub-agents.
     pub(crate) fn places(&self) -> Arc<Semaphore> {
         Arc::new(Semaphore::new(self.at_once))
     }
 
-    /// Returns the permits of a client. All running calls of the client share them.
+    /// Returns the semaphore that all running calls of a client share. The semaphore is dropped
+    /// with the client's last call.
     pub(crate) fn places_of_client(&self, session: &str) -> Arc<Semaphore> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         clients.retain(|_, places| places.strong_count() > 0);
@@ -96,7 +90,6 @@ impl DelegateRegistry {
         places
     }
 
-    /// Registers an agent that begins a task.
     pub(crate) fn register(self: &Arc<Self>, delegator: &Arc<ParentAgent>) -> RegistryEntry {
         let AgentEnvironment { session, caller, .. } = &*delegator.environment;
         let key = (session.name().to_string(), caller.clone());
@@ -105,7 +98,6 @@ impl DelegateRegistry {
         RegistryEntry { registry: Arc::clone(self), key }
     }
 
-    /// Finds the agent of a call.
     pub(crate) fn find(&self, session: &str, caller: Option<&str>) -> Option<Arc<ParentAgent>> {
         let key = (session.to_owned(), caller.map(str::to_owned));
         self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()

@@ -1,18 +1,20 @@
-//! How a task ended (done, gave up, denied, a limit, an error, interrupted), and the tokens and
-//! costs of the task.
+//! How a task ended, and the tokens and costs of the task.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use toolhold_core::config::{Amount, Prices};
 use toolhold_models::TokenUsage;
 
 /// How a task ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskEnd {
-    /// The kind.
+    /// The kind of end.
     pub kind: EndKind,
-    /// The reason of the end, for the person. Empty: the model's answer has the reason.
+    /// The reason, for the person. Empty if the model's answer gives the reason.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
+    /// The IDs of the questions about denied calls that `toolhold approvals` can still answer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pending: Vec<String>,
 }
 
 /// The kind of an end.
@@ -35,7 +37,7 @@ pub enum EndKind {
 }
 
 impl EndKind {
-    /// How the task ended, for people.
+    /// Returns the kind as a phrase for people.
     pub fn in_words(self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -49,35 +51,44 @@ impl EndKind {
 }
 
 impl TaskEnd {
-    /// An end with its reason.
     pub(crate) fn new(kind: EndKind, reason: impl Into<String>) -> Self {
-        Self { kind, reason: reason.into() }
+        Self { kind, reason: reason.into(), pending: Vec::new() }
     }
 }
 
 /// Tokens and costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spent {
-    /// Answers of models.
+    /// The number of answers of models.
     pub turns: u64,
-    /// Input tokens, without the tokens that were read from a provider's cache or written to the
-    /// cache.
+    /// Input tokens, except tokens that were read from or written to a provider's cache.
     pub input: u64,
-    /// Tokens that came from a provider's cache.
+    /// Tokens that were read from a provider's cache.
     pub cache_read: u64,
     /// Tokens that were written to a provider's cache.
     pub cache_written: u64,
     /// Tokens that models wrote.
     pub output: u64,
-    /// The costs, by the prices of the configuration.
+    /// The costs at the configured prices. 0 is serialised as null, because 0 means that no prices
+    /// are configured.
+    #[serde(serialize_with = "serialize_cost", deserialize_with = "deserialize_cost")]
     pub cost: f64,
 }
 
-/// The most tokens of one answer. A server that reports a larger number is wrong.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn serialize_cost<S: Serializer>(cost: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    if *cost > 0.0 { serializer.serialize_some(cost) } else { serializer.serialize_none() }
+}
+
+fn deserialize_cost<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::<f64>::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// Larger counts of an answer are cut to this number, because servers may report wrong counts.
 const MAX_TOKENS: u64 = 1_000_000_000;
 
 impl Spent {
-    /// Adds the tokens and the cost of an answer.
+    /// Adds the tokens and the costs of one answer. A count that the server leaves out is 0.
     pub(crate) fn add(&mut self, usage: &TokenUsage, prices: &Prices) {
         let [input, cache_read, cache_written, output] =
             [usage.input, usage.cache_read, usage.cache_written, usage.output]
@@ -90,7 +101,7 @@ impl Spent {
         self.cost += cost(prices, [input, cache_read, cache_written, output]);
     }
 
-    /// Adds other tokens and costs, such as those of a sub-agent.
+    /// Adds the tokens and costs in `other`, for example of a sub-agent.
     pub fn add_all(&mut self, other: &Self) {
         self.turns = self.turns.saturating_add(other.turns);
         self.input = self.input.saturating_add(other.input);
@@ -100,13 +111,13 @@ impl Spent {
         self.cost += other.cost;
     }
 
-    /// All tokens.
+    /// Returns the number of all tokens.
     pub fn tokens(&self) -> u64 {
         let parts = [self.input, self.cache_read, self.cache_written, self.output];
         parts.into_iter().fold(0, u64::saturating_add)
     }
 
-    /// The tokens and costs since `earlier`.
+    /// Returns the difference from an earlier state.
     #[must_use]
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -120,7 +131,6 @@ impl Spent {
     }
 }
 
-/// The costs of an answer.
 #[expect(clippy::cast_precision_loss, reason = "no answer has 2^53 tokens")]
 fn cost(prices: &Prices, parts: [u64; 4]) -> f64 {
     let read = price_or(prices.cache_read, prices.input);

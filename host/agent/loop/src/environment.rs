@@ -1,5 +1,4 @@
-//! The agent's access to the models and the tools. Asks the models, makes calls through the host,
-//! and finds files.
+//! The agent's access to models, tools and files.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,78 +21,69 @@ use crate::record::RecordedResult;
 use crate::vectors::Embedder;
 use crate::waiting::{AnnouncingApprover, MeasuringApprover};
 
-/// Most bytes of an image in a result.
+/// Larger images in a result are left out.
 const MAX_IMAGE: usize = 5 * 1024 * 1024;
 
-/// The code of the failure if a path doesn't exist.
 const NOT_FOUND: &str = "not-found";
 
-/// The code of a failure because a person refused the call. No guest can claim it.
+/// The host's code for a refusal by a person. Guests can't use this code.
 const DENIED_BY_USER: &str = "denied_by_user";
 
-/// Most files that are offered.
+/// The most files that [`FileFinder::find`] returns.
 pub const MAX_FOUND: usize = 50;
 
-/// The tool that reads what was cut.
+/// The tool with which a model reads the cut part of a result.
 const READ_OVERFLOW: &str = "read_overflow";
 
-/// The time for looking whether paths exist.
-const LOOK: Duration = Duration::from_secs(2);
+/// The time limit for checking whether paths exist.
+const LOOK_TIME: Duration = Duration::from_secs(2);
 
-/// The model and the tools.
 pub(crate) struct AgentEnvironment {
     pub(crate) host: Arc<Host>,
     pub(crate) session: Session,
     /// The agent's name in the audit log. `None`: the primary agent.
     pub(crate) caller: Option<String>,
-    /// How often the task was delegated before this agent got it.
+    /// The number of agents above this agent: 0 for the primary agent.
     pub(crate) depth: u64,
     pub(crate) phase: Option<Phase>,
     pub(crate) trust: Trust,
-    /// The calls that the agent may make. `None`: all calls.
+    /// `None`: all calls.
     pub(crate) allowed: Option<AllowedCalls>,
     pub(crate) models: AskedModels,
     pub(crate) approver: Arc<MeasuringApprover>,
 }
 
-/// The models that an agent asks.
 #[derive(Clone, Debug)]
 pub(crate) struct AskedModels {
     pub(crate) model: ChosenModel,
-    /// The model that summarises. `None`: `model` summarises.
+    /// `None`: `model` summarises.
     pub(crate) summariser: Option<ChosenModel>,
-    /// The model that corrects arguments. `None`: arguments aren't corrected.
+    /// `None`: arguments aren't corrected.
     pub(crate) corrector: Option<ChosenModel>,
-    /// The model that makes vectors for choosing tools. `None`: words are compared instead.
+    /// Makes vectors for choosing tools. `None`: the choice compares only words.
     pub(crate) embedder: Option<Embedder>,
 }
 
-/// The calls that an agent may make for another one.
+/// The calls that a sub-agent may make.
 #[derive(Clone, Debug)]
 pub(crate) struct AllowedCalls {
-    /// The names of the tools.
     pub(crate) tools: BTreeSet<String>,
-    /// Whether only calls that read are allowed.
     pub(crate) read_only: bool,
 }
 
-/// A call, ready to be made.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadyCall {
-    /// The model's ID for the call.
     pub(crate) id: String,
-    /// The tool's name, as the model wrote it.
     pub(crate) name: String,
     pub(crate) arguments: Value,
     pub(crate) read_only: bool,
-    /// Whether the call needs approval if it acts.
     pub(crate) is_doubtful: bool,
-    /// A warning for the model, with the result.
+    /// A warning for the model, which is added to the result.
     pub(crate) warning: Option<String>,
 }
 
 impl ReadyCall {
-    /// A call that isn't made.
+    /// Returns a call without arguments, for a result that Toolhold writes instead of a tool.
     pub(crate) fn without_arguments(id: &str, name: &str) -> Self {
         let arguments = Value::Object(serde_json::Map::new());
         Self {
@@ -107,40 +97,34 @@ impl ReadyCall {
     }
 }
 
-/// A call with its result and other data from the host.
 pub(crate) struct AnsweredCall {
     pub(crate) result: RecordedResult,
     /// Whether the tool reports that a path doesn't exist.
     pub(crate) is_missing: bool,
-    /// The reason why the arguments don't match the tool's schema. In this case nothing was decided
-    /// on the call, and nothing ran.
+    /// The reason why the arguments don't match the tool's schema. In this case, nobody was asked
+    /// and nothing ran.
     pub(crate) unfit: Option<String>,
-    /// Whether a person refused the call.
     pub(crate) is_refused: bool,
-    /// Data about the cut. `None`: the result isn't cut, or comes from `read_overflow`.
+    /// `None`: the result isn't cut, or the tool is `read_overflow`.
     pub(crate) cut: Option<CutResult>,
 }
 
-/// Facts from the host about a result that was cut.
 pub(crate) struct CutResult {
-    /// The tool's full name.
     pub(crate) tool: String,
-    /// Whether the result has untrusted sources.
+    /// Whether text of the result comes from untrusted sources.
     pub(crate) is_untrusted: bool,
-    /// The host's notices in the result, except the notices about the cut.
+    /// The host's notices in the result, except notices about the cut.
     pub(crate) notices: Vec<String>,
 }
 
-/// The reason why the model gave no answer.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub(crate) enum AskError {
-    /// The task was cancelled.
-    #[error("cancelled")]
+    #[error("the task was cancelled")]
     Cancelled,
-    /// The request is larger than the model can read.
+    /// The request exceeds the model's context.
     #[error(transparent)]
     ContextFull(ModelError),
-    /// Any other failure. The error is for the person.
+    /// Any other failure, for the person.
     #[error(transparent)]
     Failed(ModelError),
 }
@@ -150,38 +134,39 @@ impl AgentEnvironment {
     pub(crate) fn offered(&self) -> Result<Vec<OfferedTool>, HostError> {
         let mut tools = self.host.tools_for(&self.session)?;
         if let Some(allowed) = &self.allowed {
-            tools.retain(|OfferedTool { definition: tool, .. }| {
-                let can_read = tool.annotations.read_only || tool.reads_with_some();
-                let is_access_allowed = can_read || !allowed.read_only;
-                allowed.tools.contains(&tool.name) && is_access_allowed
-            });
+            tools.retain(|offered| allowed.tools.contains(&offered.definition.name));
+            if allowed.read_only {
+                // The arguments decide whether a call of some tools only reads. `refusal` therefore
+                // checks each call again.
+                tools.retain(|OfferedTool { definition, .. }| {
+                    definition.annotations.read_only || definition.has_read_only_calls()
+                });
+            }
         }
         Ok(tools)
     }
 
-    /// Returns the failure of a call that this sub-agent may not make. Returns `None` if the call
-    /// is allowed, or if there is no such tool.
+    /// Returns the failure of a call that this sub-agent may not make, or `None` if the call is
+    /// allowed or the tool doesn't exist.
     fn refusal(&self, call: &ReadyCall) -> Option<Failure> {
         let allowed = self.allowed.as_ref()?;
         let tool = self.host.tool(&call.name)?;
         let why = if !allowed.tools.contains(&tool.name) {
             "isn't one of your tools"
         } else if allowed.read_only && !self.reads(&call.name, &call.arguments) {
-            "acts, and you were started with `access` \"read\""
+            "changes something, but you may only read (`access` \"read\")"
         } else {
             return None;
         };
         let failure = Failure::new(Category::PolicyBlocked, format!("`{}` {why}", call.name));
-        Some(failure.with_suggestion("Say in your answer what remains to be done."))
+        Some(failure.with_suggestion("Name the remaining work in your answer."))
     }
 
-    /// Checks whether a call only reads.
     pub(crate) fn reads(&self, name: &str, arguments: &Value) -> bool {
         let Some(tool) = self.host.tool(name) else { return false };
-        tool.annotations.read_only || tool.reads_with(arguments)
+        tool.annotations.read_only || tool.is_read_only_call(arguments)
     }
 
-    /// Asks the model.
     pub(crate) async fn ask(
         &self,
         turn: &Turn,
@@ -191,7 +176,6 @@ impl AgentEnvironment {
         self.models.model.ask(turn, on_event, cancel).await.map_err(ask_error)
     }
 
-    /// Asks the model that summarises.
     pub(crate) async fn summarise(
         &self,
         turn: &Turn,
@@ -201,7 +185,7 @@ impl AgentEnvironment {
         model.ask(turn, &mut |_| {}, cancel).await.map_err(ask_error)
     }
 
-    /// Asks the model that corrects arguments. Returns `None` if there is no such model.
+    /// Asks the correcting model. Returns `None` if no correcting model is configured.
     pub(crate) async fn ask_corrector(
         &self,
         turn: &Turn,
@@ -211,7 +195,7 @@ impl AgentEnvironment {
         Some(corrector.ask(turn, &mut |_| {}, cancel).await.map_err(ask_error))
     }
 
-    /// Makes all calls at the same time. `live_events` gets the events while the calls run.
+    /// `live_events` gets the events while the calls run.
     pub(crate) async fn call_all(
         self: &Arc<Self>,
         calls: &[ReadyCall],
@@ -239,7 +223,7 @@ impl AgentEnvironment {
         results
     }
 
-    /// Returns how long people have been asked so far.
+    /// Returns the total time that people have been asked.
     pub(crate) fn waited(&self) -> Duration {
         self.approver.waited()
     }
@@ -254,7 +238,7 @@ fn ask_error(error: ModelError) -> AskError {
 }
 
 impl AnsweredCall {
-    /// Makes the result of a call that the tool didn't answer.
+    /// Makes the result of a call that doesn't reach the tool.
     fn without_tool(call: &ReadyCall, text: String, category: Category) -> Self {
         let result = RecordedResult::new(call, vec![Part::Text(text)], Some(category));
         Self { result, is_missing: false, unfit: None, is_refused: false, cut: None }
@@ -312,32 +296,40 @@ impl AgentEnvironment {
         AnsweredCall { result, is_missing, unfit, is_refused, cut }
     }
 
+    /// Returns the facts for summarising a cut result. Returns `None` if the result isn't cut or is
+    /// from `read_overflow`, with which the model reads the cut text itself.
     fn cut_result(&self, answer: &Answer) -> Option<CutResult> {
-        let rest = answer.rest.as_ref()?;
+        let cut_part = answer.rest.as_ref()?;
         let tool = answer.tool.clone()?;
         if tool == READ_OVERFLOW {
             return None;
         }
-        let others = answer.notices.iter().filter(|notice| !notice.contains(&rest.id));
-        let notices = others.map(|notice| self.without_keys(notice)).collect();
+        let mut notices = Vec::new();
+        for notice in &answer.notices {
+            // The summary replaces the notice that the result was cut.
+            let is_about_cut = notice.contains(&cut_part.id);
+            if !is_about_cut {
+                notices.push(self.without_keys(notice));
+            }
+        }
         Some(CutResult { tool, is_untrusted: answer.untrusted, notices })
     }
 
     /// Returns the paths that exist or that the agent may not read without approval. Returns all
-    /// paths if the file system doesn't answer in time.
+    /// paths if the check fails or takes too long.
     pub(crate) async fn existing(self: &Arc<Self>, paths: Vec<String>) -> BTreeSet<String> {
         let environment = Arc::clone(self);
         let candidates = paths.clone();
         let checking = tokio::task::spawn_blocking(move || {
             candidates.into_iter().filter(|path| !environment.is_missing(path)).collect()
         });
-        match tokio::time::timeout(LOOK, checking).await {
+        match tokio::time::timeout(LOOK_TIME, checking).await {
             Ok(Ok(existing)) => existing,
             _ => paths.into_iter().collect(),
         }
     }
 
-    /// Checks whether the agent may read a path that doesn't exist. Blocks.
+    /// Checks whether a path doesn't exist and the agent may read it without approval. Blocks.
     fn is_missing(&self, path: &str) -> bool {
         self.host.has_missing_path(Request {
             session: Some(self.session.clone()),
@@ -348,8 +340,8 @@ impl AgentEnvironment {
         })
     }
 
-    /// Returns a text without the providers' keys. A file of the project may contain a key, which
-    /// must not reach another provider or the session file.
+    /// Replaces the providers' keys in a text. A project's file may contain a key, and the text
+    /// goes to other providers and to the session file.
     fn without_keys(&self, text: &str) -> String {
         let AskedModels { model, summariser, corrector, .. } = &self.models;
         let mut hidden = model.endpoint().hide_keys(text);
@@ -369,8 +361,9 @@ impl FileFinder {
         Self(Arc::clone(environment))
     }
 
-    /// Returns the files whose paths begin with `start`. The tool `find_path` finds these files
-    /// without approval. Returns at most [`MAX_FOUND`] files, and no files that the rules hide.
+    /// Returns at most [`MAX_FOUND`] paths that may complete `start`. A returned file is in the
+    /// folder of `start`, its name contains the last part of `start`, and `find_path` finds it
+    /// without approval.
     pub async fn find(&self, start: &str) -> Vec<String> {
         if !start.chars().all(|c| c.is_alphanumeric() || "-_./".contains(c)) {
             return Vec::new();
@@ -387,21 +380,20 @@ impl FileFinder {
             phase: self.0.phase,
             ..Request::new("find_path", arguments)
         });
-        let Ok(answer) = tokio::time::timeout(LOOK, calling).await else { return Vec::new() };
+        let Ok(answer) = tokio::time::timeout(LOOK_TIME, calling).await else { return Vec::new() };
         let Ok(output) = answer.outcome else { return Vec::new() };
 
-        // The other lines are notes about the paths.
+        // The text has one path per line, and then notes. Only the structured content says how many
+        // lines are paths.
         let text = output.content.iter().find_map(Content::as_text).unwrap_or_default();
         let structured = output.structured.unwrap_or_default();
         let count = structured["paths"].as_u64().unwrap_or_default();
-        text.lines().take(usize::try_from(count).unwrap_or_default()).map(str::to_owned).collect()
+        let count = usize::try_from(count).unwrap_or_default();
+        text.lines().take(count).map(str::to_owned).collect()
     }
 }
 
-/// Returns the host's answer in the form that the model gets and the session records.
 fn recorded(call: &ReadyCall, answer: Answer) -> RecordedResult {
-    let rest = answer.rest;
-    let filtered = answer.filtered;
     let (content, category) = match answer.outcome {
         Ok(output) => (parts(&output.content), None),
         Err(failure) => {
@@ -411,20 +403,20 @@ fn recorded(call: &ReadyCall, answer: Answer) -> RecordedResult {
         }
     };
     let mut result = RecordedResult::new(call, content, category);
-    result.rest = rest;
-    result.filtered = filtered;
+    result.rest = answer.rest;
+    result.filtered = answer.filtered;
     result
 }
 
 impl RecordedResult {
-    /// Makes the result of a call.
+    /// Makes the result of a call. `category`: the kind of failure. A note replaces empty content.
     pub(crate) fn new(call: &ReadyCall, content: Vec<Part>, category: Option<Category>) -> Self {
         let is_blank =
             content.iter().all(|part| matches!(part, Part::Text(text) if text.trim().is_empty()));
         let content = if !is_blank {
             content
         } else if category.is_none() {
-            // Small models take an empty result for a failure.
+            // Small models misread an empty result as a failure.
             vec![Part::Text("(the call succeeded, without output)".to_owned())]
         } else {
             vec![Part::Text("(no output)".to_owned())]
@@ -440,11 +432,12 @@ impl RecordedResult {
     }
 }
 
-/// Returns the parts of an answer that a model can read.
 fn parts(content: &[Content]) -> Vec<Part> {
     content.iter().map(readable_part).collect()
 }
 
+/// Converts a part of a result for the model. A small image stays an image. Other bytes are
+/// replaced by their number.
 fn readable_part(content: &Content) -> Part {
     let media_type = content.media_type.as_deref().unwrap_or("application/octet-stream");
     match &content.body {

@@ -7,13 +7,16 @@ use toolhold_models::choice::ChoiceError;
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     /// There is no such session.
-    #[error("there is no session `{0}`; `toolhold run sessions` lists them")]
+    #[error("there is no session `{0}`; `toolhold run sessions list` lists them")]
     Unknown(String),
     /// Another process has the session open.
     #[error("the session `{0}` is running in another process")]
     Running(String),
     /// The session belongs to another directory.
-    #[error("the session `{id}` works in {directory}; go there to go on with it")]
+    #[error(
+        "the session `{id}` belongs to {directory}; to continue the session, change to that \
+         directory"
+    )]
     Elsewhere {
         /// The session's ID.
         id: String,
@@ -22,12 +25,12 @@ pub enum AgentError {
     },
     /// The session's file would be larger than the limit.
     #[error(
-        "the session `{id}` would be {bytes} bytes; the limit is {limit}: `session_mib` in [agent]"
+        "the session `{id}` would be {bytes} bytes; the limit is {limit} (`session_mib` in [agent])"
     )]
     TooLarge {
         /// The session's ID.
         id: String,
-        /// The size of the session with the entry that wasn't written.
+        /// The size that the session would have with the refused entry.
         bytes: u64,
         /// The limit.
         limit: u64,
@@ -37,7 +40,7 @@ pub enum AgentError {
     LargeEntry {
         /// The session's ID.
         id: String,
-        /// The size of the entry that wasn't written.
+        /// The size of the refused entry.
         bytes: usize,
         /// The limit.
         limit: usize,
@@ -47,7 +50,7 @@ pub enum AgentError {
     Io {
         /// The session's ID.
         id: String,
-        /// The system's answer, or what is damaged.
+        /// The system's error, or a message about the damage.
         source: std::io::Error,
     },
     /// No model can be asked.
@@ -59,7 +62,7 @@ pub enum AgentError {
 }
 
 impl AgentError {
-    /// Returns a function for `map_err` that adds the session's ID to an I/O error.
+    /// Returns a function for `map_err`.
     pub(crate) fn io(id: &str) -> impl FnOnce(std::io::Error) -> Self + use<> {
         let id = id.to_owned();
         move |source| Self::Io { id, source }

@@ -7,12 +7,10 @@ use toolhold_models::Part;
 
 use crate::ending::{Spent, TaskEnd};
 
-/// An event. `toolhold run --json` writes each as a line of JSON, in this form; a screen gets the
-/// same.
+/// An event of a session. `toolhold run --json` writes each event as one line of JSON.
 ///
-/// A session that is replayed gives the same events, except for the parts of answers: it gives each
-/// text in one part; and without requests, live output, questions and waiting messages, which pass
-/// with their moment.
+/// A replay sends the text of each answer in one part, and no requests, live output, questions or
+/// waiting messages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum RunEvent {
@@ -27,18 +25,18 @@ pub enum RunEvent {
     Task {
         /// The text.
         text: String,
-        /// The table of `[providers]`.
+        /// The name of the provider in `[providers]`.
         provider: String,
         /// The model that is asked.
         model: String,
-        /// Tokens that the model can read in one request.
+        /// The number of tokens that the model can read in one request.
         context: u64,
     },
-    /// The model has a request, and reads it.
+    /// A request is sent to the model.
     Asking {
-        /// About how many tokens it reads.
+        /// The estimated tokens of the request.
         tokens: u64,
-        /// About how many of them describe tools.
+        /// The estimated tokens of the tools' descriptions.
         tools: u64,
     },
     /// A part of the text that the model is writing.
@@ -46,12 +44,12 @@ pub enum RunEvent {
         /// The part.
         text: String,
     },
-    /// A part of what the model is thinking.
+    /// A part of the text in which the model thinks.
     ThinkingPart {
         /// The part.
         text: String,
     },
-    /// The model begins to write a call of this tool.
+    /// The model starts to write a call.
     CallPart {
         /// The tool's name, as the model writes it.
         tool: String,
@@ -78,9 +76,9 @@ pub enum RunEvent {
     CallOutput {
         /// The call's ID in this session.
         id: String,
-        /// The text, which may end in the middle of a line.
+        /// The text. It may end in the middle of a line.
         text: String,
-        /// Bytes before the text that came too fast to be shown.
+        /// The number of bytes before the text that were dropped because the output came too fast.
         #[serde(default, skip_serializing_if = "is_zero")]
         left_out: u64,
     },
@@ -101,33 +99,32 @@ pub enum RunEvent {
         rule: String,
         /// The place of the rule.
         place: String,
-        /// Everything that an approval would allow, and why approval is needed. The text is for
-        /// people.
+        /// The calls that an approval would allow, and the reason why approval is needed.
         text: String,
         /// The change of a file, as a unified diff.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         diff: Option<String>,
-        /// The text that a permanent approval would write, and the place of that text. `None`: a
-        /// permanent approval isn't possible.
+        /// The rule that a permanent approval writes, and the file of the rule. `None`: the call
+        /// can't be approved permanently.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         always: Option<String>,
-        /// The approvals of more calls than this one. Empty: only this call can be approved.
+        /// Approvals that also cover other calls. Empty: only this call can be approved.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         wider: Vec<WiderApproval>,
     },
-    /// A tool asks the person a question of its own.
+    /// A tool asks the person a question.
     Inquiry {
         /// The question's ID.
         id: String,
         /// The call's ID in this session.
         call: String,
-        /// The asking tool and its question, for people.
+        /// The name of the tool and its question, for people.
         text: String,
-        /// The JSON Schema of the answer. `None`: the person opens an address instead.
+        /// The JSON Schema of the answer. `None`: the person opens a URL.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         form: Option<Value>,
     },
-    /// A question is answered, or nobody waits for the answer any more.
+    /// A question was answered, or the call stopped waiting.
     Answered {
         /// The question's ID.
         id: String,
@@ -135,11 +132,11 @@ pub enum RunEvent {
         answer: QuestionAnswer,
         /// The person or program that answered. Empty: nobody answered.
         by: String,
-        /// The person's reason for a no, or the reason why nobody answered.
+        /// The person's reason for a refusal, or the reason for a missing answer.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         reason: String,
     },
-    /// A message of the person waits until the task ends.
+    /// A message of the person waits for the end of the task.
     Queued {
         /// The text.
         text: String,
@@ -157,18 +154,18 @@ pub enum RunEvent {
         category: Option<String>,
         /// The text for the model, without images.
         text: String,
-        /// The parts that filters left out. `None`: nothing was left out.
+        /// The parts that filters left out. `None`: filters left out nothing.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         filtered: Option<FilterSummary>,
     },
-    /// Toolhold did something by itself: it waited, left something out, or found a problem.
+    /// Toolhold waited, left something out, or found a problem.
     Notice {
         /// The text.
         text: String,
     },
     /// The task ended.
     Ended {
-        /// How.
+        /// How the task ended.
         #[serde(flatten)]
         ending: TaskEnd,
         /// The tokens and costs of the task.
@@ -178,12 +175,12 @@ pub enum RunEvent {
     },
 }
 
-/// An approval of more calls than the one that asks.
+/// An approval that also covers calls other than the call in question.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WiderApproval {
-    /// Which calls, and for how long.
+    /// The scope and duration of the approval.
     pub scope: Scope,
-    /// The approved calls, or for a permanent approval the rule that is written, for people.
+    /// The approved calls, for people. For a permanent approval, the rule that is written.
     pub text: String,
 }
 
@@ -193,11 +190,11 @@ pub struct WiderApproval {
 pub enum QuestionAnswer {
     /// Approved, for this call.
     Once,
-    /// Approved, also for equal calls in the session.
+    /// Approved for equal calls in the session.
     Session,
     /// Approved permanently: a rule was written.
     Always,
-    /// The person gave the answer that a tool asked for.
+    /// The person answered the tool's question.
     Given,
     /// Refused.
     No,
@@ -210,9 +207,9 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// Receives the events of a session. It must not block.
+/// Receives the events of a session. Implementations must not block.
 pub trait RunEvents: Send {
-    /// An event.
+    /// Receives an event.
     fn event(&mut self, event: RunEvent);
 }
 
@@ -222,7 +219,7 @@ impl<F: FnMut(RunEvent) + Send> RunEvents for F {
     }
 }
 
-/// The text parts, joined by line ends.
+/// Joins the text parts with line ends. Images are left out.
 pub(crate) fn text_of(parts: &[Part]) -> String {
     let texts = parts.iter().filter_map(|part| match part {
         Part::Text(text) => Some(text.as_str()),

@@ -1,8 +1,8 @@
 //! Finds `AGENTS.md` and `TOOLHOLD.md` in the working directory and the directories above it, and
 //! remembers which files a person has seen.
 //!
-//! These files are as untrusted as the repository that they come from. A file applies after a
-//! person has seen it. When the file changes, the person has to see it again.
+//! The files are as untrusted as their repository. A file applies after a person has seen its
+//! current content.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,17 +17,20 @@ use toolhold_core::config::Folders;
 use toolhold_core::state;
 use toolhold_core::text::neutral_owned;
 
-/// The file names. The last name takes precedence.
-const NAMES: [&str; 2] = ["AGENTS.md", "TOOLHOLD.md"];
+/// The last name takes precedence.
+const FILE_NAMES: [&str; 2] = ["AGENTS.md", "TOOLHOLD.md"];
 
-/// The most bytes of one file.
+/// Larger files are left out.
 const MAX_BYTES: u64 = 64 * 1024;
 
-/// Directories that are looked at.
+/// The user ID of root. An unreadable owner of the working directory is taken for root.
+const ROOT_USER: u32 = 0;
+
+/// The number of searched directories, from the working directory upwards.
 const MAX_DIRECTORIES: usize = 64;
 
-/// The file of the digests that a person has seen.
-const SEEN: &str = "instructions.json";
+/// Contains the digests of the files that a person has seen.
+const SEEN_FILE: &str = "instructions.json";
 
 /// A file with instructions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,12 +44,12 @@ pub struct InstructionFile {
     digest: String,
 }
 
-/// Finds the files that apply to a directory. Files of upper directories come first. Also returns a
-/// message for each file that is left out. Blocks.
+/// Finds the files for a directory. Files of upper directories come first. Also returns a message
+/// for each file that is left out. Blocks.
 ///
 /// # Errors
 ///
-/// Returns an error if the record of seen files can't be read.
+/// Fails if the list of seen files can't be read.
 pub fn find_instructions(
     directory: &Path,
     folders: &Folders,
@@ -54,14 +57,15 @@ pub fn find_instructions(
     let mut files = Vec::new();
     let mut left_out = Vec::new();
     let directories: Vec<&Path> = directory.ancestors().take(MAX_DIRECTORIES).collect();
-    // A directory above may be writable for everyone, such as /tmp.
-    let owner = directory.metadata().map_or(0, |directory| directory.uid());
-    let owners = [owner, rustix::process::geteuid().as_raw(), 0];
+    // In a directory such as `/tmp`, another user may create `AGENTS.md`.
+    let directory_owner = directory.metadata().map_or(ROOT_USER, |metadata| metadata.uid());
+    let trusted_owners = [directory_owner, rustix::process::geteuid().as_raw(), ROOT_USER];
+    // The digests of the seen files, read when the first file is found.
     let mut seen: Option<BTreeMap<String, String>> = None;
     for directory in directories.into_iter().rev() {
-        for name in NAMES {
+        for name in FILE_NAMES {
             let path = directory.join(name);
-            let text = match read(&path, &owners) {
+            let text = match read(&path, &trusted_owners) {
                 Ok(None) => continue,
                 Ok(Some(text)) => text,
                 Err(error) => {
@@ -71,7 +75,7 @@ pub fn find_instructions(
             };
             let digest = format!("{:x}", Sha256::digest(&text));
             if seen.is_none() {
-                seen = Some(state::read(&folder(folders), SEEN)?);
+                seen = Some(state::read(&folder(folders), SEEN_FILE)?);
             }
             let seen_digest = seen.as_ref().and_then(|seen| seen.get(&key(&path)));
             let is_seen = seen_digest == Some(&digest);
@@ -81,16 +85,16 @@ pub fn find_instructions(
     Ok((files, left_out))
 }
 
-/// Remembers that a person has seen these files. Blocks.
+/// Records that a person has seen the current content of these files. Blocks.
 ///
 /// # Errors
 ///
-/// Returns an error if the record can't be written.
+/// Fails if the list of seen files can't be written.
 pub fn remember_instructions(
     files: &[InstructionFile],
     folders: &Folders,
 ) -> Result<(), HostError> {
-    state::update(&folder(folders), SEEN, |seen: &mut BTreeMap<String, String>| {
+    state::update(&folder(folders), SEEN_FILE, |seen: &mut BTreeMap<String, String>| {
         for file in files {
             seen.insert(key(&file.path), file.digest.clone());
         }
@@ -98,7 +102,6 @@ pub fn remember_instructions(
     })
 }
 
-/// Writes the files as a part of the system text.
 pub(crate) fn in_words(files: &[InstructionFile]) -> String {
     let texts = files.iter().map(|file| {
         let path = toolhold_core::text::neutral_line(&file.path.display().to_string());
@@ -115,25 +118,25 @@ fn key(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// The reason against reading a file with instructions.
 #[derive(Debug, thiserror::Error)]
 enum InstructionError {
     #[error(transparent)]
     Io(#[from] io::Error),
-    #[error("it is a link to a file outside of its directory")]
+    #[error("the file is a link to a file outside its directory")]
     LinkOutside,
-    #[error("it is a link to a file that isn't Markdown")]
+    #[error("the file is a link to a file that isn't Markdown")]
     NotMarkdown,
-    #[error("it isn't a regular file")]
+    #[error("this isn't a regular file")]
     NotAFile,
-    #[error("it belongs to another user")]
+    #[error("the file belongs to another user")]
     Owner,
-    #[error("it is larger than {MAX_BYTES} bytes, the limit")]
+    #[error("the file is larger than {MAX_BYTES} bytes, the limit")]
     TooLarge,
 }
 
-/// Reads a file that belongs to one of `owners`. Returns `None` if there is no such file. The
-/// target of a link must be in the link's own folder or below, and inside the repository.
+/// Reads a file with instructions. Returns `None` if the file doesn't exist. Fails if the file
+/// doesn't belong to one of `owners`, isn't a regular Markdown file or is too large. A link must
+/// lead to a file in or below the link's folder.
 fn read(path: &Path, owners: &[u32]) -> Result<Option<String>, InstructionError> {
     if path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
         return Ok(None);
@@ -146,12 +149,17 @@ fn read(path: &Path, owners: &[u32]) -> Result<Option<String>, InstructionError>
     if !target.starts_with(folder) {
         return Err(InstructionError::LinkOutside);
     }
-    // A rule may hide a file such as `.env` from tools. A link with another name must not read it.
+    // A rule may hide a file such as `.env` from tools. A link with the name `AGENTS.md` must not
+    // reveal such a file.
     let extension = target.extension().unwrap_or_default();
     if !extension.eq_ignore_ascii_case("md") {
         return Err(InstructionError::NotMarkdown);
     }
+    read_target(&target, owners).map(Some)
+}
 
+/// Reads a file that isn't a link, with the checks of [`read`].
+fn read_target(target: &Path, owners: &[u32]) -> Result<String, InstructionError> {
     let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
     let file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(target)?;
     let metadata = file.metadata()?;
@@ -162,9 +170,10 @@ fn read(path: &Path, owners: &[u32]) -> Result<Option<String>, InstructionError>
         return Err(InstructionError::Owner);
     }
     let mut text = String::new();
+    // The additional byte shows that the file is too large.
     file.take(MAX_BYTES + 1).read_to_string(&mut text)?;
     if text.len() as u64 > MAX_BYTES {
         return Err(InstructionError::TooLarge);
     }
-    Ok(Some(text))
+    Ok(text)
 }

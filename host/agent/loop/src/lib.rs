@@ -45,8 +45,9 @@ pub use error::AgentError;
 pub use events::{QuestionAnswer, RunEvent, RunEvents, WiderApproval};
 pub use instructions::{InstructionFile, find_instructions, remember_instructions};
 pub use record::{
-    Began, Compressed, CompressionMethod, Corrected, Delegated, Ended, Recorded, RecordedResult,
-    Replacement, SessionEntry, SessionFile, SessionStore, StoredSession, Task, read_entries,
+    Began, Compressed, CompressionMethod, Corrected, Delegated, EarlierMessage, Ended, Recorded,
+    RecordedResult, Replacement, Rewound, SessionEntry, SessionFile, SessionStore, StoredSession,
+    Task, read_entries,
 };
 pub use replay::RecordedSession;
 pub use settings::{AgentSettings, CorrectorSettings};

@@ -1,5 +1,4 @@
-//! Passes the events of running calls from their threads to the session's events. If there is too
-//! much output, only the end is passed on.
+//! Passes the events of running calls from their threads to the session's events.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -13,54 +12,61 @@ use toolhold_core::{Content, Events, Progress};
 
 use crate::events::{RunEvent, RunEvents};
 
-/// The most bytes of one call's output that wait. If the output is longer, its last bytes wait.
+/// The most bytes of one call's output that may wait. The start of longer output is dropped.
 const MAX_WAITING: usize = 16 * 1024;
 
-/// The time between two events with output. Much output therefore becomes a few large events.
-const STEP: Duration = Duration::from_millis(50);
+/// The time between two events with output. Fast output therefore becomes a few large events.
+const OUTPUT_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Events of running calls that wait.
 #[derive(Default)]
 pub(crate) struct LiveEvents(Mutex<Waiting>);
 
 #[derive(Default)]
 struct Waiting {
     events: VecDeque<RunEvent>,
-    /// The task that passes the events on.
     waker: Option<Waker>,
 }
 
 impl LiveEvents {
-    /// Passes events on until some work is done.
+    /// Runs `work`, and passes on events until `work` is done. Output is passed on only once in
+    /// each [`OUTPUT_INTERVAL`].
     pub(crate) async fn pass_on<T>(
         &self,
         work: impl Future<Output = T>,
         events: &mut dyn RunEvents,
     ) -> T {
         let mut work = pin!(work);
-        let mut next = pin!(sleep(Duration::ZERO));
+        let mut next_output = pin!(sleep(Duration::ZERO));
+        // `take` stores the waker of this task, so that a new event also wakes this task.
         poll_fn(|context| {
             let result = work.as_mut().poll(context);
-            let is_due = result.is_ready() || next.as_mut().poll(context).is_ready();
+            let is_due = result.is_ready() || next_output.as_mut().poll(context).is_ready();
             let due_events = self.take(is_due, context.waker());
             if !due_events.is_empty() && result.is_pending() {
-                next.as_mut().reset(Instant::now() + STEP);
-                // The sleep wakes this task at the new deadline only after a poll.
-                let _ = next.as_mut().poll(context);
+                next_output.as_mut().reset(Instant::now() + OUTPUT_INTERVAL);
+                // A sleep registers a new deadline only when it is polled.
+                let _ = next_output.as_mut().poll(context);
             }
-            due_events.into_iter().for_each(|event| events.event(event));
+            for event in due_events {
+                events.event(event);
+            }
             result
         })
         .await
     }
 
-    /// Takes the waiting events. If only output waits, takes it only when `is_due` is true.
+    /// Takes the waiting events, and stores the waker for the next event. If all events are output,
+    /// takes no events before `is_due`.
     fn take(&self, is_due: bool, waker: &Waker) -> VecDeque<RunEvent> {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.waker = Some(waker.clone());
-        let is_output =
+        let has_only_output =
             waiting.events.iter().all(|event| matches!(event, RunEvent::CallOutput { .. }));
-        if is_due || !is_output { std::mem::take(&mut waiting.events) } else { VecDeque::new() }
+        if is_due || !has_only_output {
+            std::mem::take(&mut waiting.events)
+        } else {
+            VecDeque::new()
+        }
     }
 
     fn push(&self, event: RunEvent) {
@@ -77,7 +83,7 @@ impl LiveEvents {
 
     fn output(&self, call: &str, more: &str) {
         self.change(|events| {
-            // Output is added to the waiting event of the same call.
+            // One event per call collects all waiting output.
             for event in events.iter_mut().rev() {
                 if let RunEvent::CallOutput { id, text, left_out } = event
                     && *id == *call
@@ -95,7 +101,7 @@ impl LiveEvents {
     }
 }
 
-/// Removes the beginning of a text that is too long, and adds its bytes to `left_out`.
+/// Removes the start of a text that is too long, and counts the removed bytes in `left_out`.
 fn shorten(text: &mut String, left_out: &mut u64) {
     let Some(surplus) = text.len().checked_sub(MAX_WAITING) else { return };
     let start = text.ceil_char_boundary(surplus);
@@ -103,11 +109,9 @@ fn shorten(text: &mut String, left_out: &mut u64) {
     *left_out += start as u64;
 }
 
-/// The events of one call.
 pub(crate) struct CallEvents {
     call: String,
     live_events: Arc<LiveEvents>,
-    /// Removes the keys of providers from a text.
     hide: Box<dyn Fn(&str) -> String + Send + Sync>,
 }
 
@@ -120,7 +124,6 @@ impl CallEvents {
         Self { call: call.to_owned(), live_events, hide }
     }
 
-    /// Returns the call's ID in the session.
     pub(crate) fn call(&self) -> &str {
         &self.call
     }
@@ -135,6 +138,7 @@ impl CallEvents {
 }
 
 impl Events for CallEvents {
+    /// Adds a progress message as a line of output.
     fn progress(&self, progress: Progress) {
         let percent = match progress.fraction {
             Some(fraction) if fraction.is_finite() => {

@@ -1,13 +1,14 @@
-//! Shows the text and thoughts of a model's answer while it arrives. Returns the notice to record
-//! for a part.
+//! Shows the text and thoughts of a model's answer while it arrives.
 
+use toolhold_core::text::counted;
 use toolhold_models::ModelEvent;
 
 use toolhold_text_calls::{CallSplitter, ShownText};
 
 use crate::events::{RunEvent, RunEvents};
 
-/// Shows a part of an answer. Returns a notice if the part has to be recorded.
+/// Shows a part of an answer that is arriving. If the request is repeated, returns a notice for the
+/// session file.
 pub(crate) fn show_event(
     event: ModelEvent,
     splitter: Option<&mut CallSplitter<'_>>,
@@ -17,7 +18,7 @@ pub(crate) fn show_event(
         ModelEvent::Text(text) => {
             let shown = match splitter {
                 None => ShownText { text, ..ShownText::default() },
-                // A text that may be a call isn't shown until this is clear.
+                // The splitter keeps text that may be the start of a call.
                 Some(splitter) => splitter.push(&text),
             };
             show(shown, events);
@@ -26,17 +27,17 @@ pub(crate) fn show_event(
         ModelEvent::CallBegun(tool) => events.event(RunEvent::CallPart { tool }),
         ModelEvent::Retrying { attempts, wait, why } => {
             let wait = wait.as_secs_f64();
-            let text =
-                format!("asking again in {wait:.1} s, after {attempts} failed attempts: {why}");
+            let attempts = counted(attempts, "failed attempt");
+            let text = format!("asking again in {wait:.1} s, after {attempts}: {why}");
             events.event(RunEvent::Notice { text: text.clone() });
             return Some(text);
         }
+        // The complete answer contains these parts.
         ModelEvent::Call(_) | ModelEvent::Usage(_) | ModelEvent::Finished(_) => {}
     }
     None
 }
 
-/// Shows a part of an answer's text.
 pub(crate) fn show(shown: ShownText, events: &mut dyn RunEvents) {
     if !shown.thoughts.is_empty() {
         events.event(RunEvent::ThinkingPart { text: shown.thoughts });

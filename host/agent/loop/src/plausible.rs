@@ -1,5 +1,4 @@
-//! Finds paths that a model may have made up. These paths only cause warnings: the model is asked
-//! to check them, and the person sees which paths nobody has read yet.
+//! Warns the model and the person of paths that a model may have made up.
 
 use std::collections::BTreeSet;
 
@@ -7,47 +6,47 @@ use serde_json::Value;
 use toolhold_core::text::{cut, neutral_line};
 use toolhold_core::{Access, Definition};
 
-/// The most paths that are checked in one text or call.
+/// Further paths of the text or call aren't checked.
 const MAX_PATHS: usize = 64;
 
-/// The most warnings for one text or call.
+/// Further warnings of the text or call are dropped.
 const MAX_WARNINGS: usize = 8;
 
-/// Bytes of the longest path that is checked.
+/// Longer paths aren't checked.
 const MAX_PATH: usize = 4096;
 
-/// Bytes of a path in a warning.
+/// Most bytes of a file extension.
+const MAX_EXTENSION: usize = 8;
+
+/// Most bytes of a path in a warning.
 const MAX_SHOWN: usize = 200;
 
 /// Parts of paths that are placeholders in examples.
 const PLACEHOLDERS: [&str; 7] =
     ["/path/to/", "/your/", "/your-", "/your_", "/example/path", "/username/", "/yourname/"];
 
-/// A path that looks made up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PathWarning {
-    /// The path on one line, truncated if it is long.
+    /// The path on one line, cut if it is long.
     pub(crate) path: String,
-    /// The reason.
     pub(crate) reason: Reason,
 }
 
-/// The reason why a path looks made up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// The path is in no text that the model has read, and doesn't exist.
+    /// The path doesn't exist, and no text that the model has read names it.
     Unseen,
     /// The path is typical of examples, such as `/path/to/file`.
     Placeholder,
 }
 
 impl PathWarning {
-    /// Returns the warning for the model, with the remedy.
     pub(crate) fn for_model(&self) -> String {
         let path = &self.path;
         match self.reason {
             Reason::Unseen => format!(
-                "[`{path}` doesn't exist, and nothing that you have read names it. Look for the path before you rely on it.]"
+                "[`{path}` doesn't exist, and no text that you have read names this path. Look for \
+                 the right path before you continue.]"
             ),
             Reason::Placeholder => {
                 format!("[`{path}` is an example path. Use a path from a result.]")
@@ -55,12 +54,12 @@ impl PathWarning {
         }
     }
 
-    /// Returns the warning for the person.
     pub(crate) fn for_person(&self) -> String {
         let path = &self.path;
         match self.reason {
             Reason::Unseen => format!(
-                "the model may have made up `{path}`: the path doesn't exist, and nothing that the model has read names it"
+                "the model may have made up `{path}`: the path doesn't exist, and no text that the \
+                 model has read names this path"
             ),
             Reason::Placeholder => {
                 format!("the model names `{path}`, which is an example path")
@@ -69,18 +68,17 @@ impl PathWarning {
     }
 }
 
-/// Returns the paths that a text names.
 pub(crate) fn paths_in(text: &str) -> BTreeSet<&str> {
     paths(text).filter(|path| path.len() <= MAX_PATH).take(MAX_PATHS).collect()
 }
 
-/// Finds made-up paths in a model's text. `is_known` runs once for each path. It checks whether the
-/// model has read the path, or whether the path exists.
+/// Finds made-up paths in a model's text. `is_known`: whether the model has read the path or the
+/// path exists. Each path is passed to `is_known` once.
 pub(crate) fn check_text(text: &str, is_known: impl Fn(&str) -> bool) -> Vec<PathWarning> {
-    check(paths(text), is_known)
+    find_made_up(paths(text), is_known)
 }
 
-/// Finds made-up paths among the paths that a call reads. Paths that a call creates aren't checked.
+/// Returns warnings about made-up paths that a call reads.
 pub(crate) fn check_arguments(
     definition: &Definition,
     arguments: &Value,
@@ -98,10 +96,11 @@ pub(crate) fn check_arguments(
         }
     }
     let paths = values.into_iter().filter_map(Value::as_str).filter(|path| !path.is_empty());
-    check(paths, is_known)
+    find_made_up(paths, is_known)
 }
 
-fn check<'a>(
+/// Returns a warning for each path that is a placeholder or unknown, up to the limits.
+fn find_made_up<'a>(
     paths: impl IntoIterator<Item = &'a str>,
     is_known: impl Fn(&str) -> bool,
 ) -> Vec<PathWarning> {
@@ -132,14 +131,13 @@ fn is_placeholder(path: &str) -> bool {
     PLACEHOLDERS.iter().any(|part| path.contains(part))
 }
 
-/// Returns the paths in a text. A path is a word with a slash and a form that is unusual in prose.
 fn paths(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split(|c: char| c.is_whitespace() || "\"'`()[]<>|,;=".contains(c));
     words.filter_map(path_in)
 }
 
-/// Returns the path in a word, without a full stop or a line number after the path. Returns `None`
-/// if the word isn't a path.
+/// Returns the path in a word, without a full stop or line number at its end. Returns `None` for a
+/// word without a slash and for prose such as "and/or".
 fn path_in(word: &str) -> Option<&str> {
     let mut path = word.trim_end_matches(['.', ':', '!', '?']);
     while let Some((before, number)) = path.rsplit_once(':')
@@ -149,21 +147,21 @@ fn path_in(word: &str) -> Option<&str> {
         path = before;
     }
     let (folders, name) = path.rsplit_once('/')?;
-    if path.contains("//") || path.contains(is_odd) || path.starts_with(['-', '~']) {
+    if path.contains("//") || path.contains(is_rare_in_paths) || path.starts_with(['-', '~']) {
         return None;
     }
 
     let (stem, extension) = name.rsplit_once('.').unwrap_or_default();
-    let has_extension = !stem.is_empty() && (1..=8).contains(&extension.len());
-    // A single name below the root, such as "/tmp", is too common.
+    let has_extension = !stem.is_empty() && (1..=MAX_EXTENSION).contains(&extension.len());
+    // A single name below the root, such as `/tmp`, is too common to be checked.
     let is_absolute = path.starts_with('/') && folders.len() > 1;
     let is_relative = path.starts_with("./") || path.starts_with("../");
     let is_rooted = (is_absolute || is_relative) && !name.is_empty();
-    // "and/or", "1/2" and "TCP/IP" are words.
+    // Words such as "and/or", "1/2" and "TCP/IP" aren't paths.
     if has_extension || is_rooted { Some(path) } else { None }
 }
 
-fn is_odd(c: char) -> bool {
+fn is_rare_in_paths(c: char) -> bool {
     "*?{}$\\@#%^&".contains(c)
 }
 

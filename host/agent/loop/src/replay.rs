@@ -1,4 +1,4 @@
-//! Replays a recorded session: gives its events again without a model or tools.
+//! Sends the events of a recorded session again.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -12,11 +12,11 @@ use crate::AgentError;
 use crate::calls::{TextForms, WantedCall};
 use crate::ending::{EndKind, Spent, TaskEnd};
 use crate::events::{RunEvent, RunEvents, text_of};
-use crate::record::{Corrected, Ended, SessionEntry, SessionStore, Task, read_entries};
+use crate::record::{Corrected, Ended, Rewound, SessionEntry, SessionStore, Task, read_entries};
 use crate::settings::AgentSettings;
 use crate::think::strip;
 
-/// A recorded session. Replaying it gives the recorded events in the same order.
+/// A recorded session. A replay sends its events in the same order, without a model or tools.
 #[derive(Debug)]
 pub struct RecordedSession {
     pub(crate) id: String,
@@ -28,17 +28,17 @@ impl RecordedSession {
     ///
     /// # Errors
     ///
-    /// Returns an error if the session doesn't exist or its file can't be read.
+    /// Fails if the session doesn't exist or its file can't be read.
     pub fn open(folders: &Folders, id: &str) -> Result<Self, AgentError> {
         let file = SessionStore::new(folders).file(id)?;
         Ok(Self { id: id.to_owned(), file })
     }
 
-    /// Gives the events of the session, and returns how its last task ended. Blocks.
+    /// Sends the events of the session, and returns the end of its last task. Blocks.
     ///
     /// # Errors
     ///
-    /// Returns an error if the session file is damaged.
+    /// Fails if the session file is damaged.
     pub fn replay(
         self,
         events: &mut dyn RunEvents,
@@ -57,17 +57,16 @@ impl RecordedSession {
     }
 }
 
-/// The state of the session so far.
 #[derive(Default)]
 struct Replay {
     settings: Option<AgentSettings>,
     forms: Option<TextForms>,
     tools: Vec<Arc<Definition>>,
-    /// Calls of the last answer that didn't begin yet.
+    /// The calls of the last answer that haven't started yet.
     waiting: VecDeque<WantedCall>,
     spent: Spent,
-    /// The tokens and costs before the running task. `None`: there is no running task.
-    before: Option<Spent>,
+    /// The tokens and costs before the running task. `None`: no task is running.
+    spent_before_task: Option<Spent>,
     last: EndKind,
 }
 
@@ -79,7 +78,7 @@ impl Replay {
             }
             SessionEntry::Task(task) => {
                 self.end_if_killed(events);
-                self.begin(task, events);
+                self.begin_task(task, events);
             }
             SessionEntry::Answer(answer) => {
                 let before = self.spent;
@@ -114,7 +113,9 @@ impl Replay {
                 }
                 events.event(RunEvent::Notice { text: notice });
             }
-            SessionEntry::Notice(text) => events.event(RunEvent::Notice { text }),
+            SessionEntry::Notice(text) | SessionEntry::Rewound(Rewound { notice: text, .. }) => {
+                events.event(RunEvent::Notice { text });
+            }
             SessionEntry::Compressed(compressed) => {
                 self.spend_on_summary(&compressed.usage);
                 if let Some(forms) = &mut self.forms {
@@ -134,12 +135,15 @@ impl Replay {
         }
     }
 
-    fn begin(&mut self, task: Task, events: &mut dyn RunEvents) {
-        self.before = Some(self.spent);
+    fn begin_task(&mut self, task: Task, events: &mut dyn RunEvents) {
+        self.spent_before_task = Some(self.spent);
         let text = text_of(&task.parts);
         let forms = self.forms.get_or_insert_with(|| TextForms::new(&task.settings));
         forms.earlier.add_message(&text);
-        self.tools = task.tools.unwrap_or_else(|| std::mem::take(&mut self.tools));
+        // `None`: the tools of the task before stay.
+        if let Some(tools) = task.tools {
+            self.tools = tools;
+        }
         forms.offer(&task.settings, &self.tools);
         let provider = task.settings.provider.clone();
         let model = task.settings.model.clone();
@@ -148,12 +152,13 @@ impl Replay {
         self.settings = Some(task.settings);
     }
 
-    /// Gives the start events of waiting calls: of the next `count` calls, and of all calls up to
-    /// the call `id`.
+    /// Sends the start events of the next `count` waiting calls. If the call `id` is still waiting,
+    /// continues until its start.
     fn begin_calls(&mut self, id: &str, count: usize, events: &mut dyn RunEvents) {
         let mut begun = 0;
         while begun < count || self.waiting.iter().any(|call| call.id == id) {
             let Some(call) = self.waiting.pop_front() else { return };
+            // Invalid arguments are shown as no arguments.
             let mut arguments = call.arguments.unwrap_or_else(|_| serde_json::json!({}));
             strip(&mut arguments);
             events.event(RunEvent::Call { id: call.id, tool: call.name, arguments });
@@ -162,16 +167,16 @@ impl Replay {
     }
 
     fn end(&mut self, ending: TaskEnd, events: &mut dyn RunEvents) {
-        let before = self.before.take().unwrap_or(self.spent);
+        let before = self.spent_before_task.take().unwrap_or(self.spent);
         self.last = ending.kind;
         self.waiting = VecDeque::new();
         let spent = self.spent.since(&before);
         events.event(RunEvent::Ended { ending, spent, session: self.spent });
     }
 
-    /// Ends a task whose end isn't recorded.
+    /// Ends a task whose end isn't recorded because Toolhold was killed.
     fn end_if_killed(&mut self, events: &mut dyn RunEvents) {
-        if self.before.is_some() {
+        if self.spent_before_task.is_some() {
             let why = "the record of this task ends here: Toolhold was killed";
             self.end(TaskEnd::new(EndKind::Cancelled, why), events);
         }

@@ -1,114 +1,115 @@
-//! Rewrites the input schemas of tools so that every provider accepts them. A provider that refuses
-//! one tool's schema refuses the whole request.
+//! Rewrites the input schemas of tools for all providers. A provider refuses a whole request
+//! because of a single schema.
 
 use serde_json::{Map, Value, json};
 use toolhold_core::text::neutral_line;
 
-/// Keywords that providers of models refuse at the top of an input schema.
-const CHOICES: [&str; 8] = ["allOf", "anyOf", "else", "enum", "if", "not", "oneOf", "then"];
+/// Keywords that providers refuse at the top of an input schema.
+const CHOICE_KEYWORDS: [&str; 8] = ["allOf", "anyOf", "else", "enum", "if", "not", "oneOf", "then"];
 
-/// Levels of nested schemas that are searched for choices.
+/// The depth to which nested schemas are searched for choices.
 const MAX_NESTED: usize = 3;
 
-/// The most schemas that are visited in the choices of one schema. A schema that refers to itself
-/// has an unlimited number.
+/// The most schemas that are visited in one schema. The limit ends the search in a schema that
+/// refers to itself.
 const MAX_PARTS: usize = 200;
 
-/// Most characters of the name of an argument.
 const MAX_ARGUMENT: usize = 64;
 
-/// A required argument whose name providers of models refuse.
 #[derive(Debug, PartialEq, thiserror::Error)]
-#[error("it requires the argument `{name}`, and providers of models refuse that name")]
+#[error("the tool requires the argument `{name}`, a name that model providers refuse")]
 pub(crate) struct ArgumentNameError {
     name: String,
 }
 
-/// Returns an input schema that every provider accepts. The schema has no choice between schemas at
-/// the top, and no argument names that a provider refuses. The omitted parts are checked when the
-/// tool is called.
+/// Returns an input schema that every provider accepts. Properties in `anyOf`, `oneOf` and `allOf`
+/// move to the top, and these keywords and unaccepted argument names are removed. The host still
+/// checks each call against the original schema.
 ///
 /// # Errors
 ///
-/// Returns an error if a provider refuses the name of a required argument.
+/// Fails if providers refuse the name of a required argument.
 pub(crate) fn for_providers(schema: &Value) -> Result<Value, ArgumentNameError> {
     let mut parts = Vec::new();
-    add_parts(schema, schema, None, MAX_NESTED, &mut parts);
-    let mut schema = schema.clone();
-    let Value::Object(fields) = &mut schema else { return Ok(schema) };
-    fields.retain(|key, _| !CHOICES.contains(&&**key));
+    let outer_alternative = None;
+    add_parts(schema, schema, outer_alternative, MAX_NESTED, &mut parts);
+    let mut merged = schema.clone();
+    let Value::Object(fields) = &mut merged else { return Ok(merged) };
+    fields.retain(|keyword, _| !CHOICE_KEYWORDS.contains(&keyword.as_str()));
     for (choice, part) in parts {
         merge_part(fields, choice, &part);
     }
 
-    let required = schema["required"].as_array().into_iter().flatten();
-    if let Some(name) = required.filter_map(Value::as_str).find(|name| !is_fit(name)) {
-        return Err(ArgumentNameError { name: neutral_line(name) });
+    if let Some(Value::Array(required)) = fields.get("required") {
+        for name in required.iter().filter_map(Value::as_str) {
+            if !is_accepted_name(name) {
+                return Err(ArgumentNameError { name: neutral_line(name) });
+            }
+        }
     }
-    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
-        properties.retain(|name, _| is_fit(name));
+    if let Some(Value::Object(properties)) = fields.get_mut("properties") {
+        properties.retain(|name, _| is_accepted_name(name));
     }
-    Ok(schema)
+    Ok(merged)
 }
 
-/// Adds the properties of one of the schemas in a choice at the top. Names that a part of `allOf`
-/// requires become required.
+/// Merges the schema `part` of a choice into the fields of the schema around it. Required names of
+/// `part` stay required only if the choice is `allOf`.
 fn merge_part(fields: &mut Map<String, Value>, choice: &str, part: &Value) {
     if let Some(Value::Object(properties)) = part.get("properties") {
-        let all = fields.entry("properties").or_insert_with(|| json!({}));
-        let Some(all) = all.as_object_mut() else { return };
+        let merged = fields.entry("properties").or_insert_with(|| json!({}));
+        let Some(merged_properties) = merged.as_object_mut() else { return };
         for (name, property) in properties {
+            // Providers refuse `true` and `false` as schemas.
             let property = if property.is_object() { property.clone() } else { json!({}) };
-            all.entry(name).or_insert(property);
+            merged_properties.entry(name).or_insert(property);
         }
     }
     if choice == "allOf"
         && let Some(Value::Array(names)) = part.get("required")
     {
-        let all = fields.entry("required").or_insert_with(|| json!([]));
-        let Some(all) = all.as_array_mut() else { return };
-        all.extend(names.iter().cloned());
+        let required = fields.entry("required").or_insert_with(|| json!([]));
+        let Some(required_names) = required.as_array_mut() else { return };
+        required_names.extend(names.iter().cloned());
     }
 }
 
-/// Checks whether providers accept the name of an argument.
-fn is_fit(name: &str) -> bool {
+fn is_accepted_name(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= MAX_ARGUMENT
         && name.chars().all(|letter| letter.is_ascii_alphanumeric() || "_.-".contains(letter))
 }
 
-/// Adds the schemas in the choices at the top of a schema, each with the kind of the choice. An
-/// argument is optional if only some of the alternatives require it. Therefore all parts inside a
-/// choice get the kind of the choice `around` them.
+/// Adds the schemas in `allOf`, `anyOf` and `oneOf` of `schema` to `found`, each with its keyword.
+/// `outer_alternative`: the `anyOf` or `oneOf` around `schema`, which replaces the keyword, because
+/// an argument in an alternative is optional. `whole`: the schema that references refer to.
 fn add_parts(
     schema: &Value,
     whole: &Value,
-    around: Option<&'static str>,
-    depth: usize,
+    outer_alternative: Option<&'static str>,
+    levels_left: usize,
     found: &mut Vec<(&'static str, Value)>,
 ) {
     for choice in ["allOf", "anyOf", "oneOf"] {
-        let kind = around.unwrap_or(choice);
-        for part in schema.get(choice).and_then(Value::as_array).into_iter().flatten() {
+        let Some(Value::Array(parts)) = schema.get(choice) else { continue };
+        for part in parts {
             if found.len() == MAX_PARTS {
                 return;
             }
             let part = referenced(part, whole).unwrap_or(part);
-            found.push((kind, part.clone()));
-            if depth == 0 {
+            found.push((outer_alternative.unwrap_or(choice), part.clone()));
+            if levels_left == 0 {
                 continue;
             }
-            let inner_around = match around {
-                None if choice != "allOf" => Some(choice),
-                _ => around,
-            };
-            add_parts(part, whole, inner_around, depth - 1, found);
+            let mut part_alternative = outer_alternative;
+            if outer_alternative.is_none() && choice != "allOf" {
+                part_alternative = Some(choice);
+            }
+            add_parts(part, whole, part_alternative, levels_left - 1, found);
         }
     }
 }
 
-/// Returns the schema that the `$ref` of a schema points to.
 fn referenced<'a>(schema: &Value, whole: &'a Value) -> Option<&'a Value> {
     let pointer = schema.get("$ref")?.as_str()?.strip_prefix('#')?;
     whole.pointer(pointer)

@@ -9,33 +9,32 @@ use toolhold_models::ThinkingLevel;
 /// The settings of an agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AgentSettings {
-    /// The table of `[providers]` with the model to ask.
+    /// The name of the provider in `[providers]`.
     pub provider: String,
     /// The model.
     pub model: String,
     /// The model that summarises.
     pub summary_model: String,
-    /// The system text. It is the same for the whole session.
+    /// The system text, which stays the same for the whole session.
     pub system: String,
     /// The size of the model's context in tokens, including the answer.
     pub context_tokens: u64,
     /// The most tokens of one answer.
     pub max_output: u32,
-    /// How much the model thinks.
+    /// How much the model may think.
     pub thinking: ThinkingLevel,
-    /// Whether the model calls tools by the provider's own means.
+    /// Whether the model makes native calls. Other models write calls as text.
     pub native_tools: bool,
     /// Whether the provider is on this machine.
     pub is_local: bool,
-    /// Whether an answer that is only a JSON text may be a call.
+    /// Whether an answer that is only JSON may be a call.
     pub lenient_text: bool,
-    /// The least complexity of a tool that gets a field for thoughts. `None`: no tool gets the
-    /// field.
+    /// The least complexity of a tool that gets a field for thoughts. `None`: no such field.
     pub thoughts: Option<f64>,
-    /// The settings for choosing which tools are offered.
+    /// The settings for selecting the offered tools.
     #[serde(default)]
     pub tool_filter: Box<ToolFilter>,
-    /// The settings for putting off calls of little use.
+    /// The settings for delaying calls that help little.
     #[serde(default)]
     pub utility: Box<Utility>,
     /// Whether results that were cut are summarised.
@@ -44,7 +43,7 @@ pub struct AgentSettings {
     pub hallucination_detection: bool,
     /// The most answers of the model in one task.
     pub max_turns: u64,
-    /// The time of one task.
+    /// The time limit of one task.
     pub max_time: Duration,
     /// The most tokens of one task. 0: no limit.
     pub max_tokens: u64,
@@ -61,7 +60,7 @@ pub struct AgentSettings {
 /// A model that corrects the arguments of calls.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CorrectorSettings {
-    /// The table of `[providers]` with the model.
+    /// The name of the provider in `[providers]`.
     pub provider: String,
     /// The model.
     pub model: String,

@@ -1,63 +1,67 @@
 //! Adds a field for thoughts to the schemas of complex tools, and removes the thoughts from calls.
 //!
 //! Some models choose better arguments if they write their reasons first. [`Augmenter::augment`]
-//! adds a text field for the reasons to a complex schema. [`strip`] removes this field, and every
-//! similar field, before the call is made. No rule, log, record or tool sees the thoughts.
+//! adds a text field for the reasons to a complex schema. [`strip`] removes this field before the
+//! call is made, so that the reasons don't reach rules, logs, session files or tools.
 //!
-//! Only native calls need this field. A model that writes calls as text can think in its text.
+//! A model that writes calls as text can also write its reasons as text.
 
 use serde_json::{Map, Value, json};
 
-/// The field that is added to a schema. Every argument whose name begins with `FIELD` contains
+/// The field that is added to a schema. Arguments whose names start with this name contain
 /// thoughts.
-pub(crate) const FIELD: &str = "_tafc_think";
+pub(crate) const THOUGHTS_FIELD: &str = "_tafc_think";
 
-/// The threshold if the configuration has no valid number for it.
+/// The threshold if the configured number is invalid.
 pub(crate) const DEFAULT_THRESHOLD: f64 = 0.6;
 
 /// The result of a call that has only thoughts. The call isn't made.
-pub(crate) const ONLY_THOUGHTS: &str = "The call was skipped: it holds only thoughts \
-    (`_tafc_think`), and no argument. Call the tool again, with its arguments.";
+pub(crate) const ONLY_THOUGHTS: &str = "The call was skipped, because it has only thoughts (`_tafc_think`) and no argument. Call the tool again, with its arguments.";
 
-/// Nesting above this makes a schema no more complex.
+/// Deeper nesting adds no more complexity.
 const MAX_DEPTH: usize = 8;
 
-/// The number of allowed values above which a list adds no more complexity.
+/// A longer list of allowed values adds no more complexity.
 const MAX_VALUES: usize = 10;
 
-/// Properties above this make a schema no more complex.
+/// More properties add no more complexity.
 const MAX_PROPERTIES: usize = 8;
 
-/// Adds a field for thoughts to complex schemas.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Augmenter {
     threshold: f64,
 }
 
 impl Augmenter {
-    /// Makes an augmenter for schemas of at least this complexity. The threshold is clamped to 0 to
-    /// 1. If it isn't finite, [`DEFAULT_THRESHOLD`] applies.
+    /// Makes an augmenter for schemas of at least this complexity, from 0 to 1. Other thresholds
+    /// are clamped. If the threshold isn't finite, [`DEFAULT_THRESHOLD`] applies.
     pub(crate) fn new(threshold: f64) -> Self {
         let threshold =
             if threshold.is_finite() { threshold.clamp(0.0, 1.0) } else { DEFAULT_THRESHOLD };
         Self { threshold }
     }
 
-    /// Returns the schema with the field for thoughts. Returns `None` if the complexity of the
-    /// schema is below the threshold, or if the schema isn't for an object with properties.
+    /// Returns the schema with a field for the model's thoughts. Returns `None` if the schema is
+    /// too simple or has no properties.
     pub(crate) fn augment(&self, schema: &Value) -> Option<Value> {
         let properties = schema.get("properties")?.as_object()?;
         if complexity(schema) < self.threshold {
             return None;
         }
-        // The field comes first, since a model writes the fields in this order.
+        // Models write the fields in the order of the schema, so the thoughts come first.
         let thoughts = json!({
             "type": "string",
-            "description": "Think here before you choose the other arguments. Nobody reads it.",
+            "description": "Think here before you choose the other arguments. Nobody reads this \
+                            text.",
         });
-        let mut augmented = Map::from_iter([(FIELD.to_owned(), thoughts)]);
-        let own = properties.iter().filter(|(name, _)| !is_thought(name));
-        augmented.extend(own.map(|(name, property)| (name.clone(), property.clone())));
+        let mut augmented = Map::from_iter([(THOUGHTS_FIELD.to_owned(), thoughts)]);
+        for (name, property) in properties {
+            // `strip` removes arguments with such names from each call.
+            if is_thought(name) {
+                continue;
+            }
+            augmented.insert(name.clone(), property.clone());
+        }
         let mut schema = schema.clone();
         schema["properties"] = Value::Object(augmented);
         Some(schema)
@@ -70,19 +74,15 @@ impl Default for Augmenter {
     }
 }
 
-/// The outcome of [`strip`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stripped {
-    /// There were no thoughts.
     Nothing,
-    /// Thoughts were removed, and other arguments remain.
     Thoughts,
     /// All arguments were thoughts. The call is skipped, and its result is [`ONLY_THOUGHTS`].
     Everything,
 }
 
-/// Removes thoughts from the arguments of a call. Thoughts are all top-level fields whose names
-/// begin with [`FIELD`], in upper or lower case.
+/// Removes the top-level fields whose names start with [`THOUGHTS_FIELD`], in any case.
 pub(crate) fn strip(arguments: &mut Value) -> Stripped {
     let Some(fields) = arguments.as_object_mut() else { return Stripped::Nothing };
     let before = fields.len();
@@ -97,32 +97,30 @@ pub(crate) fn strip(arguments: &mut Value) -> Stripped {
 }
 
 fn is_thought(name: &str) -> bool {
-    name.get(..FIELD.len()).is_some_and(|start| start.eq_ignore_ascii_case(FIELD))
+    name.get(..THOUGHTS_FIELD.len()).is_some_and(|start| start.eq_ignore_ascii_case(THOUGHTS_FIELD))
 }
 
 /// Returns the complexity of a schema, from 0 to 1.
 ///
-/// Nesting adds at most 0.3, a choice between schemas (`anyOf`, `oneOf`, `allOf`) adds 0.4, the
-/// longest list of allowed values adds at most 0.3, and the number of properties adds at most 0.2.
+/// Nesting adds at most 0.3. A choice between schemas (`anyOf`, `oneOf`, `allOf`) adds 0.4. The
+/// longest list of allowed values adds at most 0.3. The number of properties adds at most 0.2.
 pub(crate) fn complexity(schema: &Value) -> f64 {
     let mut shape = Shape::default();
     shape.read_schema(schema);
     let properties =
         schema.get("properties").and_then(Value::as_object).map_or(0, |fields| fields.len());
-    let nesting = 0.3 * part(depth(schema, MAX_DEPTH), MAX_DEPTH);
+    let nesting = 0.3 * fraction(depth(schema, MAX_DEPTH), MAX_DEPTH);
     let choice = if shape.has_choice { 0.4 } else { 0.0 };
-    let values = 0.3 * part(shape.longest_list, MAX_VALUES);
-    let size = 0.2 * part(properties, MAX_PROPERTIES);
+    let values = 0.3 * fraction(shape.longest_list, MAX_VALUES);
+    let size = 0.2 * fraction(properties, MAX_PROPERTIES);
     (nesting + choice + values + size).min(1.0)
 }
 
-/// Returns the ratio of `count` to `max`, at most 1.
-fn part(count: usize, max: usize) -> f64 {
+fn fraction(count: usize, max: usize) -> f64 {
     count.min(max) as f64 / max as f64
 }
 
-/// Returns the levels of nesting of a JSON value, at most `max`. A value without parts has one
-/// level.
+/// Returns the depth of a JSON value, at most `max`. A string or number has depth 1.
 fn depth(value: &Value, max: usize) -> usize {
     if max <= 1 {
         return max;
@@ -135,7 +133,6 @@ fn depth(value: &Value, max: usize) -> usize {
     1 + deepest.unwrap_or(0)
 }
 
-/// The content of a schema at any depth.
 #[derive(Default)]
 struct Shape {
     has_choice: bool,
@@ -143,7 +140,8 @@ struct Shape {
 }
 
 impl Shape {
-    /// Reads a schema. Names of properties and values are no keywords.
+    /// Finds choices and lists of allowed values in a schema and its nested schemas. Names of
+    /// properties, and values such as `default`, aren't read as keywords.
     fn read_schema(&mut self, schema: &Value) {
         let Some(keywords) = schema.as_object() else { return };
         for (keyword, value) in keywords {
@@ -160,6 +158,7 @@ impl Shape {
                     | "dependentSchemas",
                     Value::Object(schemas),
                 ) => schemas.values().for_each(|schema| self.read_schema(schema)),
+                // Values, not schemas.
                 ("const" | "default" | "examples", _) => {}
                 (_, Value::Array(schemas)) => {
                     schemas.iter().for_each(|schema| self.read_schema(schema));
@@ -241,9 +240,9 @@ mod tests {
         let schema = definition("web_scrape").input_schema;
         let mut augmented = Augmenter::default().augment(&schema).unwrap();
         let fields = augmented["properties"].as_object_mut().unwrap();
-        assert_eq!(fields.keys().next().unwrap(), FIELD);
-        assert_eq!(fields[FIELD]["type"], "string");
-        fields.shift_remove(FIELD);
+        assert_eq!(fields.keys().next().unwrap(), THOUGHTS_FIELD);
+        assert_eq!(fields[THOUGHTS_FIELD]["type"], "string");
+        fields.shift_remove(THOUGHTS_FIELD);
         assert_eq!(augmented, schema);
         assert_eq!(Augmenter::new(0.0).augment(&json!({ "type": "object" })), None);
     }

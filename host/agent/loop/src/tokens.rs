@@ -1,43 +1,38 @@
-//! Estimates the tokens of a conversation without the model's tokenizer. The provider's counts
-//! correct the estimate.
+//! Estimates the tokens of a conversation. The provider's counts correct the estimate.
 
 /// The tokens of a message in addition to its text.
 const PER_MESSAGE: u64 = 4;
 
-/// The least and the greatest correction factor of estimates. With these limits, a provider that
-/// reports wrong counts can't disable a budget.
-const FACTORS: (f64, f64) = (0.5, 8.0);
+/// The limits of the correction factor, so that a provider with wrong counts can't disable a
+/// budget.
+const MIN_FACTOR: f64 = 0.5;
+const MAX_FACTOR: f64 = 8.0;
 
-/// The part of the window above which old results are pruned.
-const SOFT: f64 = 0.6;
+/// Old results are pruned if more than this part of the window is full.
+const SOFT_FILL: f64 = 0.6;
 
-/// The fill level of the window above which no request is sent until the context is smaller.
-const HARD: f64 = 0.9;
+/// The context must become smaller before the next request if more than this part is full.
+const HARD_FILL: f64 = 0.9;
 
-/// Estimates the tokens of one message from its bytes.
 pub(crate) fn estimate(bytes: usize) -> u64 {
     (bytes as u64).div_ceil(4).saturating_add(PER_MESSAGE)
 }
 
-/// The tokens of the next request.
-///
-/// The meter starts with estimates. After each answer, the provider's count replaces the estimate
-/// of the conversation so far. The ratio of count and estimate corrects later estimates.
+/// Estimates the tokens of the next request. The provider's count of each request replaces the
+/// estimate of the conversation. The ratio of count and estimate corrects later estimates.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TokenMeter {
     /// The last count of the provider.
     counted: u64,
-    /// The estimate of what was added since.
+    /// The estimate of the messages after the last count.
     added: u64,
-    /// The estimate of the whole conversation. The next correction is made from it.
+    /// The estimate of the whole conversation, for the next correction.
     whole: u64,
     factor: f64,
 }
 
-/// The fill level of the context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fill {
-    /// Nothing has to be done.
     Fine,
     /// Above 60 percent: prune old results.
     Soft,
@@ -46,33 +41,32 @@ pub(crate) enum Fill {
 }
 
 impl TokenMeter {
-    /// The meter of an empty conversation.
     pub(crate) fn new() -> Self {
         Self { counted: 0, added: 0, whole: 0, factor: 1.0 }
     }
 
-    /// Adds a message of this many bytes. The list of tools is also added as a message.
+    /// Adds a message of `bytes` bytes. The list of tools is a message too.
     pub(crate) fn add(&mut self, bytes: usize) {
         self.added = self.added.saturating_add(estimate(bytes));
         self.whole = self.whole.saturating_add(estimate(bytes));
     }
 
-    /// Corrects the meter with the provider's count of the request, including the cached part. Call
-    /// this before you add the model's answer. A count of zero is ignored.
-    pub(crate) fn correct(&mut self, request: u64) {
-        if request == 0 {
+    /// Corrects the meter with the provider's count of the request, including the cached part. The
+    /// model's answer must be added afterwards, because the count doesn't contain the answer. A
+    /// count of zero is ignored.
+    pub(crate) fn correct(&mut self, request_tokens: u64) {
+        if request_tokens == 0 {
             return;
         }
         if self.whole > 0 {
-            let factor = request as f64 / self.whole as f64;
-            self.factor = factor.clamp(FACTORS.0, FACTORS.1);
+            let factor = request_tokens as f64 / self.whole as f64;
+            self.factor = factor.clamp(MIN_FACTOR, MAX_FACTOR);
         }
-        self.counted = request;
+        self.counted = request_tokens;
         self.added = 0;
     }
 
-    /// Restarts the meter with messages of these sizes, after the conversation was pruned or
-    /// compressed. The correction stays.
+    /// Restarts the meter with messages of these sizes. The correction factor stays.
     pub(crate) fn replace(&mut self, messages: impl IntoIterator<Item = usize>) {
         self.counted = 0;
         self.added = 0;
@@ -80,21 +74,21 @@ impl TokenMeter {
         messages.into_iter().for_each(|bytes| self.add(bytes));
     }
 
-    /// Returns the tokens of the next request. The correction never makes the estimate of new
-    /// messages smaller, so that a budget isn't exceeded.
+    /// Returns the tokens of the next request. The correction never lowers the estimate of new
+    /// messages, so that the budget isn't exceeded.
     pub(crate) fn tokens(&self) -> u64 {
         let added = (self.added as f64 * self.factor.max(1.0)).ceil();
         self.counted.saturating_add(added as u64)
     }
 
-    /// Returns the fill level of a window of this many tokens, if the answer may take `answer` of
-    /// these.
+    /// Returns how full a context of `window` tokens is. `answer`: the tokens that are reserved for
+    /// the answer.
     pub(crate) fn fill(&self, window: u64, answer: u64) -> Fill {
         let used = self.tokens() as f64;
-        let window = window.saturating_sub(answer) as f64;
-        if used > window * HARD {
+        let request_window = window.saturating_sub(answer) as f64;
+        if used > request_window * HARD_FILL {
             Fill::Hard
-        } else if used > window * SOFT {
+        } else if used > request_window * SOFT_FILL {
             Fill::Soft
         } else {
             Fill::Fine

@@ -1,10 +1,9 @@
-//! Puts off calls of little use in a task. Only active if `[agent.utility]` enables it.
+//! Delays calls that help little. `[agent.utility]` enables this.
 //!
-//! The use of a call starts from the usual gain of its tool. The used part of the task's budget and
-//! an equal earlier call reduce the use, and being one of the first calls increases it. A call
-//! below `threshold` isn't made, and the model is informed once. If the model repeats the call, the
-//! call is made. Calls that act, calls that the person asked for, and `exempt_tools` are never put
-//! off.
+//! The utility of a call starts from the usual gain of its tool. Used budget and an equal earlier
+//! call lower the utility. The first calls of a task have a higher utility. Below `threshold`, the
+//! model gets a message instead of a result. If the model repeats the call, the call is made. Calls
+//! that act, calls that the person asked for, and `exempt_tools` are never delayed.
 
 use std::collections::HashSet;
 
@@ -13,10 +12,10 @@ use toolhold_core::config::Utility;
 use crate::environment::ReadyCall;
 use crate::selection::names_tool;
 
-/// The most calls of one task that are put off. Putting off more calls would only cost turns.
+/// Each delay costs a turn.
 const MAX_PUT_OFF: usize = 3;
 
-/// The number of calls after which more calls add nothing new.
+/// The number of calls after which the model is assumed to know enough.
 const KNOWN_AFTER: f64 = 10.0;
 
 /// Phrases with which a person asks for a call.
@@ -30,24 +29,22 @@ const PHRASES: [&str; 7] = [
     "what would be the output of",
 ];
 
-/// The calls that a task has made and put off so far.
 #[derive(Default)]
 pub(crate) struct UtilityGate {
-    /// The person's text, in small letters.
+    /// In lower case.
     task: String,
     calls: u32,
-    made: HashSet<String>,
-    put_off: HashSet<String>,
+    made_calls: HashSet<String>,
+    put_off_calls: HashSet<String>,
 }
 
 impl UtilityGate {
-    /// Makes the gate of a task.
     pub(crate) fn new(task: &str) -> Self {
         Self { task: task.to_lowercase(), ..Self::default() }
     }
 
-    /// Returns the reason why a call isn't made, or `None` if the call is made. `used`: the used
-    /// part of the task's tokens.
+    /// Returns the message about a delayed call, or `None` if the call is made. `used`: the used
+    /// part of the task's tokens, from 0 to 1.
     pub(crate) fn refusal(
         &mut self,
         settings: &Utility,
@@ -59,26 +56,28 @@ impl UtilityGate {
         }
         let threshold = settings.threshold.get();
         let key = format!("{} {}", call.name, call.arguments);
-        let is_repeated = self.made.contains(&key);
+        let is_repeated = self.made_calls.contains(&key);
         let is_exempt = !call.read_only
             || settings.exempt_tools.contains(&call.name)
             || self.is_requested(&call.name);
-        let is_insisted = self.put_off.contains(&key);
+        let was_put_off = self.put_off_calls.contains(&key);
         let total = utility(&call.name, used, is_repeated, self.calls);
-        // A NaN isn't useful.
         let is_useful = total >= threshold;
-        if is_exempt || is_insisted || is_useful || self.put_off.len() >= MAX_PUT_OFF {
+        let is_list_full = self.put_off_calls.len() >= MAX_PUT_OFF;
+        if is_exempt || was_put_off || is_useful || is_list_full {
             self.calls = self.calls.saturating_add(1);
-            self.made.insert(key);
+            self.made_calls.insert(key);
             return None;
         }
-        self.put_off.insert(key);
+        self.put_off_calls.insert(key);
         Some(format!(
-            "[not made] This call seems of little use ({total:.2}, less than {threshold:.2}: `threshold` in [agent.utility]). If you need it, make the same call again: then it is made."
+            "[not made] This call seems of little use ({total:.2}, less than {threshold:.2}: \
+             `threshold` in [agent.utility]). If you need the call, make the same call again; the \
+             second call runs."
         ))
     }
 
-    /// Checks whether the person asked for a call of the tool, or of any tool.
+    /// Checks whether the person asked for a call of `tool` or for calls in general.
     fn is_requested(&self, tool: &str) -> bool {
         names_tool(&self.task, tool)
             || names_tool(&self.task, own_name(tool))
@@ -87,19 +86,17 @@ impl UtilityGate {
     }
 }
 
-/// Returns the name of a tool without the name of its server.
 fn own_name(tool: &str) -> &str {
     tool.rsplit("__").next().unwrap_or(tool)
 }
 
-/// Checks whether a text has a command in backticks.
+/// Checks whether a text has shell characters between backticks.
 fn has_command(text: &str) -> bool {
     let mut codes = text.split('`').skip(1).step_by(2);
     codes.any(|code| code.contains(['|', '&', ';', '<', '>', '$']))
 }
 
-/// Returns the use of a call. `used`: the used part of the task's tokens. `calls`: the number of
-/// calls so far.
+/// `used`: the used part of the task's tokens. `calls`: the number of calls so far.
 fn utility(tool: &str, used: f64, is_repeated: bool, calls: u32) -> f64 {
     let cost = used.clamp(0.0, 1.0);
     let redundancy = if is_repeated { 1.0 } else { 0.0 };
@@ -107,7 +104,7 @@ fn utility(tool: &str, used: f64, is_repeated: bool, calls: u32) -> f64 {
     gain(tool) - 0.5 * cost - 0.3 * redundancy + 0.2 * uncertainty
 }
 
-/// Returns the usual gain of a call of the tool.
+/// Returns how much a call of the tool usually helps, from 0 to 1.
 fn gain(tool: &str) -> f64 {
     match own_name(tool) {
         name if name.starts_with("memory") => 0.8,

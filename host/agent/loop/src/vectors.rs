@@ -9,19 +9,25 @@ use sha2::{Digest, Sha256};
 use toolhold_data_dir::PrivateFolder;
 use toolhold_models::choice::ChosenModel;
 
-/// The time for all vectors of a catalogue. A small model on a busy machine takes long for the
-/// first time.
+/// The time limit for all vectors of a catalogue. On a busy machine, even a small model needs long
+/// for its first request.
 const TIME: Duration = Duration::from_secs(60);
 
-/// Bytes of a file of vectors.
+/// Most bytes of a cache file. Further vectors aren't cached.
 const MAX_FILE: usize = 64 * 1024 * 1024;
 
-/// The most files of vectors. Each model has one file.
+/// The most cache files, one for each model. All files are removed before the limit is exceeded.
 const MAX_FILES: usize = 8;
 
-type Key = [u8; 32];
+/// In a vector.
+const NUMBER_BYTES: usize = size_of::<f32>();
 
-/// A model that makes vectors.
+/// The bytes of a SHA-256 digest.
+const KEY_BYTES: usize = 32;
+
+/// The SHA-256 digest of a tool's text.
+type Key = [u8; KEY_BYTES];
+
 #[derive(Clone, Debug)]
 pub(crate) struct Embedder {
     model: ChosenModel,
@@ -29,23 +35,23 @@ pub(crate) struct Embedder {
 }
 
 impl Embedder {
-    /// Makes an embedder. `cache`: Toolhold's cache folder.
+    /// `cache`: Toolhold's cache folder.
     pub(crate) fn new(model: ChosenModel, cache: &Path) -> Self {
         Self { model, folder: cache.join("vectors") }
     }
 
-    /// The model's name.
     pub(crate) fn name(&self) -> String {
         self.model.full_name()
     }
 
-    /// Returns the vectors of the tools' texts and the vector of another text. Only the vectors of
-    /// tools are cached.
+    /// Returns the vectors of the tools' texts, and the vector of `text`. Only the vectors of tools
+    /// are cached.
     pub(crate) async fn vectors(
         &self,
         tools: Vec<String>,
         text: &str,
     ) -> Result<(Vec<Vec<f32>>, Vec<f32>), String> {
+        // An unreadable cache counts as empty.
         let keys: Vec<Key> = tools.iter().map(|text| Sha256::digest(text).into()).collect();
         let folder = self.folder.clone();
         let file = self.file();
@@ -54,37 +60,38 @@ impl Embedder {
         let mut known = loading.await.unwrap_or_default();
 
         let mut missing: Vec<usize> =
-            (0..keys.len()).filter(|at| !known.contains_key(&keys[*at])).collect();
+            (0..keys.len()).filter(|index| !known.contains_key(&keys[*index])).collect();
         let mut texts = vec![text.to_owned()];
-        texts.extend(missing.iter().map(|at| tools[*at].clone()));
+        texts.extend(missing.iter().map(|index| tools[*index].clone()));
         let mut vectors = self.embed(&texts).await?;
-        let own = vectors.remove(0);
-        if known.values().any(|vector| vector.len() != own.len()) {
-            // The name now belongs to another model.
+        let text_vector = vectors.remove(0);
+        if known.values().any(|vector| vector.len() != text_vector.len()) {
+            // The cache belongs to an earlier model with the same name.
             known.clear();
             missing = (0..keys.len()).collect();
             vectors = self.embed(&tools).await?;
         }
-        for (at, vector) in missing.iter().zip(vectors) {
-            known.insert(keys[*at], vector);
+        for (index, vector) in missing.iter().zip(vectors) {
+            known.insert(keys[*index], vector);
         }
+
         if !missing.is_empty() {
             let folder = self.folder.clone();
             let file = self.file();
             let saved = encode(&keys, &known);
-            // If the file can't be written, the vectors are made again next time.
+            // The cache is optional.
             let _ = tokio::task::spawn_blocking(move || save(&folder, &file, &saved)).await;
         }
         let vectors = keys.iter().map(|key| known.get(key).cloned().unwrap_or_default());
-        Ok((vectors.collect(), own))
+        Ok((vectors.collect(), text_vector))
     }
 
     async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, String> {
         self.model.embed(texts, TIME).await.map_err(|error| error.to_string())
     }
 
-    /// Returns the name of the model's cache file. The name depends on the server too, because
-    /// another server may have another model with the same name.
+    /// Returns the name of the model's cache file. The name depends on the URL, because two servers
+    /// may have different models with the same name.
     fn file(&self) -> String {
         let place = self.model.endpoint().base_url();
         let digest = Sha256::digest(format!("{place}\n{}", self.model.model()));
@@ -92,7 +99,7 @@ impl Embedder {
     }
 }
 
-/// Loads the wanted vectors of a file. Vectors that can't be read are made again.
+/// Loads the wanted vectors, or no vectors if the file is unreadable.
 fn load(folder: &Path, file: &str, wanted: &[Key]) -> HashMap<Key, Vec<f32>> {
     let mut bytes = Vec::new();
     let read = PrivateFolder::open(folder)
@@ -104,9 +111,10 @@ fn load(folder: &Path, file: &str, wanted: &[Key]) -> HashMap<Key, Vec<f32>> {
     }
 }
 
-/// Replaces a file of vectors with the vectors of the last catalogue.
+/// Writes the cache file `file`. A new file that exceeds the limit replaces all others.
 fn save(folder: &Path, file: &str, bytes: &[u8]) -> std::io::Result<()> {
     let folder = PrivateFolder::make(folder)?;
+    // The limit bounds the work if the folder contains files of other programs.
     let names = folder.names(2 * MAX_FILES)?;
     if names.len() >= MAX_FILES && !names.iter().any(|name| name == file) {
         for name in names {
@@ -116,13 +124,13 @@ fn save(folder: &Path, file: &str, bytes: &[u8]) -> std::io::Result<()> {
     folder.put_lightly(file, bytes)
 }
 
-/// Writes the length of a vector, and then the digest and the vector of each text.
+/// Encodes vectors in the format of [`decode`]. Vectors above [`MAX_FILE`] bytes are left out.
 fn encode(keys: &[Key], known: &HashMap<Key, Vec<f32>>) -> Vec<u8> {
-    let numbers = known.values().next().map_or(0, Vec::len);
-    let mut bytes = (numbers as u32).to_le_bytes().to_vec();
+    let vector_length = known.values().next().map_or(0, Vec::len);
+    let mut bytes = (vector_length as u32).to_le_bytes().to_vec();
     for key in keys {
         let Some(vector) = known.get(key) else { continue };
-        if bytes.len() + key.len() + 4 * vector.len() > MAX_FILE {
+        if bytes.len() + key.len() + NUMBER_BYTES * vector.len() > MAX_FILE {
             break;
         }
         bytes.extend(key);
@@ -131,16 +139,18 @@ fn encode(keys: &[Key], known: &HashMap<Key, Vec<f32>>) -> Vec<u8> {
     bytes
 }
 
+/// Decodes the wanted vectors of a file: the length of a vector in 4 bytes, and then the digest and
+/// the numbers of each vector.
 fn decode(bytes: &[u8], wanted: &[Key]) -> HashMap<Key, Vec<f32>> {
     let mut known = HashMap::new();
     let Some((vector_length, entries)) = bytes.split_first_chunk::<4>() else { return known };
-    // An entry is a digest of 32 bytes, followed by 4 bytes for each number of its vector.
-    let vector_bytes = (u32::from_le_bytes(*vector_length) as usize).saturating_mul(4);
-    let entry_bytes = vector_bytes.saturating_add(32).max(33);
-    for entry in entries.chunks_exact(entry_bytes) {
-        let Some((key, vector)) = entry.split_first_chunk::<32>() else { break };
+    let vector_length = u32::from_le_bytes(*vector_length) as usize;
+    // In a damaged file, the length may be 0.
+    let vector_bytes = vector_length.saturating_mul(NUMBER_BYTES).max(1);
+    for entry in entries.chunks_exact(vector_bytes.saturating_add(KEY_BYTES)) {
+        let Some((key, vector)) = entry.split_first_chunk::<KEY_BYTES>() else { break };
         if wanted.contains(key) {
-            let (chunks, _) = vector.as_chunks::<4>();
+            let (chunks, _) = vector.as_chunks::<NUMBER_BYTES>();
             let numbers = chunks.iter().map(|bytes| f32::from_le_bytes(*bytes));
             known.insert(*key, numbers.collect());
         }

@@ -1,5 +1,5 @@
-//! Announces questions to a person as events. Also measures the waiting time, which isn't part of
-//! the task's time.
+//! Announces questions to a person as events. Measures the waiting time, which isn't part of the
+//! task's time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,10 +15,11 @@ use toolhold_core::{
 use crate::events::{QuestionAnswer, RunEvent, WiderApproval};
 use crate::live::CallEvents;
 
-/// An approver that measures how long it waits.
 pub(crate) struct MeasuringApprover {
     approver: Arc<dyn Approver>,
     waits: Mutex<Waits>,
+    /// The IDs of the task's questions that `toolhold approvals` can still answer.
+    pending: Mutex<Vec<String>>,
 }
 
 #[derive(Default)]
@@ -30,13 +31,26 @@ struct Waits {
 
 impl MeasuringApprover {
     pub(crate) fn new(approver: Arc<dyn Approver>) -> Self {
-        Self { approver, waits: Mutex::default() }
+        Self { approver, waits: Mutex::default(), pending: Mutex::default() }
     }
 
-    /// Returns how long people have been asked so far.
+    /// Returns the total time that people have been asked.
     pub(crate) fn waited(&self) -> Duration {
         let waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
         waits.waited + waits.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// Removes and returns the IDs of the questions that `toolhold approvals` can still answer.
+    pub(crate) fn take_pending(&self) -> Vec<String> {
+        std::mem::take(&mut *self.pending.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn note_pending(&self, reply: &Reply) {
+        let Some(id) = reply.pending_id() else { return };
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        if !pending.iter().any(|known| known == id) {
+            pending.push(id.to_owned());
+        }
     }
 
     fn begin(&self) -> OpenWait<'_> {
@@ -47,13 +61,14 @@ impl MeasuringApprover {
     }
 }
 
-/// A question without an answer. The wait ends when this value is dropped.
+/// An open question. The wait ends when this value is dropped.
 struct OpenWait<'a>(&'a MeasuringApprover);
 
 impl Drop for OpenWait<'_> {
     fn drop(&mut self) {
         let mut waits = self.0.waits.lock().unwrap_or_else(PoisonError::into_inner);
         waits.open -= 1;
+        // Overlapping waits count once, from the first start to the last end.
         if waits.open == 0
             && let Some(since) = waits.since.take()
         {
@@ -66,7 +81,9 @@ impl Approver for MeasuringApprover {
     fn ask(&self, question: Question) -> BoxFuture<'_, Reply> {
         Box::pin(async move {
             let _wait = self.begin();
-            self.approver.ask(question).await
+            let reply = self.approver.ask(question).await;
+            self.note_pending(&reply);
+            reply
         })
     }
 
@@ -82,11 +99,11 @@ impl Approver for MeasuringApprover {
     }
 }
 
-/// The approver of one call. It also announces the call's questions.
+/// The approver of one call, which announces the call's questions as events.
 pub(crate) struct AnnouncingApprover {
     approver: Arc<MeasuringApprover>,
     events: Arc<CallEvents>,
-    /// The number of the tool's own questions so far.
+    /// Questions of the tool itself.
     inquiries: AtomicU64,
 }
 
@@ -96,7 +113,7 @@ impl AnnouncingApprover {
     }
 }
 
-/// A question without an answer. If this value is dropped, nobody waits for the answer any more.
+/// An open question. Dropping this value without an answer announces that nobody answered.
 struct OpenQuestion<'a> {
     events: &'a CallEvents,
     id: String,
@@ -109,6 +126,7 @@ impl<'a> OpenQuestion<'a> {
         Self { events, id, is_answered: false }
     }
 
+    /// Announces the answer. `by`: the person or rule that answered, or an empty string.
     fn answer(&mut self, answer: QuestionAnswer, by: &str, reason: &str) {
         self.is_answered = true;
         self.events.push(RunEvent::Answered {
@@ -131,6 +149,7 @@ impl Drop for OpenQuestion<'_> {
 impl Approver for AnnouncingApprover {
     fn ask(&self, question: Question) -> BoxFuture<'_, Reply> {
         Box::pin(async move {
+            // An approver that doesn't wait for a person has no question to announce.
             if !self.approver.waits() {
                 return self.approver.ask(question).await;
             }
@@ -163,8 +182,8 @@ impl Approver for AnnouncingApprover {
 
     fn inquire(&self, inquiry: Inquiry) -> BoxFuture<'_, InquiryAnswer> {
         Box::pin(async move {
-            let number = self.inquiries.fetch_add(1, Ordering::Relaxed) + 1;
-            let id = format!("{}/{number}", self.events.call());
+            let earlier_inquiries = self.inquiries.fetch_add(1, Ordering::Relaxed);
+            let id = format!("{}/{}", self.events.call(), earlier_inquiries + 1);
             let form = match &inquiry.wanted {
                 Wanted::Form(schema) => Some(schema.clone()),
                 Wanted::Visit(_) => None,
@@ -183,11 +202,11 @@ impl Approver for AnnouncingApprover {
     }
 }
 
-/// Makes the event of a question.
 fn question_event(question: &Question, events: &CallEvents) -> RunEvent {
     let subjects = question.subjects.iter();
     let acts_on = subjects.map(|subject| inline(&Value::String(subject.text.clone()))).collect();
     let always = match &question.always {
+        // The text gets no colours.
         Always::Writes(_) => Some(question.always_to_text_with(&|_, text| text.to_owned())),
         Always::Unavailable(_) => None,
     };
@@ -206,9 +225,10 @@ fn question_event(question: &Question, events: &CallEvents) -> RunEvent {
     }
 }
 
-/// Returns the approvals of more calls that a question offers, each with what it does.
+/// Returns the wider approvals that a question offers: all calls of the tool or of its source, in
+/// this session or always.
 fn wider_approvals(question: &Question) -> Vec<WiderApproval> {
-    let Some(wider) = &question.wider else { return Vec::new() };
+    let Some(wider_rules) = &question.wider else { return Vec::new() };
     let tool = neutral_line(&question.tool);
     let source = neutral_line(question.source());
     let mut approvals = vec![
@@ -218,10 +238,16 @@ fn wider_approvals(question: &Question) -> Vec<WiderApproval> {
         },
         WiderApproval {
             scope: Scope::SessionSource,
-            text: format!("every tool of {source} in this session"),
+            text: format!(
+                "every tool of {source} in this session, except tools that say that they may \
+                 destroy something"
+            ),
         },
     ];
-    for (scope, rule) in [(Scope::AlwaysTool, wider.tool()), (Scope::AlwaysSource, wider.all())] {
+    for (scope, rule) in
+        [(Scope::AlwaysTool, wider_rules.tool()), (Scope::AlwaysSource, wider_rules.all())]
+    {
+        // The question already offers its own proposal.
         if let Some(rule) = rule
             && question.always.proposal() != Some(rule)
         {

@@ -1,5 +1,4 @@
-//! Asks models in all formats, repeats requests that failed before an answer came, and enforces the
-//! limits of time.
+//! Asks models in all formats, repeats failed requests, and enforces time limits.
 
 use std::time::Duration;
 
@@ -17,21 +16,27 @@ use crate::retry::{ModelRetries, retry_after};
 use crate::turn::{ModelAnswer, ModelEvent, Turn};
 use crate::wire_types::{ServerError, WireCaps, WireError};
 
-/// Most bytes of an error that are read.
+/// The most bytes of an error that are read. Also the most bytes after a complete answer.
 const MAX_ERROR: usize = 64 << 10;
 
-/// How long to wait for the end of a stream whose answer is complete. After the end, the connection
-/// can be used for the next request.
+/// The longest time for reading the body of an error.
+const ERROR_BODY_TIME: Duration = Duration::from_secs(10);
+
+/// Most bytes of a media type in an error message.
+const MAX_MEDIA_TYPE: usize = 100;
+
+/// The longest wait for the end of a stream after a complete answer. A connection whose stream has
+/// ended can be used again.
 const END_TIME: Duration = Duration::from_millis(100);
 
 /// The time limits of one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnswerTimes {
-    /// The time until the answer begins. Local servers load the model before.
+    /// The time until the answer starts. A local server may first have to load the model.
     pub first: Duration,
-    /// The time without a byte.
+    /// The longest time without a byte.
     pub idle: Duration,
-    /// The time until the answer ends.
+    /// The time limit of the whole answer.
     pub total: Duration,
 }
 
@@ -48,32 +53,32 @@ impl Default for AnswerTimes {
 /// A client that asks models. Clones share its connections.
 #[derive(Clone, Debug)]
 pub struct ModelClient {
-    door: OutboundClient,
+    client: OutboundClient,
     /// The time limits of one attempt.
     pub times: AnswerTimes,
-    /// The rules for further attempts.
+    /// The rules for repeating a request.
     pub retries: ModelRetries,
-    /// The bounds of an answer.
+    /// The limits of an answer.
     pub caps: WireCaps,
 }
 
 impl ModelClient {
-    /// Makes a client with the usual limits.
-    pub fn new(door: OutboundClient) -> Self {
+    /// Makes a client with default limits.
+    pub fn new(client: OutboundClient) -> Self {
         Self {
-            door,
+            client,
             times: AnswerTimes::default(),
             retries: ModelRetries::default(),
             caps: WireCaps::default(),
         }
     }
 
-    /// Asks a model, and passes the parts of its answer to `events` as they arrive. Dropping the
-    /// future cancels the request.
+    /// Asks a model, and passes events to `events` as they arrive. Dropping the future cancels the
+    /// request.
     ///
     /// # Errors
     ///
-    /// Returns an error if the answer isn't complete. The parts that arrived are valid.
+    /// Returns an error if the answer is incomplete. The events before the error are valid.
     pub async fn ask(
         &self,
         provider: &ModelEndpoint,
@@ -85,7 +90,7 @@ impl ModelClient {
         cancel.run_until_cancelled(asking).await.unwrap_or_else(|| Err(cancelled(provider)))
     }
 
-    /// Sends the request, and repeats it while another attempt may succeed.
+    /// Asks a model, and repeats a failed request as long as `retries` allows.
     async fn ask_with_retries(
         &self,
         provider: &ModelEndpoint,
@@ -106,8 +111,8 @@ impl ModelClient {
                 Ok(answer) => return Ok(answer),
                 Err(error) => provider.hide_keys_in(error),
             };
-            // A request isn't repeated after its answer has started, because the new answer would
-            // cost as much.
+            // After the start of an answer, the request isn't repeated, because each answer costs
+            // money.
             if has_event || !error.may_succeed_later() {
                 return Err(error.after(attempts));
             }
@@ -135,13 +140,13 @@ impl ModelClient {
         while !decoder.is_done() {
             let chunk = match response.chunk().await {
                 Ok(chunk) => chunk,
-                Err(error) => return Err(ModelError::from_door(provider.name(), &error)),
+                Err(error) => return Err(ModelError::from_outbound_error(provider.name(), &error)),
             };
             let Some(bytes) = chunk else { break };
             if guard.is_in_bytes(&bytes) {
                 return Err(echoed_key(provider));
             }
-            // The events before an error are passed on too.
+            // Events before an error are valid, and are passed on.
             let result = decoder.feed(&bytes, &mut pending);
             if !pending.is_empty() {
                 has_event = true;
@@ -169,7 +174,7 @@ impl ModelClient {
         Ok(answer)
     }
 
-    /// Sends a request. An answer that isn't a success is an error, in the server's words.
+    /// Sends a request. For an error status, returns the server's message as the error.
     pub(crate) async fn send(
         &self,
         provider: &ModelEndpoint,
@@ -177,13 +182,13 @@ impl ModelClient {
         model: &str,
     ) -> Result<Response, ModelError> {
         let AnswerTimes { first, idle, total } = self.times;
-        // This limit is above the cap of the stream, which the decoder checks.
+        // The decoder enforces the exact limit.
         let bytes = self.caps.stream.saturating_add(1 << 20);
         let limits = Limits { time: total, idle: first, bytes };
-        let mut response = match self.door.send(request.limits(limits)).await {
+        let mut response = match self.client.send(request.limits(limits)).await {
             Ok(response) => response,
             Err(error) => {
-                let mut error = ModelError::from_door(provider.name(), &error);
+                let mut error = ModelError::from_outbound_error(provider.name(), &error);
                 if error.kind == ModelErrorKind::Unreachable && provider.is_local() {
                     error.message += ". Is the server running?";
                 }
@@ -201,10 +206,12 @@ impl ModelClient {
         let is_final = should_retry.is_some_and(|value| value == "false");
         let guard = KeyGuards::new(provider.keys());
         let bytes = read_error_body(response).await;
-        // Keys are hidden before the text is truncated, so that no part of a key remains.
+        // Keys are hidden in the whole text, because a cut key isn't recognised.
         let body = guard.hidden(&String::from_utf8_lossy(&bytes));
         let server_error = if guard.is_in_text(&body) {
-            message_only("its message contains the key, and isn't shown".to_owned())
+            message_only(
+                "the server's message contains the key, so the message isn't shown".to_owned(),
+            )
         } else {
             ServerError::find(&body).unwrap_or_else(|| message_only(start_of_body(&body)))
         };
@@ -212,6 +219,8 @@ impl ModelClient {
         Err(ModelError { retry_after: wait, is_final, ..error })
     }
 
+    /// Converts an error of reading an answer. An error that the server reports also gets the wait
+    /// that the server asks for.
     fn explain(
         &self,
         provider: &ModelEndpoint,
@@ -230,7 +239,7 @@ impl ModelClient {
     }
 }
 
-/// Passes on the pending events, unless an event contains a key.
+/// Passes on all pending events. Fails if an event contains a key.
 fn pass_on(
     pending: &mut Vec<ModelEvent>,
     guard: &mut KeyGuards,
@@ -246,60 +255,59 @@ fn pass_on(
     Ok(())
 }
 
-/// Returns the error for an answer that contains the key.
 fn echoed_key(provider: &ModelEndpoint) -> ModelError {
-    let message = "it sent the key back, so its answer isn't used";
+    let message = "the server sent the key back, so its answer isn't used";
     ModelError::new(ModelErrorKind::Malformed, provider.name(), message)
 }
 
-/// Returns a server's error that has a message and no kind.
 fn message_only(message: String) -> ServerError {
     ServerError { kind: String::new(), message }
 }
 
-/// Reads the beginning of the body of an error. A failure to read ends the body, because the error
-/// itself matters more.
+/// Reads at most [`MAX_ERROR`] bytes of an error's body, until reading fails or takes too long.
 async fn read_error_body(mut response: Response) -> Vec<u8> {
     let mut body = Vec::new();
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + ERROR_BODY_TIME;
     while body.len() < MAX_ERROR {
         match tokio::time::timeout_at(deadline, response.chunk()).await {
             Ok(Ok(Some(bytes))) => {
                 let room = MAX_ERROR - body.len();
                 body.extend_from_slice(&bytes[..bytes.len().min(room)]);
             }
+            // The body has ended, reading failed, or the time ran out.
             _ => break,
         }
     }
     body
 }
 
-/// Returns the beginning of a body that isn't JSON.
+/// Returns the start of a body that isn't JSON.
 fn start_of_body(body: &str) -> String {
     match body.trim() {
-        "" => "it gives no reason".to_owned(),
+        "" => "the server gives no reason".to_owned(),
         body => neutral_line(cut(body, 200)),
     }
 }
 
-/// Returns the error for a response of another content type, such as a web page. Returns `None` if
-/// the content type is right for a model's answer.
+/// Returns an error if the content type isn't one of a model's answer, for example for a web page.
 fn no_answer(provider: &ModelEndpoint, response: &Response) -> Option<ModelError> {
     let media_type = response.headers().get(CONTENT_TYPE)?.to_str().ok()?;
     if media_type.contains("event-stream") || media_type.contains("json") {
         return None;
     }
     let message = format!(
-        "its answer is of the type `{}` and has no event of a model: check the base URL {}",
-        neutral_line(cut(media_type, 100)),
+        "the server's answer has the type `{}`, which isn't an answer of a model: check the base \
+         URL {}",
+        neutral_line(cut(media_type, MAX_MEDIA_TYPE)),
         provider.base_url()
     );
     Some(ModelError::new(ModelErrorKind::Malformed, provider.name(), message))
 }
 
-/// Reads the rest of a response after its last event.
+/// Reads the rest of a response, so that its connection can be used again, up to [`MAX_ERROR`]
+/// bytes and [`END_TIME`].
 async fn drain(mut response: Response) {
-    let end = async {
+    let reading = async {
         let mut length = 0;
         while let Ok(Some(bytes)) = response.chunk().await {
             length += bytes.len();
@@ -308,9 +316,9 @@ async fn drain(mut response: Response) {
             }
         }
     };
-    let _ = timeout(END_TIME, end).await;
+    let _ = timeout(END_TIME, reading).await;
 }
 
 pub(crate) fn cancelled(provider: &ModelEndpoint) -> ModelError {
-    ModelError::new(ModelErrorKind::Cancelled, provider.name(), "it was cancelled")
+    ModelError::new(ModelErrorKind::Cancelled, provider.name(), "the request was cancelled")
 }

@@ -1,4 +1,4 @@
-//! Requests the vectors of texts from an `/embeddings` in OpenAI's form.
+//! Requests the vectors of texts.
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method};
@@ -11,20 +11,18 @@ use crate::failure::{ModelError, ModelErrorKind};
 use crate::raw::Fields;
 use crate::wire_types::WireFormat;
 
-/// The most texts of one request.
-const BATCH: usize = 32;
+const MAX_BATCH: usize = 32;
 
-/// Most numbers of a vector. The largest models have half of this number.
+/// The most numbers of a vector. The largest known models make 4,096.
 const MAX_NUMBERS: usize = 8192;
 
 impl ModelClient {
     /// Requests the vectors of texts from an `/embeddings` endpoint in the format of `OpenAI`. The
-    /// vectors have the order of the texts, and the same length.
+    /// vectors are in the order of the texts and have the same length.
     ///
     /// # Errors
     ///
-    /// Returns an error if the provider has no `/embeddings`, or if the answer doesn't have one
-    /// vector for each text.
+    /// Returns an error if the provider has no `/embeddings`, or a text has no vector.
     pub async fn embed(
         &self,
         provider: &ModelEndpoint,
@@ -38,6 +36,7 @@ impl ModelClient {
         }
     }
 
+    /// Requests the vectors of texts in batches. Checks that all vectors have the same length.
     async fn embed_all(
         &self,
         provider: &ModelEndpoint,
@@ -45,15 +44,17 @@ impl ModelClient {
         texts: &[String],
     ) -> Result<Vec<Vec<f32>>, ModelError> {
         let mut vectors: Vec<Vec<f32>> = Vec::with_capacity(texts.len());
-        for batch in texts.chunks(BATCH) {
+        for batch in texts.chunks(MAX_BATCH) {
             vectors.extend(self.embed_batch(provider, model, batch).await?);
             if vectors.iter().any(|vector| vector.len() != vectors[0].len()) {
-                return Err(wrong(provider, "its vectors have different lengths"));
+                return Err(vector_error(provider, "the model's vectors have different lengths"));
             }
         }
         Ok(vectors)
     }
 
+    /// Requests the vectors of texts in one request. Checks that the vectors have the configured
+    /// length.
     async fn embed_batch(
         &self,
         provider: &ModelEndpoint,
@@ -63,43 +64,46 @@ impl ModelClient {
         let path = match provider.format() {
             WireFormat::Chat | WireFormat::Responses => "/embeddings",
             WireFormat::Ollama => "/v1/embeddings",
-            WireFormat::Messages => return Err(wrong(provider, "its format has no vectors")),
+            WireFormat::Messages => {
+                return Err(vector_error(
+                    provider,
+                    "the provider's format doesn't support vectors",
+                ));
+            }
         };
         let body = object(|body| {
             body.field("model", model);
             body.field("input", texts);
             body.field("encoding_format", "float");
-            body.maybe("dimensions", provider.wanted_dimensions().as_ref());
+            body.optional_field("dimensions", provider.wanted_dimensions().as_ref());
         });
         let request = provider
             .request(Method::POST, path, Vec::new())?
             .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
             .body(body);
         let answer = self.read(provider, request, model).await?;
-        let vectors = parse_vectors(&answer, texts.len()).map_err(|why| wrong(provider, why))?;
+        let vectors =
+            parse_vectors(&answer, texts.len()).map_err(|why| vector_error(provider, why))?;
         if let Some(expected) = provider.wanted_dimensions()
             && let Some(first) = vectors.first()
             && first.len() as u64 != expected
         {
             let length = first.len();
-            let why = format!("they have {length} numbers, and `dimensions` asks for {expected}");
-            return Err(wrong(provider, &why));
+            let why = format!("each vector has {length} numbers, but `dimensions` is {expected}");
+            return Err(vector_error(provider, &why));
         }
         Ok(vectors)
     }
 }
 
-/// Parses the vectors of an answer. The answer must have one vector for each of `count` texts.
+/// Parses exactly `count` vectors. An item without an index gets its position as the index.
 fn parse_vectors(answer: &str, count: usize) -> Result<Vec<Vec<f32>>, &'static str> {
-    let fields = Fields::parse(answer).ok_or("it isn't a JSON object")?;
+    let fields = Fields::parse(answer).ok_or("the answer isn't a JSON object")?;
     let mut vectors: Vec<Option<Vec<f32>>> = vec![None; count];
     for (position, item) in fields.items("data").into_iter().enumerate() {
         let item = Fields::parse(item.get()).ok_or("an item of `data` isn't an object")?;
-        // Without an index, the position of the item applies.
-        let index = match item.number("index") {
-            Some(index) => usize::try_from(index).unwrap_or(usize::MAX),
-            None => position,
-        };
+        let sent_index = item.number("index").unwrap_or(position as u64);
+        let index = usize::try_from(sent_index).map_err(|_| "`data` has too many items")?;
         let slot = vectors.get_mut(index).ok_or("`data` has too many items")?;
         let embedding = item.raw("embedding").map_or("", |embedding| embedding.get());
         let Ok(vector) = serde_json::from_str::<Vec<f32>>(embedding) else {
@@ -110,11 +114,12 @@ fn parse_vectors(answer: &str, count: usize) -> Result<Vec<Vec<f32>>, &'static s
         }
         *slot = Some(vector);
     }
-    vectors.into_iter().collect::<Option<_>>().ok_or("`data` has too few items")
+    let all_vectors: Option<Vec<Vec<f32>>> = vectors.into_iter().collect();
+    all_vectors.ok_or("`data` has too few items")
 }
 
-fn wrong(provider: &ModelEndpoint, why: &str) -> ModelError {
-    let message = format!("its vectors can't be used: {why}");
+fn vector_error(provider: &ModelEndpoint, why: &str) -> ModelError {
+    let message = format!("the model's vectors can't be used: {why}");
     ModelError::new(ModelErrorKind::Malformed, provider.name(), message)
 }
 

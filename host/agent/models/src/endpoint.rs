@@ -1,5 +1,4 @@
-//! The address of a provider, its key and its options. The key is sent only to the origin of this
-//! address.
+//! A provider's address, keys and options. Each key is only sent to the origin of the address.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,12 +14,15 @@ use crate::raw::RawJson;
 use crate::turn::Turn;
 use crate::wire_types::{Caching, WireFormat, WireOptions};
 
-/// The purpose of the requests in the request records.
+/// The purpose of requests in their records.
 const PURPOSE: &str = "model";
 
-/// The least bytes of a key. Answers are searched for the key, and a shorter key would be found by
+/// The least bytes of a key. Answers are searched for keys, and a shorter key could match by
 /// chance.
 const MIN_KEY: usize = 6;
+
+/// Most bytes of a secret's name in an error message.
+const MAX_SHOWN_NAME: usize = 100;
 
 /// A provider of models: a server and its wire format.
 #[derive(Clone, Debug)]
@@ -35,15 +37,14 @@ pub struct ModelEndpoint {
 }
 
 impl ModelEndpoint {
-    /// Makes a provider from its base URL, as in the provider's documentation. The URL may end with
-    /// `/v1`.
+    /// Makes a provider from its base URL. The URL may end with `/v1`.
     ///
     /// # Errors
     ///
-    /// Returns an error if the URL can't be used.
+    /// Fails if the URL can't be used.
     pub fn new(name: &str, format: WireFormat, base_url: &str) -> Result<Self, ModelError> {
         let mut base = check_url(base_url).map_err(|error| {
-            let why = format!("its base URL can't be used: {error}");
+            let why = format!("the base URL can't be used: {error}");
             ModelError::new(ModelErrorKind::Request, name, why)
         })?;
         base.set_fragment(None);
@@ -54,6 +55,7 @@ impl ModelEndpoint {
         let is_openai = host == "api.openai.com" || host.ends_with(".openai.azure.com");
         let options = WireOptions {
             provider: name.to_owned(),
+            // Only OpenAI names the limit of tokens `max_completion_tokens`.
             completion_tokens: is_openai,
             ..WireOptions::default()
         };
@@ -68,15 +70,14 @@ impl ModelEndpoint {
         })
     }
 
-    /// Adds a key. The key is sent only to the origin of the base URL. A second key needs another
-    /// header.
+    /// Adds a key, which is only sent to the origin of the base URL. Each key needs its own header.
     #[must_use]
     pub fn key(mut self, key: ModelKey) -> Self {
         self.keys.push(key);
         self
     }
 
-    /// Adds a header to all requests. A header with a secret has to be a key.
+    /// Adds a header to all requests. A secret must be added with [`Self::key`] instead.
     #[must_use]
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.insert(name, value);
@@ -90,35 +91,34 @@ impl ModelEndpoint {
         self
     }
 
-    /// Sets the way of asking for the provider's cache.
+    /// Sets how requests use the provider's cache.
     #[must_use]
     pub fn caching(mut self, caching: Caching) -> Self {
         self.options.caching = caching;
         self
     }
 
-    /// Doesn't send thinking back in later requests, because some servers refuse it.
+    /// Leaves thinking out of requests, because some servers refuse thinking in earlier messages.
     #[must_use]
     pub fn drop_thinking(mut self) -> Self {
         self.options.drop_thinking = true;
         self
     }
 
-    /// Sets the context size that a local server should reserve.
+    /// Sets the context size that a local server reserves.
     #[must_use]
     pub fn context(mut self, tokens: Option<u64>) -> Self {
         self.options.context = tokens;
         self
     }
 
-    /// Sets the number of dimensions of vectors. 0 leaves the number to the model.
+    /// Sets the length of vectors. 0 means the model's length.
     #[must_use]
     pub fn dimensions(mut self, numbers: u64) -> Self {
         self.dimensions = numbers;
         self
     }
 
-    /// Returns the number of dimensions of vectors, or `None` if the model decides it.
     pub(crate) fn wanted_dimensions(&self) -> Option<u64> {
         if self.dimensions > 0 { Some(self.dimensions) } else { None }
     }
@@ -133,7 +133,7 @@ impl ModelEndpoint {
         self.format
     }
 
-    /// Returns the URL to which the path of each request is added.
+    /// Returns the URL below which requests are sent.
     pub fn base_url(&self) -> &Url {
         &self.base
     }
@@ -157,7 +157,6 @@ impl ModelEndpoint {
         &self.keys
     }
 
-    /// Makes the request for a turn.
     pub(crate) fn ask(&self, turn: &Turn) -> Result<Request, ModelError> {
         let wire = self.format.request(turn, &self.options);
         let accepted = match self.format {
@@ -172,7 +171,7 @@ impl ModelEndpoint {
         Ok(request)
     }
 
-    /// Makes a request below the base URL. Its redirects aren't followed.
+    /// Makes a request below the base URL. Redirects are refused.
     pub(crate) fn request(
         &self,
         method: Method,
@@ -193,7 +192,7 @@ impl ModelEndpoint {
             url.set_query(Some(&all));
         }
         let mut request = Request::new(PURPOSE, method, url.as_str())
-            .map_err(|error| ModelError::from_door(&self.name, &error))?
+            .map_err(|error| ModelError::from_outbound_error(&self.name, &error))?
             .stay();
         for key in &self.keys {
             request = request.credential(Some(key.credential(&url, self.format)));
@@ -202,12 +201,12 @@ impl ModelEndpoint {
             .into_iter()
             .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
         let mut all: HeaderMap = fixed.collect();
-        // The operator's headers take precedence.
+        // The configured headers take precedence.
         for (name, value) in &self.headers {
             all.insert(name.clone(), value.clone());
         }
-        // Small servers close a connection after an answer, and using it again fails. On this
-        // machine, a new connection costs almost nothing.
+        // Small servers close a connection after an answer, and its next request fails. A new
+        // connection on this machine costs almost nothing.
         if self.is_local() {
             all.insert(CONNECTION, HeaderValue::from_static("close"));
         }
@@ -218,14 +217,15 @@ impl ModelEndpoint {
     }
 }
 
-/// Returns the path to which the paths of requests are added.
+/// Returns the path before the paths of requests, from the path of the base URL. A version, such as
+/// `/v1`, isn't added to a path that already has a version.
 fn base_path(format: WireFormat, path: &str) -> String {
     let path = path.trim_end_matches('/');
-    let last = path.rsplit('/').next().unwrap_or_default();
-    let after_v = last.strip_prefix('v').unwrap_or_default();
-    let has_version = after_v.starts_with(|c: char| c.is_ascii_digit());
+    let last_part = path.rsplit('/').next().unwrap_or_default();
+    let version = last_part.strip_prefix('v').unwrap_or_default();
+    let has_version = version.starts_with(|c: char| c.is_ascii_digit());
     match format {
-        // The paths of Ollama begin at the root.
+        // Ollama's paths start at the root.
         WireFormat::Ollama => path.trim_end_matches("/api").to_owned(),
         WireFormat::Messages if !has_version => format!("{path}/v1"),
         WireFormat::Chat | WireFormat::Responses if path.is_empty() => "/v1".to_owned(),
@@ -233,10 +233,12 @@ fn base_path(format: WireFormat, path: &str) -> String {
     }
 }
 
-/// The key of a provider. `Debug` doesn't show it.
+/// A key of a provider. `Debug` doesn't show its value.
 #[derive(Clone)]
 pub struct ModelKey {
     secret: String,
+    /// The variable, file or command that gives the key, for people.
+    origin: Option<String>,
     value: Arc<str>,
     header: Option<(HeaderName, String)>,
 }
@@ -246,9 +248,9 @@ impl ModelKey {
     ///
     /// # Errors
     ///
-    /// The value can't be a key.
+    /// Returns an error if the value is too short or isn't only visible ASCII.
     pub fn new(secret: &str, value: &str) -> Result<Self, ModelKeyError> {
-        let secret = neutral_line(cut(secret, 100));
+        let secret = neutral_line(cut(secret, MAX_SHOWN_NAME));
         let value = value.trim();
         if value.len() < MIN_KEY {
             return Err(ModelKeyError::Short(secret));
@@ -256,14 +258,20 @@ impl ModelKey {
         if !value.bytes().all(|byte| (b'!'..=b'~').contains(&byte)) {
             return Err(ModelKeyError::Characters(secret));
         }
-        Ok(Self { secret, value: value.into(), header: None })
+        Ok(Self { secret, origin: None, value: value.into(), header: None })
     }
 
-    /// Sets another header for the key, instead of the usual header of the format. The value is the
-    /// key after `prefix`, such as `Bearer `.
+    /// Replaces the default header. The key follows `prefix`, such as `Bearer `, in the header.
     #[must_use]
     pub fn in_header(mut self, name: HeaderName, prefix: &str) -> Self {
         self.header = Some((name, prefix.to_owned()));
+        self
+    }
+
+    /// Names the variable, file or command that gives the key, for error messages.
+    #[must_use]
+    pub fn read_from(mut self, origin: String) -> Self {
+        self.origin = Some(neutral_line(&origin));
         self
     }
 
@@ -272,18 +280,26 @@ impl ModelKey {
         &self.secret
     }
 
+    /// Returns a phrase that names the key.
+    pub(crate) fn in_words(&self) -> String {
+        match &self.origin {
+            Some(origin) => format!("the key in {origin}"),
+            None => format!("the key of the secret `{}`", self.secret),
+        }
+    }
+
     pub(crate) fn value(&self) -> &str {
         &self.value
     }
 
+    /// Returns the configured header with the key, or the usual header of the format.
     fn credential(&self, url: &Url, format: WireFormat) -> Credential {
-        let usual = match format {
+        let usual_header = match format {
             WireFormat::Messages => (HeaderName::from_static("x-api-key"), String::new()),
             _ => (AUTHORIZATION, "Bearer ".to_owned()),
         };
-        let (name, prefix) = self.header.clone().unwrap_or(usual);
-        // The value has only characters that a header may have. If the prefix has other characters,
-        // the key isn't sent.
+        let (name, prefix) = self.header.clone().unwrap_or(usual_header);
+        // The key is valid in a header. If the prefix isn't valid, the key isn't sent.
         let value = HeaderValue::from_str(&format!("{prefix}{}", self.value))
             .unwrap_or(HeaderValue::from_static(""));
         Credential::in_header(url, name, value)
@@ -296,13 +312,13 @@ impl fmt::Debug for ModelKey {
     }
 }
 
-/// A secret that can't be a key. The message names the secret, but never contains its value.
+/// The error for an invalid key, which names the secret without its value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelKeyError {
     /// The value is too short.
-    #[error("the secret `{0}` has fewer than {MIN_KEY} bytes, the least")]
+    #[error("the secret `{0}` is too short for a key; the minimum is {MIN_KEY} bytes")]
     Short(String),
     /// The value has characters that a header can't have.
-    #[error("the secret `{0}` has spaces or other characters that no key has")]
+    #[error("the secret `{0}` has spaces or other characters that keys can't contain")]
     Characters(String),
 }

@@ -1,24 +1,25 @@
-//! Turns the errors of a provider into errors for the person, with a way to fix them.
+//! Turns errors of a provider into messages with remedies.
 
 use http::StatusCode;
 
-use crate::endpoint::ModelEndpoint;
+use crate::endpoint::{ModelEndpoint, ModelKey};
 use crate::failure::{ModelError, ModelErrorKind, classify};
 use crate::wire_types::{ServerError, WireError};
 
-/// Returns the error for an answer that can't be used.
 pub(crate) fn wire_failure(provider: &ModelEndpoint, error: &WireError) -> ModelError {
     let kind = match error {
         WireError::Cap { .. } | WireError::Count { .. } => ModelErrorKind::Cap,
         WireError::Malformed(_) => ModelErrorKind::Malformed,
         WireError::Cut => ModelErrorKind::Cut,
-        WireError::Server(error) => return server_failure(provider, None, error, ""),
+        WireError::Server(error) => {
+            let no_model = "";
+            return server_failure(provider, None, error, no_model);
+        }
     };
     ModelError::new(kind, provider.name(), error.to_string())
 }
 
-/// Returns the error for an error that the server reported. The server reports an error with a
-/// status, or inside an answer with a successful status.
+/// Converts a server's error, which comes with a status or inside a successful answer.
 pub(crate) fn server_failure(
     provider: &ModelEndpoint,
     status: Option<StatusCode>,
@@ -31,21 +32,23 @@ pub(crate) fn server_failure(
     let base_url = provider.base_url();
     let explanation = match kind {
         ModelErrorKind::Key if provider.keys().is_empty() => {
-            format!("it needs a key, but has none{status_text}: {error}")
+            format!("the provider needs a key, but no key is configured{status_text}: {error}")
         }
         ModelErrorKind::Key => {
-            let secrets: Vec<String> =
-                provider.keys().iter().map(|key| format!("`{}`", key.secret())).collect();
+            let keys: Vec<String> = provider.keys().iter().map(ModelKey::in_words).collect();
             format!(
-                "it refuses the key of the secret {}{status_text}: {error}. Check the secret, and what the key may do",
-                secrets.join(" and ")
+                "the provider refuses {}{status_text}: {error}. Check the key, and what it may do",
+                keys.join(" and ")
             )
         }
         ModelErrorKind::Model if model.is_empty() => {
-            format!("there is nothing at {base_url}{status_text}: {error}. Check the base URL")
+            format!(
+                "the address {base_url} doesn't exist{status_text}: {error}. Check the base URL"
+            )
         }
         ModelErrorKind::Model => format!(
-            "it doesn't know the model `{model}`, or the base URL {base_url} is wrong{status_text}: {error}"
+            "the provider doesn't know the model `{model}`, or the base URL {base_url} is \
+             wrong{status_text}: {error}"
         ),
         ModelErrorKind::Context => {
             format!("the conversation is longer than the model's context{status_text}: {error}")
@@ -53,10 +56,14 @@ pub(crate) fn server_failure(
         ModelErrorKind::Funds => {
             format!("the account has no funds or quota left{status_text}: {error}")
         }
-        ModelErrorKind::Busy => format!("it is busy{status_text}: {error}"),
-        ModelErrorKind::Refused => format!("its rules refuse this request{status_text}: {error}"),
-        ModelErrorKind::Request => format!("it doesn't accept the request{status_text}: {error}"),
-        _ => format!("it failed{status_text}: {error}"),
+        ModelErrorKind::Busy => format!("the provider is busy{status_text}: {error}"),
+        ModelErrorKind::Refused => {
+            format!("the provider's rules refuse this request{status_text}: {error}")
+        }
+        ModelErrorKind::Request => {
+            format!("the provider doesn't accept the request{status_text}: {error}")
+        }
+        _ => format!("the provider failed{status_text}: {error}"),
     };
     let mut model_error = ModelError::new(kind, provider.name(), explanation);
     model_error.status = code;

@@ -1,5 +1,4 @@
-//! The kinds of model failures. Some may pass after a repeated request, and the person has to fix
-//! the others.
+//! The errors of models. Some errors may pass if the request is repeated.
 
 use std::time::Duration;
 
@@ -9,20 +8,20 @@ use toolhold_net::requests::OutboundError;
 
 use crate::wire_types::ServerError;
 
-/// Kinds of failures.
+/// The kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ModelErrorKind {
     /// The key is missing, refused, or has no permission for the request.
     Key,
-    /// The account has no funds or no quota.
+    /// The account has no funds or no quota left.
     Funds,
-    /// The provider doesn't have the model, or nothing is at its URL.
+    /// The provider doesn't have the model, or its base URL is wrong.
     Model,
-    /// The conversation is longer than the model's context. A shorter conversation may succeed.
+    /// The conversation is longer than the model's context.
     Context,
-    /// The provider's rules refuse what was asked.
+    /// The provider's rules refuse the request.
     Refused,
-    /// The provider doesn't accept the request for another reason.
+    /// The provider refuses the request for another reason.
     Request,
     /// The provider is overloaded, or the account sends too many requests.
     Busy,
@@ -30,42 +29,41 @@ pub enum ModelErrorKind {
     Server,
     /// There is no connection.
     Unreachable,
-    /// A rule of Toolhold refuses the request.
+    /// A rule of Toolhold denies the request.
     Blocked,
     /// The request took too long.
     Time,
-    /// The answer broke off.
+    /// The answer ended early.
     Cut,
-    /// The answer reached a cap.
+    /// The answer exceeded a limit.
     Cap,
-    /// The answer isn't a model's answer.
+    /// The answer can't be read as a model's answer.
     Malformed,
     /// The caller cancelled the request.
     Cancelled,
 }
 
 impl ModelErrorKind {
-    /// Checks whether the same request may succeed later.
     fn may_succeed_later(self) -> bool {
         matches!(self, Self::Busy | Self::Server | Self::Unreachable | Self::Cut)
     }
 }
 
-/// A model didn't answer.
+/// The error for a missing answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{provider}: {message}")]
 pub struct ModelError {
-    /// The kind.
+    /// The kind of the failure.
     pub kind: ModelErrorKind,
     /// The name of the provider.
     pub provider: String,
-    /// The fault and the remedy, in words.
+    /// The fault and the remedy.
     pub message: String,
-    /// The status of the answer.
+    /// The HTTP status of the answer.
     pub status: Option<u16>,
-    /// How long the provider asks to wait.
+    /// The wait that the provider asks for.
     pub retry_after: Option<Duration>,
-    /// Whether the provider says that another attempt has no purpose.
+    /// Whether the provider says that further attempts will fail.
     pub(crate) is_final: bool,
 }
 
@@ -85,7 +83,8 @@ impl ModelError {
         self.kind.may_succeed_later() && !self.is_final
     }
 
-    pub(crate) fn from_door(provider: &str, error: &OutboundError) -> Self {
+    /// Converts an error of a request, such as a lost connection or a blocked address.
+    pub(crate) fn from_outbound_error(provider: &str, error: &OutboundError) -> Self {
         let kind = match error {
             OutboundError::Blocked { .. } => ModelErrorKind::Blocked,
             OutboundError::Url(_) | OutboundError::Setup(_) | OutboundError::Unrecorded(..) => {
@@ -102,19 +101,20 @@ impl ModelError {
         Self::new(kind, provider, error.to_string())
     }
 
-    /// Adds the number of attempts, and the wait that the provider asks for, to the message.
+    /// Adds the number of attempts to the message, and the wait that the provider asks for.
     pub(crate) fn after(mut self, attempts: u32) -> Self {
         if attempts > 1 {
             self.message = format!("{} (after {attempts} attempts)", self.message);
         }
         if let Some(wait) = self.retry_after {
-            self.message = format!("{}; it asks to wait {}", self.message, in_words(wait));
+            self.message =
+                format!("{}; the provider asks to wait {}", self.message, in_words(wait));
         }
         self
     }
 }
 
-/// Phrases of servers for a conversation that is too long. Servers have no common error code.
+/// Words in errors about a conversation that is too long. Servers have no common error codes.
 const CONTEXT: [&str; 18] = [
     "context_length_exceeded",
     "exceed_context_size_error",
@@ -169,11 +169,13 @@ const MODEL: [&str; 6] = [
     "does not exist",
 ];
 
-/// Returns the kind of a server's error. `status` is `None` if the error came inside an answer.
+/// Returns the kind of a server's error. `status`: `None` for an error inside an answer.
 pub(crate) fn classify(status: Option<StatusCode>, error: &ServerError) -> ModelErrorKind {
     let words = format!("{} {}", error.kind, error.message).to_ascii_lowercase();
+    // 0: an error inside an answer.
     let code = status.map_or(0, |status| status.as_u16());
     let is_fault_of_request = matches!(code, 0 | 400 | 413 | 422 | 500);
+    // The order matters: words in the message take precedence over a general status.
     match code {
         _ if is_fault_of_request && has_any(&words, &CONTEXT) => ModelErrorKind::Context,
         402 => ModelErrorKind::Funds,

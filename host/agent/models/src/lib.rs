@@ -1,8 +1,8 @@
-//! Models of providers. [`Turn`] and [`ModelAnswer`] are the request to a model and its answer,
-//! independent of the provider. [`WireFormat`] has the four usual formats, each as two pure
-//! functions. One driver asks models in all formats.
+//! Asks models of providers. A [`Turn`] and its [`ModelAnswer`] don't depend on the provider.
+//! [`WireFormat`] has the four common formats, each as two pure functions. One driver asks models
+//! in all formats.
 //!
-//! [`choice`] chooses the model that the configuration names.
+//! [`choice`] chooses the configured model.
 
 mod assembly;
 mod body;

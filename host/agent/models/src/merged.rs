@@ -1,26 +1,23 @@
-//! Joins JSON objects that arrive in pieces. The bytes of each value stay the same. Strings that
-//! arrive in pieces are joined without decoding their escapes.
+//! Joins JSON objects that arrive in pieces. The bytes of values stay unchanged, and strings are
+//! joined without decoding their escapes.
 
 use std::fmt::Write as _;
 
 use serde_json::value::RawValue;
 
-use crate::raw::{Fields, RawJson, inside, items};
+use crate::raw::{Fields, RawJson, items, string_content};
 
-/// The fields of list items whose strings arrive in pieces. Other fields are repeated in each
-/// piece.
-const JOINED: [&str; 6] = ["arguments", "content", "data", "summary", "text", "thinking"];
+/// The fields of list items that arrive in pieces. Each piece repeats the other fields.
+const FIELDS_IN_PIECES: [&str; 6] = ["arguments", "content", "data", "summary", "text", "thinking"];
 
-/// An object that may get more pieces.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Merged(Vec<(String, Value)>);
 
 #[derive(Clone, Debug)]
 enum Value {
     Raw(String),
-    /// The characters between the quotes.
     Text(String),
-    /// The items with an `index`, followed by the other items.
+    /// The items with an `index`, and the other items.
     List(Vec<Merged>, Vec<String>),
 }
 
@@ -41,19 +38,22 @@ impl Merged {
         self.0.iter().map(|(key, _)| key.as_str())
     }
 
-    /// Checks whether the object has a field with another value than `null`.
+    /// Checks whether a field has a value other than `null`.
     pub(crate) fn has(&self, key: &str) -> bool {
-        let field = self.0.iter().find(|(known, _)| known == key);
-        match field {
-            Some((_, Value::Raw(raw))) => raw != "null",
-            Some(_) => true,
-            None => false,
+        for (known, value) in &self.0 {
+            if known == key {
+                return match value {
+                    Value::Raw(raw) => raw != "null",
+                    Value::Text(_) | Value::List(..) => true,
+                };
+            }
         }
+        false
     }
 
-    /// Sets a field to a value.
+    /// Sets a field to a value, which may be the first piece of a string or a list.
     pub(crate) fn set(&mut self, key: &str, value: &RawValue) {
-        let value = if let Some(text) = inside(value) {
+        let value = if let Some(text) = string_content(value) {
             Value::Text(text.to_owned())
         } else if value.get().starts_with('[') {
             let mut list = Value::List(Vec::new(), Vec::new());
@@ -65,30 +65,29 @@ impl Merged {
         self.put(key, value);
     }
 
-    /// Sets a field to a text.
     pub(crate) fn set_text(&mut self, key: &str, text: &str) {
         let quoted = serde_json::Value::from(text).to_string();
         self.put(key, Value::Text(quoted[1..quoted.len() - 1].to_owned()));
     }
 
-    /// Sets a field to JSON that is known to be valid.
     pub(crate) fn set_json(&mut self, key: &str, json: String) {
         self.put(key, Value::Raw(json));
     }
 
-    /// Adds a piece. Strings and lists are extended, and any other value replaces the value before.
+    /// Adds a piece of a field. Strings and lists are extended. Other values replace the earlier
+    /// value, except `null`.
     pub(crate) fn add(&mut self, key: &str, value: &RawValue) {
         if value.get() == "null" && self.get_mut(key).is_some() {
             return;
         }
-        match (self.get_mut(key), inside(value)) {
+        match (self.get_mut(key), string_content(value)) {
             (Some(Value::Text(text)), Some(more)) => text.push_str(more),
             (Some(list @ Value::List(..)), _) if value.get().starts_with('[') => list.extend(value),
             _ => self.set(key, value),
         }
     }
 
-    /// Adds an item to a list.
+    /// Adds an item to the list in a field. A value that isn't a list is replaced by a list.
     pub(crate) fn push(&mut self, key: &str, item: &RawValue) {
         if !matches!(self.get_mut(key), Some(Value::List(..))) {
             self.put(key, Value::List(Vec::new(), Vec::new()));
@@ -98,11 +97,10 @@ impl Merged {
         }
     }
 
-    /// Returns the object as JSON. The bytes of the values are the same as in the pieces.
     pub(crate) fn json(&self) -> RawJson {
         let mut json = String::new();
         self.write(&mut json);
-        // The object consists of valid values, except for a text that ended within an escape.
+        // The only invalid value is a text that ended within an escape.
         RawJson::new(json).unwrap_or_else(|_| RawJson::from_value(&serde_json::json!({})))
     }
 
@@ -113,6 +111,7 @@ impl Merged {
             let _ = write!(out, "{comma}{}:", serde_json::Value::from(key.as_str()));
             match value {
                 Value::Raw(raw) => out.push_str(raw),
+                // The text still has its escapes.
                 Value::Text(text) => {
                     let _ = write!(out, "\"{text}\"");
                 }
@@ -155,7 +154,7 @@ impl Value {
         }
     }
 
-    /// Adds an item to a list, or joins it with the item that has the same `index`.
+    /// Adds an item to a list, or joins the item with the earlier item of the same `index`.
     fn push(&mut self, item: &RawValue) {
         let Self::List(indexed, other) = self else { return };
         let fields = Fields::parse(item.get()).unwrap_or_default();
@@ -166,7 +165,7 @@ impl Value {
             return indexed.push(Merged::new(&fields));
         };
         for (key, value) in fields.iter() {
-            if JOINED.contains(&key) {
+            if FIELDS_IN_PIECES.contains(&key) {
                 known.add(key, value);
             } else if value.get() != "null" {
                 known.set(key, value);

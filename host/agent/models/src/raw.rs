@@ -1,4 +1,4 @@
-//! Stores JSON byte for byte as it was written, and reads single fields of it.
+//! Stores JSON byte for byte, and reads single fields.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,25 +7,23 @@ use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// A JSON value, byte for byte as it was written. It is serialised as a string, so that storing it
-/// can't change its bytes.
+/// A JSON value with its original bytes. It is serialised as a string, which keeps the bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RawJson(Box<str>);
 
 impl RawJson {
-    /// Stores a JSON text.
+    /// Stores a JSON value as text. Unpaired surrogates are replaced, because parsers refuse them.
     ///
     /// # Errors
     ///
-    /// Returns an error if the text isn't one JSON value.
+    /// Fails if the text isn't one JSON value.
     pub fn new(text: impl Into<String>) -> Result<Self, serde_json::Error> {
         let text = text.into();
         serde_json::from_str::<&RawValue>(&text)?;
-        // White space around the value isn't part of the value.
         Ok(Self(readable(text.trim_ascii()).into()))
     }
 
-    /// Writes a value.
+    /// Stores the JSON of a value.
     pub fn from_value(value: &serde_json::Value) -> Self {
         Self(value.to_string().into())
     }
@@ -61,11 +59,11 @@ impl Serialize for RawJson {
 impl<'de> Deserialize<'de> for RawJson {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        Self::new(text).map_err(|error| de::Error::custom(format!("the kept JSON: {error}")))
+        Self::new(text).map_err(|error| de::Error::custom(format!("the stored JSON: {error}")))
     }
 }
 
-/// Replaces each unpaired surrogate in a JSON value with U+FFFD, because parsers refuse unpaired
+/// Replaces the escapes of unpaired surrogates by `\ufffd`, because parsers refuse unpaired
 /// surrogates.
 pub(crate) fn readable(json: &str) -> Cow<'_, str> {
     if !json.contains("\\ud") && !json.contains("\\uD") {
@@ -76,17 +74,18 @@ pub(crate) fn readable(json: &str) -> Cow<'_, str> {
     while let Some(at) = rest.find('\\') {
         let (before, escape) = rest.split_at(at);
         repaired.push_str(before);
-        // An escape of a unit has 6 bytes.
-        let length = match (escaped_unit(escape, 0), escaped_unit(escape, 6)) {
-            (Some(0xd800..0xdc00), Some(0xdc00..0xe000)) => 12,
+        let length = match (escaped_unit(escape, 0), escaped_unit(escape, UNIT_BYTES)) {
+            // A high and a low surrogate.
+            (Some(0xd800..0xdc00), Some(0xdc00..0xe000)) => 2 * UNIT_BYTES,
+            // An unpaired surrogate.
             (Some(0xd800..0xe000), _) => {
                 repaired.push_str("\\ufffd");
-                rest = &escape[6..];
+                rest = &escape[UNIT_BYTES..];
                 continue;
             }
-            (Some(_), _) => 6,
-            // The escaped character is ASCII, or the text isn't JSON.
-            (None, _) => 1 + escape[1..].chars().next().map_or(0, char::len_utf8),
+            (Some(_), _) => UNIT_BYTES,
+            // Any other escape is a backslash and one character.
+            (None, _) => "\\".len() + escape[1..].chars().next().map_or(0, char::len_utf8),
         };
         repaired.push_str(&escape[..length]);
         rest = &escape[length..];
@@ -95,7 +94,10 @@ pub(crate) fn readable(json: &str) -> Cow<'_, str> {
     repaired.into()
 }
 
-/// Returns the UTF-16 unit of an escape such as `\ud83d`.
+/// The bytes of an escape such as `\ud83d`.
+const UNIT_BYTES: usize = 6;
+
+/// Returns the number of an escape such as `\ud83d` at `at`, if there is one.
 fn escaped_unit(json: &str, at: usize) -> Option<u16> {
     let digits = json.get(at..)?.strip_prefix("\\u")?.get(..4)?;
     u16::from_str_radix(digits, 16).ok()
@@ -103,19 +105,17 @@ fn escaped_unit(json: &str, at: usize) -> Option<u16> {
 
 /// The fields of a JSON object in their order.
 ///
-/// A value is parsed only when it is used. A field of an unexpected type is treated as missing. A
-/// `null` is treated as missing too, because some servers write `null` instead of leaving the field
-/// out.
+/// Values are parsed when they are used. `null` and a value of an unexpected type count as missing,
+/// because some servers write `null` for missing fields.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fields<'j>(Vec<(Cow<'j, str>, &'j RawValue)>);
 
 impl<'j> Fields<'j> {
-    /// Parses an object. Returns `None` for any other text.
     pub(crate) fn parse(text: &'j str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 
-    /// Parses an object, or the first object of a list, because Gemini puts errors in a list.
+    /// Parses an object, or the first object in a list, because Gemini sends errors in a list.
     pub(crate) fn parse_first(text: &'j str) -> Option<Self> {
         if let Some(fields) = Self::parse(text) {
             return Some(fields);
@@ -124,13 +124,11 @@ impl<'j> Fields<'j> {
         Self::parse(list.first()?.get())
     }
 
-    /// Returns all fields, including `null` fields.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &'j RawValue)> {
         self.0.iter().map(|(key, value)| (&**key, *value))
     }
 
-    /// Returns the value of a field as it was written. If the name occurs more than once, the last
-    /// field applies.
+    /// Returns the original value of a field. If a name is repeated, the last field applies.
     pub(crate) fn raw(&self, name: &str) -> Option<&'j RawValue> {
         let (_, value) = self.0.iter().rev().find(|(key, _)| key == name)?;
         if value.get() == "null" { None } else { Some(*value) }
@@ -140,8 +138,7 @@ impl<'j> Fields<'j> {
         self.raw(name).and_then(string)
     }
 
-    /// Returns a text that isn't empty.
-    pub(crate) fn some_text(&self, name: &str) -> Option<Cow<'j, str>> {
+    pub(crate) fn nonempty_text(&self, name: &str) -> Option<Cow<'j, str>> {
         self.text(name).filter(|text| !text.is_empty())
     }
 
@@ -157,29 +154,28 @@ impl<'j> Fields<'j> {
         self.raw(name).and_then(|value| Self::parse(value.get()))
     }
 
-    /// Returns the items of an array, or no items if the field isn't an array.
     pub(crate) fn items(&self, name: &str) -> Vec<&'j RawValue> {
         self.raw(name).map(items).unwrap_or_default()
     }
 }
 
-/// Returns the items of an array, or no items for any other value.
 pub(crate) fn items(value: &RawValue) -> Vec<&RawValue> {
     serde_json::from_str(value.get()).unwrap_or_default()
 }
 
-/// Reads a number that isn't negative. Some servers write such numbers as floats.
+/// Reads a number of at least 0. Floats are rounded down, because some servers write integers as
+/// floats.
 fn number(value: &RawValue) -> Option<u64> {
     let text = value.get();
     if let Ok(number) = text.parse() {
         return Some(number);
     }
     let float: f64 = text.parse().ok()?;
-    // Rounds towards zero, and saturates.
     if float >= 0.0 { Some(float as u64) } else { None }
 }
 
-/// Reads the text of a JSON string. An unpaired surrogate, which some servers send, becomes U+FFFD.
+/// Decodes a JSON string. An unpaired surrogate becomes U+FFFD, because the string is read as
+/// bytes. Returns `None` if the value isn't a string.
 pub(crate) fn string(value: &RawValue) -> Option<Cow<'_, str>> {
     struct Text;
     impl<'de> Visitor<'de> for Text {
@@ -203,8 +199,8 @@ pub(crate) fn string(value: &RawValue) -> Option<Cow<'_, str>> {
     serde_json::Deserializer::from_str(value.get()).deserialize_bytes(Text).ok()
 }
 
-/// Returns the characters between the quotes of a JSON string, as they were written.
-pub(crate) fn inside(value: &RawValue) -> Option<&str> {
+/// Returns the characters between the quotes, without decoding.
+pub(crate) fn string_content(value: &RawValue) -> Option<&str> {
     value.get().strip_prefix('"')?.strip_suffix('"')
 }
 
@@ -230,7 +226,7 @@ impl<'de: 'j, 'j> Deserialize<'de> for Fields<'j> {
     }
 }
 
-/// The name of a field. Only a name with escapes is copied.
+/// A field's name. Only names with escapes are copied.
 #[derive(Deserialize)]
 struct Key<'j>(#[serde(borrow)] Cow<'j, str>);
 

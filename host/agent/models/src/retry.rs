@@ -1,5 +1,4 @@
-//! Decides how often a failed request to a model is repeated, and after how long. Follows the
-//! server's `Retry-After`.
+//! The number of attempts and the waits of a failed request.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::{Duration, SystemTime};
@@ -9,15 +8,21 @@ use http::header::{DATE, RETRY_AFTER};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
 
-/// The rules for repeating a request that failed before its answer started. A request whose answer
-/// has started is never repeated, because the new answer would cost as much.
+/// More doublings have no effect, because `longest` limits the wait.
+const MAX_DOUBLINGS: u32 = 10;
+
+/// The fixed part of the longest random extra wait.
+const FIXED_JITTER: Duration = Duration::from_millis(50);
+
+/// The rules for repeating a request that failed before its answer started. A request isn't
+/// repeated after the start of its answer, because a second answer would cost as much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelRetries {
-    /// The most further attempts.
+    /// The most repetitions.
     pub count: u32,
-    /// The longest wait before the first further attempt. Each next wait is twice as long.
+    /// The longest wait before the first repetition. Each further wait is up to twice as long.
     pub base: Duration,
-    /// The longest wait of all. A provider that asks for a longer wait gets no further attempt.
+    /// The longest wait. If the provider asks for a longer wait, the request isn't repeated.
     pub longest: Duration,
 }
 
@@ -28,9 +33,8 @@ impl Default for ModelRetries {
 }
 
 impl ModelRetries {
-    /// Returns how long to wait before the next attempt, or `None` if there is no further attempt.
-    /// `attempts`: the attempts so far, at least one. `requested`: the wait that the server
-    /// requests.
+    /// Returns the wait before the next attempt, or `None` if the request isn't repeated.
+    /// `attempts`: the attempts so far. `requested`: the wait that the server asks for.
     pub(crate) fn wait(&self, attempts: u32, requested: Option<Duration>) -> Option<Duration> {
         if attempts > self.count {
             return None;
@@ -39,24 +43,26 @@ impl ModelRetries {
             if requested > self.longest {
                 return None;
             }
-            // The wait is a little longer than requested, so that clients don't all return at once.
-            let most_jitter = self.base.min(requested / 4 + Duration::from_millis(50));
-            return Some(requested + random_part(most_jitter));
+            // With random extra waits, clients don't all return at the same time.
+            let max_jitter = self.base.min(requested / 4 + FIXED_JITTER);
+            return Some(requested + random_part(max_jitter));
         }
-        let factor = 2u32.saturating_pow(attempts.saturating_sub(1).min(10));
-        let most = self.base.saturating_mul(factor).min(self.longest);
-        Some(random_part(most))
+        // Exponential backoff: each attempt doubles the longest wait.
+        let doublings = attempts.saturating_sub(1).min(MAX_DOUBLINGS);
+        let factor = 2u32.saturating_pow(doublings);
+        let max_wait = self.base.saturating_mul(factor).min(self.longest);
+        Some(random_part(max_wait))
     }
 }
 
-/// Returns a random part of a time.
 fn random_part(most: Duration) -> Duration {
-    // Each hasher has other random keys from the operating system.
+    // Each hasher has random keys from the operating system.
     let random = RandomState::new().build_hasher().finish();
     most.mul_f64(random as f64 / u64::MAX as f64)
 }
 
-/// Returns the wait that a server requests, in milliseconds, in seconds or as a date.
+/// Returns the wait that the headers of an answer ask for. The headers give milliseconds, seconds
+/// or a date.
 pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     if let Some(milliseconds) = header_text(headers, "retry-after-ms").and_then(parse_number) {
         return Duration::try_from_secs_f64(milliseconds / 1000.0).ok();
@@ -66,7 +72,7 @@ pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
         return Duration::try_from_secs_f64(seconds).ok();
     }
     let until = parse_date(text)?;
-    // The server's own clock comes first, in case that the clock here is wrong.
+    // This machine's clock may be wrong, so the server's clock takes precedence.
     let now = match header_text(headers, DATE.as_str()).and_then(parse_date) {
         Some(now) => now,
         None => Timestamp::try_from(SystemTime::now()).ok()?,
@@ -79,7 +85,6 @@ fn header_text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     Some(text.trim())
 }
 
-/// Parses a number that isn't negative.
 fn parse_number(text: &str) -> Option<f64> {
     let number: f64 = text.parse().ok()?;
     if number.is_finite() && number >= 0.0 { Some(number) } else { None }

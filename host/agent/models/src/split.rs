@@ -1,5 +1,5 @@
-//! Splits the stream of a model's answer into events. The size of each event is limited before it
-//! is parsed.
+//! Splits the stream of a model's answer into events. The size of an event is checked before the
+//! event is parsed.
 
 use std::borrow::Cow;
 
@@ -7,30 +7,27 @@ use crate::wire_types::{WireCaps, WireError};
 
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// How a stream is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// `text/event-stream`.
     Events,
-    /// One JSON value a line.
+    /// One JSON value per line.
     Lines,
 }
 
-/// One event: its name, which may be empty, and its data.
+/// One event. The name may be empty.
 pub(crate) struct Frame<'s> {
     pub(crate) name: &'s str,
     pub(crate) data: Cow<'s, str>,
 }
 
-/// Splits bytes, which arrive in pieces of any size, into events.
+/// Splits bytes into events. The bytes arrive in pieces of any size.
 #[derive(Debug)]
 pub(crate) struct Splitter {
     form: Form,
     caps: WireCaps,
     total: u64,
     line: Vec<u8>,
-    /// Whether the last byte was a carriage return, after which a line feed belongs to the same
-    /// line end.
+    /// Whether the last byte was a carriage return. `\r\n` is one line end.
     after_return: bool,
     start: Start,
     name: String,
@@ -38,14 +35,12 @@ pub(crate) struct Splitter {
     has_data: bool,
 }
 
-/// The kind of a stream, detected from its first bytes.
+/// The kind of a stream, as its first bytes show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
-    /// Nothing yet.
     Unknown,
-    /// A stream.
     Stream,
-    /// One JSON value. The server doesn't stream, or it reports an error with status 200.
+    /// One JSON value. The server doesn't stream, or reports an error with status 200.
     Whole,
 }
 
@@ -64,15 +59,12 @@ impl Splitter {
         }
     }
 
-    /// Adds a piece, and calls `on` with each event that ends in the piece, until `on` fails.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if `on` fails or a cap is reached.
+    /// Calls `on_frame` with each event that ends in this piece. Fails if `on_frame` fails, or if a
+    /// limit is exceeded.
     pub(crate) fn take(
         &mut self,
         piece: &[u8],
-        on: &mut dyn FnMut(Frame<'_>) -> Result<(), WireError>,
+        on_frame: &mut dyn FnMut(Frame<'_>) -> Result<(), WireError>,
     ) -> Result<(), WireError> {
         let mut rest = piece;
         while !rest.is_empty() {
@@ -89,59 +81,60 @@ impl Splitter {
                 _ => rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')),
             };
             let text = &rest[..line_end.unwrap_or(rest.len())];
-            // Bytes are counted per line, up to the first byte that exceeds the event's cap.
-            // Therefore a stream stops at the same byte however it is divided into pieces.
+            // Bytes are counted up to the first byte above the limit. The error is then at the same
+            // byte, however the stream is divided into pieces.
             let room = self.caps.event.saturating_sub(self.line.len() + self.data.len());
             self.count(text.len().min(room + 1))?;
             if text.len() > room {
-                return Err(WireError::cap("one event of its answer", self.caps.event as u64));
+                return Err(WireError::cap(
+                    "an event of the model's answer",
+                    self.caps.event as u64,
+                ));
             }
             self.line.extend_from_slice(text);
             self.detect_start();
 
             let Some(line_end) = line_end else { break };
             if self.start == Start::Whole {
-                // In this kind of stream, line ends have no meaning.
+                // Line ends mean nothing in one JSON value.
                 rest = &rest[line_end..];
                 continue;
             }
             self.count(1)?;
             self.after_return = rest[line_end] == b'\r';
             rest = &rest[line_end + 1..];
-            self.end_line(on)?;
+            self.end_line(on_frame)?;
         }
         Ok(())
     }
 
-    /// Takes the end of the stream. An incomplete event is dropped, unless only line ends are
-    /// missing.
-    ///
-    /// # Errors
-    ///
-    /// The errors of `on`.
+    /// Ends the stream. If only line ends are missing after the last event, passes the event to
+    /// `on_frame`. An incomplete event is dropped. Fails if `on_frame` fails.
     pub(crate) fn finish(
         &mut self,
-        on: &mut dyn FnMut(Frame<'_>) -> Result<(), WireError>,
+        on_frame: &mut dyn FnMut(Frame<'_>) -> Result<(), WireError>,
     ) -> Result<(), WireError> {
         if self.start == Start::Whole {
             let line = std::mem::take(&mut self.line);
             if is_whole(&line) {
-                on(Frame { name: "", data: String::from_utf8_lossy(&line) })?;
+                on_frame(Frame { name: "", data: String::from_utf8_lossy(&line) })?;
             }
             return Ok(());
         }
         match self.form {
             Form::Lines => {
                 if is_whole(&self.line) {
-                    self.end_line(on)?;
+                    self.end_line(on_frame)?;
                 }
             }
             Form::Events => {
                 if !self.line.is_empty() {
+                    // No event is complete yet, because only an empty line completes an event.
                     self.end_line(&mut |_| Ok(()))?;
                 }
+                // In OpenAI's formats, `[DONE]` ends an answer, although it isn't JSON.
                 if is_whole(&self.data) || self.data.trim_ascii() == b"[DONE]" {
-                    self.end_event(on)?;
+                    self.end_event(on_frame)?;
                 }
             }
         }
@@ -151,12 +144,13 @@ impl Splitter {
     fn count(&mut self, bytes: usize) -> Result<(), WireError> {
         self.total += bytes as u64;
         if self.total > self.caps.stream {
-            return Err(WireError::cap("its answer", self.caps.stream));
+            return Err(WireError::cap("the model's answer", self.caps.stream));
         }
         Ok(())
     }
 
-    /// Detects the kind of the stream once the first line shows it.
+    /// Decides from the first bytes whether the body is a stream or one JSON value, as soon as the
+    /// bytes show this. Removes a byte order mark.
     fn detect_start(&mut self) {
         if self.start != Start::Unknown {
             return;
@@ -169,6 +163,7 @@ impl Splitter {
         let unmarked = self.line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&self.line);
         let content = unmarked.trim_ascii_start();
         match content.first() {
+            // White space can precede both kinds.
             None => {}
             Some(b'{' | b'[') if self.form == Form::Events => {
                 self.line = content.to_vec();
@@ -181,13 +176,14 @@ impl Splitter {
         }
     }
 
+    /// Handles a complete line. `on_frame` gets the event that this line completes.
     fn end_line(
         &mut self,
-        on: &mut dyn FnMut(Frame<'_>) -> Result<(), WireError>,
+        on_frame: &mut dyn FnMut(Frame<'_>) -> Result<(), WireError>,
     ) -> Result<(), WireError> {
         let line = std::mem::take(&mut self.line);
         if self.start == Start::Unknown {
-            // The line has only a byte order mark, and the stream starts after it.
+            // The line has only a byte order mark, and the stream starts after the mark.
             if line.starts_with(BYTE_ORDER_MARK) {
                 self.start = Start::Stream;
             }
@@ -196,11 +192,11 @@ impl Splitter {
         if self.form == Form::Lines {
             return match line.trim_ascii() {
                 b"" => Ok(()),
-                line => on(Frame { name: "", data: String::from_utf8_lossy(line) }),
+                line => on_frame(Frame { name: "", data: String::from_utf8_lossy(line) }),
             };
         }
         if line.is_empty() {
-            return self.end_event(on);
+            return self.end_event(on_frame);
         }
 
         let colon = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
@@ -222,9 +218,10 @@ impl Splitter {
         Ok(())
     }
 
+    /// Passes the complete event to `on_frame`. An event without data is dropped.
     fn end_event(
         &mut self,
-        on: &mut dyn FnMut(Frame<'_>) -> Result<(), WireError>,
+        on_frame: &mut dyn FnMut(Frame<'_>) -> Result<(), WireError>,
     ) -> Result<(), WireError> {
         let name = std::mem::take(&mut self.name);
         let data = std::mem::take(&mut self.data);
@@ -232,11 +229,10 @@ impl Splitter {
         if data.trim_ascii().is_empty() {
             return Ok(());
         }
-        on(Frame { name: &name, data: String::from_utf8_lossy(&data) })
+        on_frame(Frame { name: &name, data: String::from_utf8_lossy(&data) })
     }
 }
 
-/// Checks whether the bytes are a whole JSON value.
 fn is_whole(bytes: &[u8]) -> bool {
     serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok()
 }
@@ -313,14 +309,14 @@ mod tests {
             for size in [1, 7, 1000] {
                 let pieces: Vec<&[u8]> = text.as_bytes().chunks(size).collect();
                 let refused = split(Form::Events, &pieces).expect_err("it is too long");
-                assert_eq!(refused, WireError::cap("one event of its answer", 100));
+                assert_eq!(refused, WireError::cap("an event of the model's answer", 100));
             }
         }
         let endless = ": keep-alive\n\n".repeat(100);
         for size in [1, 7, 10_000] {
             let pieces: Vec<&[u8]> = endless.as_bytes().chunks(size).collect();
             let refused = split(Form::Events, &pieces).expect_err("it is too long");
-            assert_eq!(refused, WireError::cap("its answer", 1000));
+            assert_eq!(refused, WireError::cap("the model's answer", 1000));
         }
     }
 }

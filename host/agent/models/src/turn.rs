@@ -1,35 +1,34 @@
-//! The types of a request to a model and of its answer, independent of any wire format. Session
-//! files contain these types.
+//! The request to a model and its answer, in no wire format. Session files contain these types.
 
 use serde::{Deserialize, Serialize};
 
 use crate::raw::RawJson;
 use crate::wire_types::WireFormat;
 
-/// One request to a model, with everything that the model should know.
+/// One request to a model.
 ///
-/// Providers cache the start of a request. To use the cache, the system text, the tools and the
-/// earlier messages of a session don't change, and a new turn only adds messages.
+/// Providers cache the start of a request. In a session, the system text, the tools and the earlier
+/// messages therefore stay unchanged, and a new turn only adds messages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
     /// The provider's name for the model.
     pub model: String,
-    /// The system text. Empty: there is no system text.
+    /// The system text. It may be empty.
     pub system: String,
     /// The tools, in the order in which the model reads them.
     pub tools: Vec<ModelTool>,
-    /// Whether the model must answer without calls, although it gets the tools.
+    /// Whether the model must not call tools, although it gets the tools.
     #[serde(default)]
     pub forbid_calls: bool,
     /// The conversation.
     pub messages: Vec<TurnMessage>,
-    /// The most tokens of the answer, including thinking. `None`: the maximum of the server, or
-    /// 8,192 if the format requires a number.
+    /// The most tokens of the answer, including thinking. `None`: the server's maximum, or 8,192 if
+    /// the format requires a number.
     pub max_output: Option<u32>,
-    /// How much the model thinks before it answers.
+    /// How much the model may think.
     #[serde(default)]
     pub thinking: ThinkingLevel,
-    /// The schema of the answer's text, if the text must be JSON.
+    /// The schema of the answer, if the answer must be JSON.
     #[serde(default)]
     pub output_schema: Option<OutputSchema>,
 }
@@ -41,12 +40,11 @@ pub struct ModelTool {
     pub name: String,
     /// The tool's description for the model.
     pub description: String,
-    /// The JSON Schema of the arguments. The schema is sent byte for byte.
+    /// The JSON Schema of the arguments. It is sent byte for byte.
     pub schema: RawJson,
 }
 
-/// How much a model thinks. Each format has its own words for the level, and a model may not
-/// support them.
+/// The amount of thinking. Models don't support every level.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ThinkingLevel {
     /// The provider's default.
@@ -54,13 +52,13 @@ pub enum ThinkingLevel {
     Usual,
     /// No thinking.
     Off,
-    /// An effort: `low`, `medium`, `high`, or another level of the provider.
+    /// An effort: `low`, `medium`, `high`, or another word of the provider.
     Effort(String),
-    /// The most tokens of thinking. Formats without such a field ignore the number.
+    /// The most tokens of thinking. Some formats ignore the number.
     Tokens(u32),
 }
 
-/// The form of an answer.
+/// The JSON Schema of an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputSchema {
     /// The schema's name, with letters, digits, `_` and `-`.
@@ -72,24 +70,24 @@ pub struct OutputSchema {
 /// A message of a conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum TurnMessage {
-    /// From the person.
+    /// A message of the user.
     User(Vec<Part>),
     /// An answer of a model.
     Model(ModelAnswer),
-    /// The results of the calls of the answer before.
+    /// The results of the calls in the previous answer.
     Results(Vec<CallResult>),
 }
 
 /// A part of a message to a model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Part {
-    /// Text.
+    /// A text.
     Text(String),
     /// An image.
     Image {
-        /// `image/png` and the like.
+        /// The media type, such as `image/png`.
         media_type: String,
-        /// The bytes of the file, in base64.
+        /// The file in base64.
         data: String,
     },
 }
@@ -115,7 +113,7 @@ pub struct ModelAnswer {
     /// The format of the answer. Opaque parts are sent back only to the same provider in the same
     /// format.
     pub format: WireFormat,
-    /// The server's name for the model that answered.
+    /// The server's name for the model.
     pub model: String,
     /// The parts of the answer, in order.
     pub blocks: Vec<Block>,
@@ -134,7 +132,7 @@ impl ModelAnswer {
         })
     }
 
-    /// Returns the text, without the thinking.
+    /// Returns the text of the answer, without the thinking and the calls.
     pub fn text(&self) -> String {
         let texts = self.blocks.iter().filter_map(|block| match block {
             Block::Text { text, .. } => Some(text.as_str()),
@@ -146,40 +144,40 @@ impl ModelAnswer {
 
 /// A part of an answer.
 ///
-/// `raw` is the part as JSON of the wire format. It is present if it has more data than the other
-/// fields, such as a signature. It is sent back byte for byte.
+/// `raw` is the part's JSON in the wire format, if it has more data than the other fields, such as
+/// a signature. `raw` is sent back byte for byte.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Block {
-    /// Text.
+    /// A text.
     Text {
         /// The text.
         text: String,
-        /// See above.
+        /// See [`Block`].
         raw: Option<RawJson>,
     },
     /// Thinking, or the provider's summary of the thinking.
     Thinking {
-        /// The text. Empty if the provider doesn't give the text.
+        /// The text. Empty if the provider doesn't show it.
         text: String,
-        /// See above.
+        /// See [`Block`].
         raw: Option<RawJson>,
     },
     /// A call of a tool.
     Call(ModelCall),
-    /// Any other part, which only the provider can read.
+    /// A part that only the provider can read.
     Opaque(RawJson),
 }
 
-/// A call that a model made.
+/// A call by a model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelCall {
-    /// The call's ID, unique among all calls of the turn and its answer.
+    /// The call's ID, unique in the turn and its answer.
     pub id: String,
     /// The tool's name, as the model wrote it.
     pub name: String,
-    /// The arguments as they were sent. They may not be valid JSON.
+    /// The arguments as the model wrote them. They may be invalid JSON.
     pub arguments: String,
-    /// See [`Block`].
+    /// The call as JSON of the wire format.
     pub raw: Option<RawJson>,
 }
 
@@ -190,38 +188,36 @@ pub enum FinishReason {
     End,
     /// The model waits for the results of its calls.
     Calls,
-    /// The answer reached its token limit. Its last call may be incomplete.
+    /// The answer reached its limit of tokens. The last call may be incomplete.
     Length,
     /// The answer filled the model's context.
     ContextFull,
-    /// The provider or the model refused. The text says why, if anything does.
+    /// The provider or the model refused. The text is the reason, or empty if there is no reason.
     Refused(String),
-    /// The provider paused. Sending the conversation with this answer continues the answer.
+    /// The provider paused. The answer continues after it is sent back.
     Paused,
-    /// Another reason, in the provider's words.
+    /// Another reason, as the provider names it.
     Other(String),
 }
 
-/// The tokens of an answer, with the same meaning in all formats. `None`: the server doesn't report
-/// the number.
+/// The tokens of a request and its answer. `None`: the server doesn't report the number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenUsage {
-    /// Tokens of the request, without the tokens that were read from the provider's cache or
-    /// written to it.
+    /// The request's tokens that weren't read from or written to the provider's cache.
     pub input: Option<u64>,
-    /// Of the request, read from the cache.
+    /// The request's tokens that were read from the cache.
     pub cache_read: Option<u64>,
-    /// Of the request, written to the cache.
+    /// The request's tokens that were written to the cache.
     pub cache_written: Option<u64>,
-    /// Of the answer, thinking included.
+    /// The answer's tokens, including thinking.
     pub output: Option<u64>,
-    /// The part of `output` that was thinking.
+    /// The tokens of thinking. They are part of `output`.
     pub reasoning: Option<u64>,
 }
 
 impl TokenUsage {
-    /// Returns these numbers. Each number in `later`, a later report of the server, replaces the
-    /// earlier number.
+    /// Returns the numbers of a later report. A number that the later report leaves out stays
+    /// unchanged.
     #[must_use]
     pub(crate) fn updated(self, later: Self) -> Self {
         Self {
@@ -233,31 +229,31 @@ impl TokenUsage {
         }
     }
 
-    /// Returns the number of all tokens of the request, or `None` if the server gave no number.
+    /// Returns the total tokens of the request. Returns `None` if no number is known.
     pub fn request(&self) -> Option<u64> {
         let parts = [self.input, self.cache_read, self.cache_written];
         parts.iter().flatten().copied().reduce(u64::saturating_add)
     }
 }
 
-/// An event while a model answers. The model chooses texts, names and arguments. Their length is
-/// limited, but a terminal shouldn't show them without escaping.
+/// An event of an answer that is arriving. The model chooses texts, names and arguments, so a
+/// terminal must escape them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ModelEvent {
-    /// The request is sent again after a pause, because it failed before the answer started.
+    /// The request failed before its answer started, and is sent again after `wait`.
     Retrying {
-        /// How often the request was sent so far.
+        /// The number of attempts so far.
         attempts: u32,
-        /// The pause.
+        /// The wait before the next attempt.
         wait: std::time::Duration,
-        /// The reason why the request failed.
+        /// The reason of the failure.
         why: String,
     },
     /// More text.
     Text(String),
     /// More thinking.
     Thinking(String),
-    /// A call starts. Its arguments follow later.
+    /// A call starts. The text is the tool's name. The arguments follow.
     CallBegun(String),
     /// A call is complete.
     Call(ModelCall),

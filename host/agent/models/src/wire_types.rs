@@ -1,4 +1,4 @@
-//! The names and options of the formats, the caps of an answer, and why an answer can't be used.
+//! The wire formats, their options, and the limits and errors of an answer.
 
 use std::fmt;
 
@@ -7,85 +7,85 @@ use toolhold_contract::text::{cut, neutral_line};
 
 use crate::raw::{Fields, RawJson};
 
-/// Bytes of a server's own words in an error.
+/// The most bytes of a server's message. Longer messages are cut.
 const WORDS: usize = 500;
 
-/// A format.
+/// A wire format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WireFormat {
-    /// Anthropic's Messages.
+    /// Anthropic's Messages API.
     Messages,
-    /// OpenAI's Chat Completions.
+    /// OpenAI's Chat Completions API.
     Chat,
-    /// OpenAI's Responses.
+    /// OpenAI's Responses API.
     Responses,
-    /// Ollama's chat.
+    /// Ollama's chat API.
     Ollama,
 }
 
-/// How a request marks the text that the provider should cache. Only one format needs marks.
+/// How a request marks the parts that the server caches. Only the format Messages has marks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Caching {
-    /// The server finds the end of the conversation by itself. Nothing that was sent changes.
+    /// The server finds the end of the conversation itself. Sent messages don't change.
     #[default]
     Automatic,
-    /// Marks in the messages, which move with the conversation. This is for servers without
-    /// automatic caching.
+    /// Marks in the messages, which move with the conversation, for servers without automatic
+    /// caching.
     Marks,
-    /// Nothing is marked.
+    /// No marks.
     Off,
 }
 
-/// The options of a provider, apart from the turn.
+/// A provider's options.
 #[derive(Clone, Debug, Default)]
 pub struct WireOptions {
     /// The provider's name. Opaque parts of other providers are left out.
     pub provider: String,
-    /// Further fields of the body, as written in the configuration.
+    /// Further fields of the body, from the configuration.
     pub fields: Vec<(String, RawJson)>,
-    /// How the cache is asked for.
+    /// How requests use the provider's cache.
     pub caching: Caching,
-    /// Whether the most tokens are called `max_completion_tokens`, as only OpenAI itself does.
+    /// Whether the limit of tokens has OpenAI's name `max_completion_tokens`.
     pub completion_tokens: bool,
-    /// Whether thinking is left out of the request, because some servers refuse it.
+    /// Whether thinking is left out of requests, because some servers refuse thinking.
     pub drop_thinking: bool,
-    /// The size of the context that a local server should make room for.
+    /// The context size that a local server reserves.
     pub context: Option<u64>,
 }
 
 /// A request of a format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WireRequest {
-    /// Below the base URL of the format.
+    /// The path below the base URL.
     pub path: &'static str,
-    /// The headers except the header with the key.
+    /// The headers, without the key.
     pub headers: Vec<(&'static str, &'static str)>,
-    /// The body, in JSON.
+    /// The JSON body.
     pub body: Vec<u8>,
 }
 
-/// The limits of one answer. The stored part of an answer is at most a few times `answer` and
-/// `event`.
+/// The limits of an answer. An answer that exceeds a limit is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WireCaps {
-    /// The most bytes of one line and of one event. The last event of the Responses API repeats the
-    /// whole answer, and the request's tools and system text.
+    /// The most bytes of a line and of an event. In the format Responses, the last event repeats
+    /// the whole answer, and the tools and the system text of the request.
     pub event: usize,
     /// The most bytes of the arguments of one call.
     pub arguments: usize,
-    /// The most bytes that are stored.
+    /// The most stored bytes of an answer.
     pub answer: usize,
-    /// The most bytes of the stream. A token can take hundreds of bytes of the stream.
+    /// The most bytes of the stream. One token may take hundreds of bytes.
     pub stream: u64,
-    /// Blocks.
+    /// The most blocks of an answer.
     pub blocks: usize,
-    /// Calls.
+    /// The most calls of an answer.
     pub calls: usize,
 }
 
 impl Default for WireCaps {
     fn default() -> Self {
+        // `1 << 20` is 1 MiB.
         Self {
             event: 8 << 20,
             arguments: 4 << 20,
@@ -97,10 +97,10 @@ impl Default for WireCaps {
     }
 }
 
-/// The reason why an answer can't be used.
+/// The error of an unusable answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
-    /// The answer reached a cap.
+    /// A part of the answer has too many bytes.
     #[error("{what} is longer than {limit} bytes, the limit")]
     Cap {
         /// The name of the part that is too long.
@@ -108,21 +108,21 @@ pub enum WireError {
         /// The limit.
         limit: u64,
     },
-    /// The answer has too many parts of one kind.
-    #[error("there are more than {limit} {what}, the limit")]
+    /// The answer has too many blocks or calls.
+    #[error("the model sent more than {limit} {what}, the limit")]
     Count {
-        /// The name of these parts.
+        /// The name of the parts.
         what: &'static str,
         /// The limit.
         limit: usize,
     },
-    /// The answer isn't of the format.
-    #[error("its answer can't be read: {0}")]
+    /// The answer isn't in the format.
+    #[error("the model's answer can't be read: {0}")]
     Malformed(String),
     /// The answer ended before it was complete.
-    #[error("its answer ended before it was complete")]
+    #[error("the model's answer ended before it was complete")]
     Cut,
-    /// The server reports an error.
+    /// The server reported an error.
     #[error("{0}")]
     Server(ServerError),
 }
@@ -137,7 +137,7 @@ impl WireError {
     }
 }
 
-/// An error that a server reported. Each field is one line, truncated if it is long.
+/// An error that a server reported. Long texts are cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerError {
     /// The kind or code of the error, such as `overloaded_error`.
@@ -147,27 +147,28 @@ pub struct ServerError {
 }
 
 impl ServerError {
-    /// Finds the error in a body. Servers use several forms for errors.
+    /// Finds the error in a body. Errors of servers have several forms.
     pub(crate) fn find(text: &str) -> Option<Self> {
         Self::from_fields(&Fields::parse_first(text)?)
     }
 
+    /// Reads an error from one of the fields that servers use, or returns `None` if there is no
+    /// error.
     pub(crate) fn from_fields(fields: &Fields<'_>) -> Option<Self> {
         if let Some(error) = fields.object("error") {
             return Some(Self::from_error_object(&error));
         }
-        let error = fields.some_text("error").or_else(|| fields.some_text("detail"));
+        let error = fields.nonempty_text("error").or_else(|| fields.nonempty_text("detail"));
         if let Some(message) = error {
             return Some(Self { kind: String::new(), message: one_line(&message) });
         }
-        let message = fields.some_text("message")?;
-        let code = fields.some_text("code").or_else(|| fields.some_text("type"));
+        let message = fields.nonempty_text("message")?;
+        let code = fields.nonempty_text("code").or_else(|| fields.nonempty_text("type"));
         Some(Self { kind: one_line(&code.unwrap_or_default()), message: one_line(&message) })
     }
 
-    /// Reads the object in the field `error`.
     fn from_error_object(error: &Fields<'_>) -> Self {
-        // Some gateways pass on the body of the other server as the message.
+        // A gateway's message may be the body of another server's error.
         let message = error.text("message").unwrap_or_default();
         if let Some(inner) = Self::find(message.trim())
             && !inner.message.is_empty()
@@ -175,13 +176,14 @@ impl ServerError {
             return inner;
         }
 
-        let word = ["code", "type", "status"].iter().find_map(|name| error.some_text(name));
-        let code = match word {
-            Some(word) => word.into_owned(),
+        let named_code =
+            ["code", "type", "status"].iter().find_map(|name| error.nonempty_text(name));
+        let code = match named_code {
+            Some(code) => code.into_owned(),
             None => error.number("code").map(|code| code.to_string()).unwrap_or_default(),
         };
-        let kind = match error.some_text("type") {
-            // `type` alone is too general, and `code` alone is often a number.
+        let kind = match error.nonempty_text("type") {
+            // Both are shown: `type` is often too general, and `code` is often only a number.
             Some(kind) if kind != code => format!("{kind} {code}"),
             _ => code,
         };
@@ -196,8 +198,8 @@ fn one_line(text: &str) -> String {
 impl fmt::Display for ServerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.kind.as_str(), self.message.as_str()) {
-            ("", "") => f.write_str("it reports an error without a message"),
-            (kind, "") => write!(f, "it reports the error {kind}"),
+            ("", "") => f.write_str("the server reports an error without a message"),
+            (kind, "") => write!(f, "the server reports the error {kind}"),
             ("", message) => f.write_str(message),
             (kind, message) => write!(f, "{message} ({kind})"),
         }

@@ -1,5 +1,4 @@
-//! Finds the skills of the user and of a project, and checks which of a project's skills are
-//! trusted.
+//! Finds the skills of the user and of a project. A person must see a project's skills first.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -15,43 +14,43 @@ use crate::skill::{
     SKILL_FILE, Skill, SkillError, SkillOrigin, SkillText, is_name, name_problem, read_whole,
 };
 
-/// Most skills that are offered.
+/// Further skills are left out.
 const MAX_SKILLS: usize = 200;
 
-/// Most entries of a folder of skills that are read.
+/// Further entries of a folder are ignored.
 const MAX_ENTRIES: usize = 10_000;
 
-/// The folders of a project's skills, below the working directory.
+/// The folders with a project's skills, below the working directory.
 pub(crate) const PROJECT_FOLDERS: [&str; 3] =
     [".agents/skills", ".claude/skills", ".toolhold/skills"];
 
 /// The skills that were found.
 #[derive(Clone, Debug, Default)]
 pub struct Skills {
-    /// The skills that models get, in order of their names.
+    /// The skills that models get, sorted by name.
     pub usable: Vec<Skill>,
-    /// The project's skills that models don't get yet.
+    /// The project's skills that no person has seen in their current state. Models don't get them.
     pub untrusted: Vec<Skill>,
-    /// Folders that aren't skills, and skills that aren't used, each with the reason.
+    /// Folders and skills that can't be used, with the reasons.
     pub left_out: Vec<String>,
-    /// The real paths of folders with skills that models get.
+    /// The real paths of the folders from which models get skills.
     pub readable: Vec<PathBuf>,
 }
 
 impl Skills {
-    /// Finds the skills. Blocks.
+    /// Finds the skills of the user and of the project, if the configuration enables skills.
+    /// Blocks.
     ///
     /// # Errors
     ///
-    /// The list of trusted skills can't be read.
+    /// Fails if the list of trusted skills can't be read.
     pub fn find(config: &Config, folders: &Folders, directory: &Path) -> Result<Self, HostError> {
         let mut skills = Self::default();
         if !config.values.skills.enabled {
             return Ok(skills);
         }
 
-        // The real paths of all folders so far. A folder is read once, even if several links lead
-        // to it.
+        // The real paths of the folders that were read. Two links may lead to the same folder.
         let mut roots = Vec::new();
         skills.add_user_skills(&config.skill_folders(folders, directory), &mut roots);
         skills.add_project_skills(folders, directory, &mut roots)?;
@@ -62,7 +61,7 @@ impl Skills {
         Ok(skills)
     }
 
-    /// Adds the skills in the folders of the configuration.
+    /// `roots`: the real paths of the folders that were already read.
     fn add_user_skills(&mut self, folders: &[PathBuf], roots: &mut Vec<PathBuf>) {
         for path in folders {
             let Some(root) = self.resolve(path) else { continue };
@@ -71,8 +70,10 @@ impl Skills {
             }
             let usable_before = self.usable.len();
             if let Some(folder) = self.open(&root, Owners::User) {
-                self.add_all(&folder, None);
+                let trusted = None;
+                self.add_all(&folder, trusted);
             }
+            // Models may read a folder only if they get one of its skills.
             if self.usable.len() > usable_before {
                 self.readable.push(root.clone());
             }
@@ -80,18 +81,14 @@ impl Skills {
         }
     }
 
-    /// Adds the skills in the folders of the working directory.
-    ///
-    /// # Errors
-    ///
-    /// The list of trusted skills can't be read.
+    /// `roots`: the real paths of the folders that were already read. Fails if the list of trusted
+    /// skills can't be read.
     fn add_project_skills(
         &mut self,
         folders: &Folders,
         directory: &Path,
         roots: &mut Vec<PathBuf>,
     ) -> Result<(), HostError> {
-        // The list is read once, and only if the project has a folder of skills.
         let mut trusted = None;
         for name in PROJECT_FOLDERS {
             let Some(root) = self.resolve(&directory.join(name)) else { continue };
@@ -100,7 +97,10 @@ impl Skills {
                 continue;
             }
             if !root.starts_with(&directory) {
-                self.leave_out(&directory.join(name), "it is a link out of the working directory");
+                self.leave_out(
+                    &directory.join(name),
+                    "the folder is a link out of the working directory",
+                );
                 continue;
             }
             if let Some(folder) = self.open(&root, Owners::Any) {
@@ -114,7 +114,6 @@ impl Skills {
         Ok(())
     }
 
-    /// Returns the skill with this name, if models can load it.
     pub(crate) fn named(&self, name: &str) -> Option<&Skill> {
         self.usable.iter().find(|skill| skill.name == name)
     }
@@ -127,10 +126,11 @@ impl Skills {
         }
     }
 
-    /// Returns the real path of a folder, or `None` if the folder can't be used.
+    /// Returns the real path of a folder. Returns `None` if the folder is missing or can't be used,
+    /// and records why it can't be used.
     fn resolve(&mut self, path: &Path) -> Option<PathBuf> {
-        // `canonicalize` makes a system call for each folder above, and mostly the path doesn't
-        // exist.
+        // Most of these folders don't exist. `canonicalize` makes a system call for each folder of
+        // the path, and this check makes only one.
         if path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
             return None;
         }
@@ -144,7 +144,7 @@ impl Skills {
         }
     }
 
-    /// Opens a folder. Returns `None` if the folder must be left out.
+    /// Opens a folder. Returns `None` and records the reason if the folder can't be opened.
     fn open(&mut self, path: &Path, owners: Owners) -> Option<SkillFolder> {
         match SkillFolder::open(path, owners) {
             Ok(folder) => Some(folder),
@@ -155,8 +155,8 @@ impl Skills {
         }
     }
 
-    /// Adds the skills of a folder. `trusted`: for a folder of a project, the digests of the skills
-    /// that a person has seen, by path.
+    /// Adds the skills of a folder. `trusted`: the digests of the project's skills that a person
+    /// has seen, by path. `None`: the folder is the user's.
     fn add_all(&mut self, root: &SkillFolder, trusted: Option<&BTreeMap<String, String>>) {
         let (names, is_truncated) = match root.names(MAX_ENTRIES) {
             Ok(names) => names,
@@ -177,7 +177,7 @@ impl Skills {
                 }
             };
 
-            // Reading an unusable skill takes time too, so it is part of the limit.
+            // Unusable skills count too, because reading them takes time.
             candidates += 1;
             if self.usable.len() + self.untrusted.len() >= MAX_SKILLS || candidates > MAX_SKILLS {
                 surplus += 1;
@@ -189,35 +189,40 @@ impl Skills {
                 continue;
             }
             if self.usable.iter().chain(&self.untrusted).any(|known| known.name == name) {
-                self.leave_out(&path, "another skill with that name is used instead");
+                self.leave_out(&path, "another skill has this name and is used instead");
                 continue;
             }
             match read_skill(name, folder, trusted) {
-                Ok(skill) if skill.origin.counts() => self.usable.push(skill),
+                Ok(skill) if skill.origin.is_usable() => self.usable.push(skill),
                 Ok(skill) => self.untrusted.push(skill),
                 Err(error) => self.leave_out(&path, error),
             }
         }
 
         if surplus > 0 || is_truncated {
-            let why =
-                format!("it has {surplus} or more skills too many; the limit is {MAX_SKILLS}");
+            let why = format!(
+                "the folder has at least {surplus} skills too many; the limit is {MAX_SKILLS}"
+            );
             self.leave_out(&root.path, why);
         }
     }
 }
 
-/// Reads the skill in a folder. `trusted`: for a folder of a project, the digests of the skills
-/// that a person has seen, by path.
+/// Reads the skill in a folder. `trusted`: the digests of the project's skills that a person has
+/// seen, by path. `None`: the folder is the user's.
 fn read_skill(
     name: String,
     folder: SkillFolder,
     trusted: Option<&BTreeMap<String, String>>,
 ) -> Result<Skill, SkillError> {
-    let path = folder.path.to_str();
-    let trusted_digest = path.and_then(|path| trusted?.get(path));
-    if let Some(digest) = trusted_digest
-        && let Ok((tree, text)) = read_whole(&folder)
+    let Some(trusted) = trusted else {
+        return read_without_digest(name, folder, SkillOrigin::User);
+    };
+    let trusted_digest = folder.path.to_str().and_then(|path| trusted.get(path));
+    let Some(digest) = trusted_digest else {
+        return read_without_digest(name, folder, SkillOrigin::Untrusted);
+    };
+    if let Ok((tree, text)) = read_whole(&folder)
         && tree.digest() == *digest
     {
         return Ok(Skill {
@@ -228,23 +233,24 @@ fn read_skill(
             digest: Some(digest.clone()),
         });
     }
+    read_without_digest(name, folder, SkillOrigin::Changed)
+}
 
-    let origin = if trusted.is_none() {
-        SkillOrigin::User
-    } else if trusted_digest.is_some() {
-        SkillOrigin::Changed
-    } else {
-        SkillOrigin::Untrusted
-    };
+/// Reads only the `SKILL.md` of a skill, and makes no digest.
+fn read_without_digest(
+    name: String,
+    folder: SkillFolder,
+    origin: SkillOrigin,
+) -> Result<Skill, SkillError> {
     let description = SkillText::read(&folder)?.description;
     Ok(Skill { name, description, folder: folder.path, origin, digest: None })
 }
 
-/// Returns the paths of the trusted skills of a working directory. Blocks.
+/// Returns the paths of the working directory's skills that a person has trusted. Blocks.
 ///
 /// # Errors
 ///
-/// The list of trusted skills can't be read.
+/// Fails if the list of trusted skills can't be read.
 pub fn trusted_skills(directory: &Path, folders: &Folders) -> Result<Vec<PathBuf>, HostError> {
     let roots = PROJECT_FOLDERS.map(|folder| directory.join(folder));
     let mut paths = Vec::new();

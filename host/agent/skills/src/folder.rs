@@ -1,75 +1,78 @@
-//! Reads files in the folder of a skill. Paths are opened from the folder's handle and never follow
-//! links. File sizes are limited, and the owners of the files are checked.
+//! Reads files in the folder of a skill. Files are opened from the folder's handle without
+//! following links, and their sizes and owners are checked.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, openat, statat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RawMode, Stat, fstat, openat, statat};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
-/// The most files and folders of one skill.
+/// A skill with more files and folders is refused.
 pub(crate) const MAX_FILES: usize = 2000;
 
-/// The most bytes of all files of one skill.
+/// A skill with more bytes is refused.
 pub(crate) const MAX_TREE: u64 = 50_000_000;
 
-/// Most levels of folders.
 const MAX_DEPTH: usize = 16;
 
-/// Most bytes of a path in a skill.
 const MAX_PATH: usize = 1024;
 
-/// The reason why a skill's folder, or a file in it, can't be read.
+/// The reason why a skill's folder or file can't be read.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
-    /// The file belongs to this user, who isn't allowed to own the file.
-    #[error("it belongs to user {0}, who is neither you nor root")]
+    /// The owner of the file is neither the current user nor root.
+    #[error("the owner is user {0}, neither you nor root")]
     Owner(u32),
     /// Other users can write to the file.
-    #[error("others may write to it; check it, then run `chmod -R go-w` on its folder")]
+    #[error(
+        "other users can write to the skill; check the skill's files, then run `chmod -R go-w` on \
+         the folder"
+    )]
     Writable,
     /// The file is a link.
-    #[error("it is a link, which isn't followed")]
+    #[error("this is a link, and links aren't followed")]
     Link,
     /// The file doesn't exist.
-    #[error("it doesn't exist")]
+    #[error("the file or folder doesn't exist")]
     Missing,
     /// The file is neither a regular file nor a link.
-    #[error("it isn't a regular file")]
+    #[error("this isn't a regular file")]
     NotAFile,
-    /// The system's answer.
+    /// The system's error.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// A path is too long or isn't valid.
-    #[error("a path has at most {MAX_PATH} bytes, and no NUL byte")]
+    /// A path is too long or contains a NUL byte.
+    #[error("the path has more than {MAX_PATH} bytes or a NUL byte")]
     InvalidPath,
     /// A path may lead out of the folder.
-    #[error("a path has to stay in the skill's folder: no `..`, and no `/` first")]
+    #[error(
+        "the path has to stay in the skill's folder, without `..` and without `/` at the start"
+    )]
     Outside,
     /// A path has no file name.
-    #[error("it names no file")]
+    #[error("the path names no file")]
     EmptyPath,
     /// Folders are nested too deeply.
-    #[error("it has more than {MAX_DEPTH} levels of folders, the limit")]
+    #[error("the folder has more than {MAX_DEPTH} levels of folders, the limit")]
     TooDeep,
     /// There are too many files.
-    #[error("it has more than {MAX_FILES} files and folders, the limit")]
+    #[error("the folder has more than {MAX_FILES} files and folders, the limit")]
     TooManyFiles,
     /// The files are too large together.
-    #[error("its files have more than {MAX_TREE} bytes, the limit")]
+    #[error("the folder's files have more than {MAX_TREE} bytes, the limit")]
     TooLarge,
     /// A file has a name that isn't text.
-    #[error("a name in it isn't UTF-8")]
+    #[error("a file name in the folder isn't UTF-8")]
     NotUtf8,
     /// One of the files can't be read.
     #[error("{path}: {error}")]
     File {
         /// The path of the file in the folder.
         path: String,
-        /// The obstacle.
+        /// The reason.
         error: Box<Self>,
     },
 }
@@ -84,25 +87,33 @@ impl From<Errno> for FolderError {
     }
 }
 
-/// The users who may own and write the files of a skill.
+/// The bits of a file's mode that let the group and all users write.
+const WRITABLE_BY_OTHERS: RawMode = 0o022;
+
+/// The bits of a file's mode that let the owner, the group or all users execute.
+const EXECUTABLE: RawMode = 0o111;
+
+/// The users who may own and write a skill's files.
 #[derive(Clone, Copy, Debug)]
 pub enum Owners {
-    /// The user and root.
+    /// The current user and root.
     User,
-    /// Every user. Only bytes that a person has seen are used.
+    /// Every user. The digest makes sure that a person has seen the bytes.
     Any,
 }
 
 impl Owners {
+    /// Checks that only the allowed users can write a file or folder.
     fn check(self, stat: &Stat) -> Result<(), FolderError> {
         if let Self::Any = self {
             return Ok(());
         }
         let user = rustix::process::geteuid().as_raw();
-        if stat.st_uid != user && stat.st_uid != 0 {
+        let root = 0;
+        if stat.st_uid != user && stat.st_uid != root {
             return Err(FolderError::Owner(stat.st_uid));
         }
-        let is_writable_by_others = stat.st_mode & 0o022 != 0;
+        let is_writable_by_others = stat.st_mode & WRITABLE_BY_OTHERS != 0;
         if is_writable_by_others { Err(FolderError::Writable) } else { Ok(()) }
     }
 }
@@ -116,10 +127,10 @@ pub struct SkillFolder {
     owners: Owners,
 }
 
-/// A file that was read.
+/// The content of a file.
 #[derive(Debug)]
 pub struct FileBytes {
-    /// The bytes, up to the limit of the reader.
+    /// The bytes, cut at the limit of the reader.
     pub bytes: Vec<u8>,
     /// Whether the file has more bytes.
     pub is_truncated: bool,
@@ -130,40 +141,40 @@ pub struct FileBytes {
 pub struct TreeFile {
     /// The path of the file in the folder.
     pub path: String,
-    /// Bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// Whether the owner of the file may run it.
+    /// Whether the owner of the file may execute it.
     pub is_executable: bool,
-    /// The SHA-256 of the file's content. Empty if the content wasn't read.
+    /// The SHA-256 of the content. Empty if the content wasn't read.
     pub digest: Vec<u8>,
 }
 
-/// The files of a folder, in order of their paths.
+/// The files of a folder, sorted by path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileTree {
-    /// The files that are read.
+    /// The regular files.
     pub files: Vec<TreeFile>,
-    /// Links and other things that aren't read.
+    /// Links and other entries that aren't regular files.
     pub others: Vec<String>,
     /// The files that other users may have written, each with the reason.
     pub foreign: Vec<String>,
 }
 
 impl FileTree {
-    /// Returns the SHA-256 of all names, sizes and bytes, in hexadecimal digits.
+    /// Returns the SHA-256 of all paths, sizes, rights and contents, in hexadecimal digits.
     pub fn digest(&self) -> String {
-        let mut digest = Sha256::new_with_prefix("skill");
+        let mut hasher = Sha256::new_with_prefix("skill");
         for file in &self.files {
-            digest.update((file.path.len() as u64).to_le_bytes());
-            digest.update(&file.path);
-            digest.update(file.size.to_le_bytes());
-            digest.update([u8::from(file.is_executable)]);
-            digest.update(&file.digest);
+            // The length shows where the path ends.
+            hasher.update((file.path.len() as u64).to_le_bytes());
+            hasher.update(&file.path);
+            hasher.update(file.size.to_le_bytes());
+            hasher.update([u8::from(file.is_executable)]);
+            hasher.update(&file.digest);
         }
-        format!("{:x}", digest.finalize())
+        format!("{:x}", hasher.finalize())
     }
 
-    /// Checks whether the tree has a file with this path and these bytes.
     pub(crate) fn has(&self, path: &str, bytes: &[u8]) -> bool {
         let digest = Sha256::digest(bytes);
         self.files.iter().any(|file| file.path == path && file.digest == digest[..])
@@ -179,7 +190,7 @@ impl SkillFolder {
         Ok(Self { dir, path: path.to_owned(), owners })
     }
 
-    /// Opens a subfolder. Returns `None` if it doesn't exist.
+    /// Opens a subfolder. Returns `None` if there is no subfolder with this name.
     pub fn folder(&self, name: &str) -> Option<Result<Self, FolderError>> {
         let dir = match open_folder(self.dir.as_fd(), name) {
             Ok(dir) => dir,
@@ -189,15 +200,14 @@ impl SkillFolder {
         Some(self.check_child(dir, name))
     }
 
-    /// Checks the owner of an open folder in this folder.
     fn check_child(&self, dir: OwnedFd, name: &str) -> Result<Self, FolderError> {
         self.owners.check(&fstat(&dir)?)?;
         Ok(Self { dir, path: self.path.join(name), owners: self.owners })
     }
 
-    /// Returns the first `most` names in the folder, sorted, and whether there are more names.
-    /// Names that begin with a dot, and names that aren't UTF-8, are left out.
-    pub fn names(&self, most: usize) -> Result<(Vec<String>, bool), FolderError> {
+    /// Returns at most `max_names` sorted names in the folder, and whether the folder has more
+    /// names. Hidden names and names that aren't UTF-8 are left out.
+    pub fn names(&self, max_names: usize) -> Result<(Vec<String>, bool), FolderError> {
         let mut names = Vec::new();
         let mut is_truncated = false;
         for entry in Dir::read_from(&self.dir)? {
@@ -206,7 +216,7 @@ impl SkillFolder {
             if name.starts_with('.') {
                 continue;
             }
-            if names.len() == most {
+            if names.len() == max_names {
                 is_truncated = true;
                 break;
             }
@@ -216,63 +226,64 @@ impl SkillFolder {
         Ok((names, is_truncated))
     }
 
-    /// Checks whether the folder has an entry with this name. A link is an entry, even if its
-    /// target is missing.
+    /// Checks whether the folder has an entry with this name, even if the entry is a link to a
+    /// missing target.
     pub fn has(&self, name: &str) -> bool {
         statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 
-    /// Reads the first bytes of a file. `path`: the path in the folder.
-    pub(crate) fn read(&self, path: &str, most: u64) -> Result<FileBytes, FolderError> {
+    /// Reads the first `max_bytes` bytes of a file. `path`: the path in the folder. Each folder on
+    /// the path is opened from its parent, so that no link leads out of the folder.
+    pub(crate) fn read(&self, path: &str, max_bytes: u64) -> Result<FileBytes, FolderError> {
         let path = plain_path(path)?;
         let (folders, file_name) = path.rsplit_once('/').unwrap_or(("", &path));
 
-        let mut opened: Option<OwnedFd> = None;
+        // `None`: the skill's folder.
+        let mut innermost: Option<OwnedFd> = None;
         for name in folders.split_terminator('/') {
-            let parent = opened.as_ref().map_or(self.dir.as_fd(), AsFd::as_fd);
+            let parent = innermost.as_ref().map_or(self.dir.as_fd(), AsFd::as_fd);
             let child = open_folder(parent, name)?;
             self.owners.check(&fstat(&child)?)?;
-            opened = Some(child);
+            innermost = Some(child);
         }
 
-        let parent = opened.as_ref().map_or(self.dir.as_fd(), AsFd::as_fd);
+        let parent = innermost.as_ref().map_or(self.dir.as_fd(), AsFd::as_fd);
         let mut file = self.open_file(parent, file_name)?;
         let mut bytes = Vec::new();
         // One byte more shows whether the file is longer.
-        (&mut file).take(most + 1).read_to_end(&mut bytes)?;
-        let is_truncated = bytes.len() as u64 > most;
-        bytes.truncate(usize::try_from(most).unwrap_or(usize::MAX));
+        (&mut file).take(max_bytes + 1).read_to_end(&mut bytes)?;
+        let is_truncated = bytes.len() as u64 > max_bytes;
+        bytes.truncate(usize::try_from(max_bytes).unwrap_or(usize::MAX));
         Ok(FileBytes { bytes, is_truncated })
     }
 
-    /// Opens a regular file. The call doesn't block, even if the name belongs to a pipe.
+    /// Opens a regular file. Fails without blocking if the name belongs to a pipe or a device.
     fn open_file(&self, dir: BorrowedFd<'_>, name: &str) -> Result<File, FolderError> {
         // Opening a device may have an effect, so the type is checked first.
         check_regular(&statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?)?;
 
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::RDONLY;
         let file = openat(dir, name, flags, Mode::empty())?;
-        // In the meantime, the name may belong to another file.
+        // Another process may have replaced the file since the first check.
         let stat = fstat(&file)?;
         check_regular(&stat)?;
         self.owners.check(&stat)?;
         Ok(File::from(file))
     }
 
-    /// Lists all files below the folder. `reads`: whether to read the files' content for their
-    /// digests.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if there are too many files, bytes or levels, or if a file can't be read.
-    pub(crate) fn tree(&self, reads: bool) -> Result<FileTree, FolderError> {
-        let mut walk = Walk { tree: FileTree::default(), entries: 0, bytes: 0, reads };
-        self.walk(self.dir.as_fd(), "", 0, &mut walk)?;
+    /// Lists all files below the folder. `reads_files`: whether to make digests of the files. Fails
+    /// if there are too many files, bytes or levels, or if a file can't be read.
+    pub(crate) fn tree(&self, reads_files: bool) -> Result<FileTree, FolderError> {
+        let mut walk = Walk { tree: FileTree::default(), entries: 0, bytes: 0, reads_files };
+        let top_path = "";
+        let depth = 0;
+        self.walk(self.dir.as_fd(), top_path, depth, &mut walk)?;
         walk.tree.files.sort_by(|one, other| one.path.cmp(&other.path));
         walk.tree.others.sort_unstable();
         Ok(walk.tree)
     }
 
+    /// Adds the files below a folder to `walk`. `parent`: the path of the folder in the tree.
     fn walk(
         &self,
         dir: BorrowedFd<'_>,
@@ -320,26 +331,24 @@ impl SkillFolder {
     }
 }
 
-/// The state of a walk through a folder and its subfolders.
 struct Walk {
     tree: FileTree,
-    /// The number of files and folders so far.
     entries: usize,
-    /// The size of all files so far.
     bytes: u64,
-    /// Whether to read the files' content for their digests.
-    reads: bool,
+    reads_files: bool,
 }
 
 impl Walk {
+    /// Adds a file to the tree. With `reads_files`, makes the file's digest, unless the file is too
+    /// large for the limit. Fails if the tree has more bytes than the limit.
     fn add(&mut self, mut file: File, path: String) -> Result<(), FolderError> {
         let stat = fstat(&file)?;
         let mut size = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
         let mut digest = Vec::new();
         let room = MAX_TREE - self.bytes;
-        if self.reads && size <= room {
+        if self.reads_files && size <= room {
             let mut hasher = Sha256::new();
-            // In the meantime, the file may have grown. One additional byte shows this.
+            // The file may have grown, and one byte more shows this.
             let mut bounded = (&mut file).take(room + 1);
             size = io::copy(&mut bounded, &mut hasher)?;
             digest = hasher.finalize().to_vec();
@@ -349,17 +358,14 @@ impl Walk {
         if self.bytes > MAX_TREE {
             return Err(FolderError::TooLarge);
         }
-        let is_executable = stat.st_mode & 0o111 != 0;
+        let is_executable = stat.st_mode & EXECUTABLE != 0;
         self.tree.files.push(TreeFile { path, size, is_executable, digest });
         Ok(())
     }
 }
 
-/// Returns the path of a file in the folder, without empty parts and `.`.
-///
-/// # Errors
-///
-/// Returns an error if the path may lead out of the folder.
+/// Returns the path of a file without empty parts and `.`. Fails if the path may lead out of the
+/// folder.
 pub(crate) fn plain_path(path: &str) -> Result<String, FolderError> {
     if path.len() > MAX_PATH || path.contains('\0') {
         return Err(FolderError::InvalidPath);

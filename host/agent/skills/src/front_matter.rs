@@ -1,21 +1,23 @@
 //! Parses the front matter of a `SKILL.md`: YAML between two lines of `---`.
 //!
-//! The YAML is read event by event, so only the few needed values are built. Aliases are refused,
-//! because a small text with aliases can expand to a huge value.
+//! The parser reads event by event and builds only the needed values. Aliases are refused, because
+//! a small text with aliases can expand to a huge value.
 
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError};
 
-/// Most bytes of the front matter.
 pub(crate) const MAX_BYTES: usize = 64 * 1024;
 
-/// Most levels of lists and tables.
+/// Some editors write this character at the start of a file.
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
+/// Most levels of lists and tables. Deeper YAML is refused.
 const MAX_DEPTH: usize = 16;
 
-/// Most values.
+/// Most values. YAML with more values is refused.
 const MAX_VALUES: usize = 1024;
 
 /// The keys of the documented format.
-const KNOWN: [&str; 6] =
+const KNOWN_KEYS: [&str; 6] =
     ["name", "description", "license", "compatibility", "metadata", "allowed-tools"];
 
 /// The content of the front matter.
@@ -29,44 +31,45 @@ pub struct FrontMatter {
     pub license: Option<String>,
     /// The requirements of the skill.
     pub compatibility: Option<String>,
-    /// Whether the skill names the tools that it uses.
+    /// Whether the front matter has `allowed-tools`.
     pub names_tools: bool,
     /// Keys that the documented format doesn't have.
     pub unknown: Vec<String>,
-    /// The reason why the text isn't valid YAML, if it could be read anyway.
+    /// The fault in the YAML, if the YAML is only valid with its values in quotes.
     pub mistake: Option<YamlError>,
 }
 
-/// The obstacle to reading a front matter.
+/// The reason why a front matter can't be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrontMatterError {
     /// The text has no front matter.
     #[error(
-        "it has no front matter: a line `---`, `name` and `description`, and another line `---`"
+        "the front matter is missing: a line `---`, `name` and `description`, and another line \
+         `---`"
     )]
     NoStart,
     /// The front matter has no end.
-    #[error("its front matter has no line `---` at its end, within {MAX_BYTES} bytes")]
+    #[error("the front matter doesn't end with a line `---` within {MAX_BYTES} bytes")]
     NoEnd,
     /// The front matter isn't YAML, or isn't valid for a skill.
-    #[error("its front matter isn't valid: {0}")]
+    #[error("the front matter isn't valid: {0}")]
     Invalid(YamlError),
 }
 
-/// A mistake in the YAML of a front matter, usually with the line number.
+/// A fault of the YAML, usually with the line number.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum YamlError {
     /// The front matter isn't YAML.
     #[error("line {}: {}", .0.marker().line() + 1, .0.info())]
     Syntax(ScanError),
     /// The front matter has too many values.
-    #[error("line {0}: it has more than {MAX_VALUES} values, the limit")]
+    #[error("line {0}: the front matter has more than {MAX_VALUES} values, the limit")]
     TooManyValues(usize),
     /// The front matter has too many levels.
-    #[error("line {0}: it has more than {MAX_DEPTH} levels")]
+    #[error("line {0}: the front matter has more than {MAX_DEPTH} levels, the limit")]
     TooDeep(usize),
     /// The front matter has an alias.
-    #[error("line {0}: aliases (`*name`) aren't read; write the value")]
+    #[error("line {0}: aliases (`*name`) aren't supported; write the value")]
     Alias(usize),
     /// A key is a list or a table.
     #[error("line {0}: a key has to be a string")]
@@ -74,51 +77,46 @@ pub enum YamlError {
     /// The value of a key is a list or a table.
     #[error("line {0}: `{1}` has to be a string")]
     Value(usize, String),
-    /// A key has two values.
+    /// A key occurs twice.
     #[error("line {0}: `{1}` is given twice")]
     Twice(usize, String),
     /// The front matter isn't a table.
-    #[error("it has no keys")]
+    #[error("the front matter has no keys")]
     NoKeys,
 }
 
-/// Divides the text of a `SKILL.md` into the front matter and the instructions after it.
-///
-/// # Errors
-///
-/// Returns an error if the front matter is missing or has no end.
+/// Splits a `SKILL.md` into the front matter and the instructions after it.
 pub(crate) fn split(text: &str) -> Result<(&str, &str), FrontMatterError> {
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let first = text.lines().next().unwrap_or_default();
-    if first.trim_end() != "---" {
+    let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
+    let first_line = text.lines().next().unwrap_or_default();
+    if first_line.trim_end() != "---" {
         return Err(FrontMatterError::NoStart);
     }
-    let (_, after_mark) = text.split_once('\n').unwrap_or_default();
-    let mut length = 0;
-    for line in after_mark.split_inclusive('\n') {
+    let Some((_, after_first_line)) = text.split_once('\n') else {
+        return Err(FrontMatterError::NoEnd);
+    };
+    let mut yaml_length = 0;
+    for line in after_first_line.split_inclusive('\n') {
         if line.trim_end() == "---" {
-            let body = &after_mark[length + line.len()..];
-            return Ok((&after_mark[..length], body));
+            let (yaml, rest) = after_first_line.split_at(yaml_length);
+            return Ok((yaml, &rest[line.len()..]));
         }
-        length += line.len();
-        if length > MAX_BYTES {
+        yaml_length += line.len();
+        if yaml_length > MAX_BYTES {
             break;
         }
     }
     Err(FrontMatterError::NoEnd)
 }
 
-/// Parses the front matter.
-///
-/// # Errors
-///
-/// The text isn't YAML, or doesn't have the values of a skill.
+/// Parses the front matter. After a fault, parses the text again with its values in quotes, and
+/// records the fault.
 pub(crate) fn parse(yaml: &str) -> Result<FrontMatter, FrontMatterError> {
     let mistake = match parse_yaml(yaml) {
         Ok(matter) => return Ok(matter),
         Err(mistake) => mistake,
     };
-    // The mistake that most authors make is a colon within a value.
+    // The most common mistake is a colon in a value without quotes.
     match parse_yaml(&quote_values(yaml)) {
         Ok(matter) => Ok(FrontMatter { mistake: Some(mistake), ..matter }),
         Err(_) => Err(FrontMatterError::Invalid(mistake)),
@@ -128,12 +126,11 @@ pub(crate) fn parse(yaml: &str) -> Result<FrontMatter, FrontMatterError> {
 fn parse_yaml(yaml: &str) -> Result<FrontMatter, YamlError> {
     let mut matter = FrontMatter::default();
     let mut depth = 0;
-    // The key of the next value.
     let mut key: Option<String> = None;
     let mut is_table = false;
     for (count, event) in Parser::new_from_str(yaml).enumerate() {
         let (event, span) = event.map_err(YamlError::Syntax)?;
-        // The line `---` is above the YAML.
+        // Line 1 is `---`, which isn't part of `yaml`.
         let line = span.start.line() + 1;
         if count > MAX_VALUES {
             return Err(YamlError::TooManyValues(line));
@@ -172,7 +169,8 @@ fn parse_yaml(yaml: &str) -> Result<FrontMatter, YamlError> {
     if is_table { Ok(matter) } else { Err(YamlError::NoKeys) }
 }
 
-/// Sets the value of a key in this line. `value` is `None` for a list and a table.
+/// Sets the value of a known key, and ignores unknown keys. `None`: the value is a list or a table.
+/// Fails if the key needs a string, or already has a value.
 fn set_value(
     matter: &mut FrontMatter,
     line: usize,
@@ -189,7 +187,7 @@ fn set_value(
             return Ok(());
         }
         _ => {
-            if !KNOWN.contains(&key) {
+            if !KNOWN_KEYS.contains(&key) {
                 matter.unknown.push(key.to_owned());
             }
             return Ok(());
@@ -205,7 +203,7 @@ fn set_value(
     Ok(())
 }
 
-/// Puts quotes around each unquoted value that begins on the line of its key.
+/// Puts values without quotes into single quotes, if they start on the line of their key.
 fn quote_values(yaml: &str) -> String {
     let mut text = String::new();
     let mut lines = yaml.lines().peekable();
@@ -216,6 +214,7 @@ fn quote_values(yaml: &str) -> String {
             continue;
         };
         let mut value = first_line.trim().to_owned();
+        // Indented lines continue the value.
         while let Some(continuation) = lines.next_if(|line| line.starts_with([' ', '\t'])) {
             value.push(' ');
             value += continuation.trim();
@@ -225,8 +224,8 @@ fn quote_values(yaml: &str) -> String {
     text
 }
 
-/// Splits a line into a key and its value. Returns `None` if the line has no key, or if YAML gives
-/// the first character of the value a meaning.
+/// Splits a line into a key and its value without quotes. Returns `None` if the line has no key, or
+/// if the value starts with a character that has a meaning in YAML, such as a quote.
 fn split_unquoted(line: &str) -> Option<(&str, &str)> {
     let (key, value) = line.split_once(": ")?;
     let is_key =

@@ -1,8 +1,11 @@
 //! Skills: folders with a `SKILL.md`, whose instructions a model loads when a task needs them.
+//! Custom commands: files with messages that a person sends by a name.
 //!
-//! Other people write the skills. Reading has size limits and stays in the skill's folder. A model
-//! gets no text of a project's skill before a person has seen the skill. A skill grants nothing.
+//! Other people write the skills and commands. Reading has size limits and stays in the folder. A
+//! model gets no text of a project's skill or command before a person has seen it. A skill or
+//! command grants nothing.
 
+mod custom_command;
 mod find;
 pub mod folder;
 mod front_matter;
@@ -11,6 +14,7 @@ mod offer;
 pub mod skill;
 mod tool;
 
+pub use custom_command::{CustomCommand, CustomCommands, ExpandError, trusted_commands};
 pub use find::{Skills, trusted_skills};
 pub use front_matter::{FrontMatter, FrontMatterError, YamlError};
 pub use listing::describe_skills;

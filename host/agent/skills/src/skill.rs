@@ -1,5 +1,4 @@
-//! Checks a `SKILL.md`: the skill's name, description and length, and whether models may load the
-//! skill.
+//! Reads and checks a `SKILL.md`.
 
 use std::path::{Path, PathBuf};
 
@@ -9,45 +8,53 @@ use toolhold_core::text::{cut, neutral_line};
 use crate::folder::{FileTree, FolderError, MAX_FILES, SkillFolder};
 use crate::front_matter::{self, FrontMatter, FrontMatterError};
 
-/// The file that makes a folder a skill.
+/// The name of the file that makes a folder a skill.
 pub const SKILL_FILE: &str = "SKILL.md";
 
-/// Most bytes of this file that are read.
+/// The rest of a longer file isn't read.
 pub(crate) const MAX_TEXT: u64 = 256 * 1024;
 
-/// Characters of a skill's name.
 const MAX_NAME: usize = 64;
 
-/// The most characters of a description that are shown.
+/// Longer descriptions are cut.
 pub(crate) const MAX_DESCRIPTION: usize = 1024;
 
-/// The most characters of `compatibility` in the documented format.
+/// Most bytes of a skill's name in a message.
+pub(crate) const MAX_SHOWN_NAME: usize = 80;
+
+/// Most bytes of a path in a message.
+pub(crate) const MAX_SHOWN_PATH: usize = 200;
+
+/// Most bytes of a file's error in a message.
+const MAX_SHOWN_ERROR: usize = 300;
+
+/// The documented limit of `compatibility`.
 const MAX_COMPATIBILITY: usize = 500;
 
-/// Lines that the format recommends at most.
+/// The documented recommendation for the lines of the instructions.
 const MAX_LINES: usize = 500;
 
-/// The origin of a skill, and whether models get the skill.
+/// The origin of a skill, which decides whether models get the skill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SkillOrigin {
-    /// A folder of `[skills] folders`.
+    /// The skill is in a folder of `folders` in `[skills]`.
     User,
-    /// The working directory. A person has seen the skill in its current state.
+    /// The skill is in the working directory, and a person has seen its current state.
     Trusted,
-    /// The working directory. Nobody has seen the skill.
+    /// The skill is in the working directory, and no person has seen it.
     Untrusted,
-    /// The working directory. The skill has changed since a person saw it.
+    /// The skill is in the working directory, and has changed since a person saw it.
     Changed,
 }
 
 impl SkillOrigin {
     /// Checks whether models get the skill.
-    pub fn counts(self) -> bool {
+    pub fn is_usable(self) -> bool {
         matches!(self, Self::User | Self::Trusted)
     }
 
-    /// Returns the words for the origin, for a person.
+    /// Returns the origin as a phrase for a person.
     pub fn in_words(self) -> &'static str {
         match self {
             Self::User => "yours",
@@ -63,13 +70,13 @@ impl SkillOrigin {
 pub struct Skill {
     /// The name of the skill's folder.
     pub name: String,
-    /// The purpose of the skill: one line without control characters.
+    /// The purpose of the skill, on one line and without control characters.
     pub description: String,
     /// The real path of the skill's folder.
     pub folder: PathBuf,
     /// The skill's origin, and whether models can load it.
     pub origin: SkillOrigin,
-    /// The digest of the skill's files that a person has seen.
+    /// The digest that a person has seen. `None`: a skill of the user.
     #[serde(skip)]
     pub(crate) digest: Option<String>,
 }
@@ -77,7 +84,7 @@ pub struct Skill {
 /// A fault of a skill.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SkillFinding {
-    /// Whether the skill isn't used because of the fault.
+    /// Whether the skill can't be used because of the fault.
     pub is_error: bool,
     /// The fault and the remedy.
     pub message: String,
@@ -93,7 +100,7 @@ impl SkillFinding {
     }
 }
 
-/// The obstacle to reading a skill.
+/// The reason why a skill can't be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SkillError {
     /// The skill's folder can't be read.
@@ -105,11 +112,14 @@ pub enum SkillError {
     /// The skill's `SKILL.md` isn't valid.
     #[error("{SKILL_FILE}: {0}")]
     Text(SkillTextError),
-    /// The skill's folder has an entry that a digest can't cover, such as this link.
-    #[error("`{0}` is a link or no regular file; replace it with a file")]
+    /// The skill's folder has a link or another entry that isn't a regular file.
+    #[error("`{0}` is a link or not a regular file; replace the entry with a file")]
     NotAFile(String),
-    /// The digest doesn't cover the `SKILL.md` that was read.
-    #[error("{SKILL_FILE} is larger than {MAX_TEXT} bytes, the limit, or is being changed")]
+    /// The `SKILL.md` differs from the file of the digest.
+    #[error(
+        "{SKILL_FILE} is larger than {MAX_TEXT} bytes, the limit, or changed while Toolhold read \
+         the file"
+    )]
     Unsettled,
 }
 
@@ -117,37 +127,37 @@ pub enum SkillError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SkillTextError {
     /// The file isn't text.
-    #[error("it isn't UTF-8")]
+    #[error("the file isn't UTF-8")]
     NotUtf8,
     /// The front matter is missing or invalid.
     #[error(transparent)]
     FrontMatter(#[from] FrontMatterError),
     /// The front matter has no description.
-    #[error("it has no `description`, by which a model finds it; add one")]
+    #[error("the `description` is missing; models choose skills by their description")]
     NoDescription,
 }
 
 /// Checks whether a folder's name can be the name of a skill. Terminals and models get the name
-/// unchanged.
+/// unescaped.
 pub(crate) fn is_name(name: &str) -> bool {
     name.len() <= MAX_NAME
         && name.starts_with(|first: char| first.is_ascii_alphanumeric())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
 
-/// Returns the reason why a folder's name can't be the name of a skill.
 pub(crate) fn name_problem(name: &str) -> String {
-    let shown = neutral_line(cut(name, 80));
+    let shown = neutral_line(cut(name, MAX_SHOWN_NAME));
     format!(
         "`{shown}` can't be a skill's name: at most {MAX_NAME} of a-z, 0-9 and `-`; rename the folder"
     )
 }
 
-/// Returns a text as one line of at most `most` characters, without control characters.
-pub(crate) fn one_line(text: &str, most: usize) -> String {
+/// Returns a text as one line without control characters, cut to `max_chars` characters. A cut text
+/// ends with `…`.
+pub(crate) fn one_line(text: &str, max_chars: usize) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let line = neutral_line(&line);
-    match line.char_indices().nth(most) {
+    match line.char_indices().nth(max_chars) {
         None => line,
         Some((end, _)) => format!("{}…", &line[..end]),
     }
@@ -161,7 +171,7 @@ pub struct SkillText {
     pub description: String,
     /// The instructions.
     pub body: String,
-    /// The content of the file, up to its limit.
+    /// The content of the file, cut at the limit.
     pub bytes: Vec<u8>,
     /// Whether the file has more bytes.
     pub is_truncated: bool,
@@ -172,16 +182,18 @@ impl SkillText {
     ///
     /// # Errors
     ///
-    /// Returns an error if the file can't be read, or if it isn't valid for a skill.
+    /// Fails if the file can't be read, or if it isn't valid for a skill.
     pub fn read(folder: &SkillFolder) -> Result<Self, SkillError> {
         let file = folder.read(SKILL_FILE, MAX_TEXT).map_err(SkillError::File)?;
         Self::parse(file.bytes, file.is_truncated).map_err(SkillError::Text)
     }
 
+    /// Parses the content of a `SKILL.md`. `is_truncated`: whether `bytes` lack the end of the
+    /// file.
     pub(crate) fn parse(bytes: Vec<u8>, is_truncated: bool) -> Result<Self, SkillTextError> {
         let text = match std::str::from_utf8(&bytes) {
             Ok(text) => text,
-            // The text may be truncated within a character.
+            // `error_len` is `None` if the bytes end within a character.
             Err(error) if is_truncated && error.error_len().is_none() => {
                 std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default()
             }
@@ -195,12 +207,11 @@ impl SkillText {
         Ok(Self { description, matter, body, bytes, is_truncated })
     }
 
-    /// Lists the deviations from the documented format, and the exceeded limits. `name`: the name
-    /// of the skill's folder.
+    /// `name`: the name of the skill's folder.
     fn findings(&self, name: &str) -> Vec<String> {
         let mut findings = self.matter_findings(name);
         if self.body.trim().is_empty() {
-            findings.push("it has no instructions after the front matter".to_owned());
+            findings.push("the file has no instructions after the front matter".to_owned());
         }
         if self.is_truncated {
             findings.push(format!(
@@ -217,70 +228,81 @@ impl SkillText {
         findings
     }
 
-    /// Lists the faults of the front matter. `name`: the name of the skill's folder.
     fn matter_findings(&self, name: &str) -> Vec<String> {
         let mut findings = Vec::new();
         let matter = &self.matter;
         if let Some(mistake) = &matter.mistake {
             findings.push(format!(
-                "its front matter isn't valid YAML: {mistake}; Toolhold reads it anyway, but other agents may not: put the value in quotes"
+                "the front matter isn't valid YAML: {mistake}; Toolhold accepts the front matter, \
+                 but other agents may not: put the value in quotes"
             ));
         }
         match &matter.name {
-            None => findings.push(format!("it has no `name`; add `name: {name}`")),
+            None => findings.push(format!("the `name` is missing; add `name: {name}`")),
             Some(own) if own != name => findings.push(format!(
-                "its `name` is `{}`, but the name of its folder is used, `{name}`; use one name",
-                one_line(own, 80)
+                "the `name` is `{}`, but Toolhold uses the name of the folder, `{name}`; use the \
+                 same name",
+                one_line(own, MAX_SHOWN_NAME)
             )),
             Some(_) => {}
         }
-        let has_only_allowed = name
+        let has_other_character = name
             .bytes()
-            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+            .any(|byte| !byte.is_ascii_lowercase() && !byte.is_ascii_digit() && byte != b'-');
         let has_stray_hyphen = name.ends_with('-') || name.contains("--");
-        if !has_only_allowed || has_stray_hyphen {
+        if has_other_character || has_stray_hyphen {
             findings.push(format!(
-                "`{name}` has other characters than a-z, 0-9 and single `-`; other agents may not accept the name"
+                "the name `{name}` has characters other than a-z, 0-9 and single `-`; other agents \
+                 may not accept the name"
             ));
         }
         let description = matter.description.as_ref();
         let consequence = ", and the rest isn't shown";
         findings.extend(check_length("description", description, MAX_DESCRIPTION, consequence));
         let compatibility = matter.compatibility.as_ref();
-        findings.extend(check_length("compatibility", compatibility, MAX_COMPATIBILITY, ""));
+        let no_consequence = "";
+        findings.extend(check_length(
+            "compatibility",
+            compatibility,
+            MAX_COMPATIBILITY,
+            no_consequence,
+        ));
         if matter.names_tools {
             findings.push(
-                "`allowed-tools` approves nothing here: every call keeps your rules".to_owned(),
+                "Toolhold ignores `allowed-tools`: your rules apply to every call".to_owned(),
             );
         }
         findings
     }
 }
 
-/// Returns the finding for a value that is too long. `consequence`: the end of its message.
+/// Returns the finding for a value of more than `max_chars` characters. `consequence`: the end of
+/// the message.
 fn check_length(
     key: &str,
     value: Option<&String>,
-    most: usize,
+    max_chars: usize,
     consequence: &str,
 ) -> Option<String> {
     let count = value?.trim().chars().count();
-    if count <= most {
+    if count <= max_chars {
         return None;
     }
-    Some(format!("`{key}` has {count} characters; the limit is {most}{consequence}"))
+    Some(format!("`{key}` has {count} characters; the limit is {max_chars}{consequence}"))
 }
 
-/// Reads all files of a skill and its `SKILL.md`. A digest then covers every byte of them.
+/// Reads all files of a skill, and its `SKILL.md`. The digest of the returned tree covers every
+/// byte of the files and of the returned text.
 ///
 /// # Errors
 ///
-/// Returns an error if a digest can't cover an entry of the folder, or if the folder changed while
-/// it was read.
+/// Fails if the folder has an entry that isn't a regular file, or if the folder changed during the
+/// reading.
 pub fn read_whole(folder: &SkillFolder) -> Result<(FileTree, SkillText), SkillError> {
-    let tree = folder.tree(true)?;
+    let reads_files = true;
+    let tree = folder.tree(reads_files)?;
     if let Some(other) = tree.others.first() {
-        return Err(SkillError::NotAFile(neutral_line(cut(other, 200))));
+        return Err(SkillError::NotAFile(neutral_line(cut(other, MAX_SHOWN_PATH))));
     }
     let text = SkillText::read(folder)?;
     if !tree.has(SKILL_FILE, &text.bytes) {
@@ -289,7 +311,7 @@ pub fn read_whole(folder: &SkillFolder) -> Result<(FileTree, SkillText), SkillEr
     Ok((tree, text))
 }
 
-/// Checks the skill of a folder. Returns the faults and the files.
+/// Returns the faults of the skill in a folder, and its files. `name`: the name of the folder.
 pub fn check(folder: &SkillFolder, name: &str) -> (Vec<SkillFinding>, FileTree) {
     let mut findings = Vec::new();
     if !is_name(name) {
@@ -303,27 +325,35 @@ pub fn check(folder: &SkillFolder, name: &str) -> (Vec<SkillFinding>, FileTree) 
         Err(error) => findings.push(SkillFinding::error(&error.to_string())),
     }
 
-    let tree = match folder.tree(true) {
+    let tree = check_tree(folder, &mut findings);
+    debug_assert!(tree.files.len() <= MAX_FILES, "the walk is bounded");
+    (findings, tree)
+}
+
+/// Lists the files of a skill, and adds faults to `findings`. Returns an empty list if the files
+/// can't be listed.
+fn check_tree(folder: &SkillFolder, findings: &mut Vec<SkillFinding>) -> FileTree {
+    let reads_files = true;
+    let tree = match folder.tree(reads_files) {
         Ok(tree) => tree,
         Err(error) => {
-            let message = format!("as a project's skill, it can't be trusted: {error}");
+            let message = format!("the skill can't be trusted as a skill of a project: {error}");
             findings.push(SkillFinding::warning(&message));
-            FileTree::default()
+            return FileTree::default();
         }
     };
     if let Some(first) = tree.foreign.first() {
-        findings.push(SkillFinding::error(cut(first, 300)));
+        findings.push(SkillFinding::error(cut(first, MAX_SHOWN_ERROR)));
     }
     if let Some(first) = tree.others.first() {
-        let shown = neutral_line(cut(first, 200));
+        let shown = neutral_line(cut(first, MAX_SHOWN_PATH));
         let count = tree.others.len();
         findings.push(SkillFinding::warning(&format!(
-            "`{shown}` is a link or no regular file ({count} in all), which `load_skill` doesn't show; as a \
-             project's skill, it can't be trusted"
+            "`{shown}` is a link or not a regular file ({count} in all), so `load_skill` doesn't \
+             show the entry; the skill can't be trusted as a skill of a project"
         )));
     }
-    debug_assert!(tree.files.len() <= MAX_FILES, "the walk is bounded");
-    (findings, tree)
+    tree
 }
 
 /// Returns the name of a skill's folder, or an empty string if the name isn't UTF-8.
@@ -351,12 +381,12 @@ mod tests {
         let long = "x".repeat(MAX_DESCRIPTION + 1);
         let lines = "x\n".repeat(MAX_LINES + 1);
         for (matter, body, expected) in [
-            ("description: a", "b", "has no `name`"),
-            ("name: other\ndescription: a", "b", "name of its folder is used, `pdf`"),
+            ("description: a", "b", "`name` is missing"),
+            ("name: other\ndescription: a", "b", "uses the name of the folder, `pdf`"),
             ("name: pdf\ndescription: a: b", "b", "isn't valid YAML"),
             (&format!("name: pdf\ndescription: {long}"), "b", "has 1025 characters"),
             (&format!("name: pdf\ndescription: a\ncompatibility: {long}"), "b", "the limit is 500"),
-            ("name: pdf\ndescription: a\nallowed-tools: Bash", "b", "approves nothing"),
+            ("name: pdf\ndescription: a\nallowed-tools: Bash", "b", "ignores `allowed-tools`"),
             ("name: pdf\ndescription: a", " \n", "no instructions"),
             ("name: pdf\ndescription: a", &lines, "recommends"),
         ] {

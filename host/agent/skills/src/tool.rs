@@ -1,4 +1,4 @@
-//! `load_skill`: gives a model the instructions and files of a skill.
+//! `load_skill`: returns the instructions and files of a skill to a model.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -17,22 +17,27 @@ use toolhold_policy::files::{FileRules, Kind};
 use crate::find::Skills;
 use crate::folder::{FileBytes, FileTree, Owners, SkillFolder, plain_path};
 use crate::listing::describe_skills;
-use crate::skill::{MAX_TEXT, SKILL_FILE, Skill, SkillText, read_whole};
+use crate::skill::{
+    MAX_SHOWN_NAME, MAX_SHOWN_PATH, MAX_TEXT, SKILL_FILE, Skill, SkillText, read_whole,
+};
 
-/// The tool's name.
 const LOAD_SKILL: &str = "load_skill";
 
-/// Another name of the tool.
+/// An alias of the tool.
 const INVOKE_SKILL: &str = "invoke_skill";
 
-/// Most files of a skill that an answer names.
-const MAX_NAMED: usize = 50;
+/// An answer names at most this number of files of a skill.
+const MAX_NAMED_FILES: usize = 50;
 
-/// Most names of skills in an error.
-const MAX_NAMES: usize = 30;
+/// An error names at most this number of skills.
+const MAX_NAMED_SKILLS: usize = 30;
 
-const DESCRIPTION: &str = "\
-    Loads a skill: instructions for a certain task, written in advance. Returns its text and the path of its folder, which has the scripts and other files that the text names: read them with `file`, or run scripts with bash by their full path. A skill gives no rights: every call keeps the rules. Fails if there is no such skill or file.";
+const DESCRIPTION: &str = "Loads a skill: instructions for a certain task, written in advance. \
+                           Returns the skill's text and the path of its folder. The folder has the \
+                           scripts and other files that the text names: read a file with `file`, \
+                           or run a script with bash by its full path. A skill gives no rights: \
+                           the rules apply to every call. Fails if the skill or the file doesn't \
+                           exist.";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -41,27 +46,24 @@ struct Arguments {
     file: Option<String>,
 }
 
-/// The source of the tool.
+/// The tool source of `load_skill`.
 pub struct SkillLoader(Arc<Loader>);
 
 struct Loader {
     skills: Arc<Skills>,
-    /// The variables of each skill.
+    /// Contains the variables of each skill.
     config: Config,
-    /// The rules for reading files.
     rules: FileRules,
     tool: Arc<Definition>,
 }
 
 impl SkillLoader {
-    /// Makes the source of the tool. Returns `None` if there are no skills.
-    ///
-    /// `lists`: whether the tool's description lists the skills, for clients that get no other text
-    /// about skills.
+    /// Makes the source of the tool, or returns `None` if there are no skills. `lists`: whether the
+    /// tool's description lists the skills.
     ///
     /// # Errors
     ///
-    /// Returns [`HostError::Config`] if a pattern of `[tools.file]` isn't a valid glob.
+    /// Fails with [`HostError::Config`] if a pattern of `[tools.file]` isn't a valid glob.
     pub fn new(
         skills: Arc<Skills>,
         config: &Config,
@@ -107,35 +109,37 @@ impl SkillLoader {
 }
 
 impl Loader {
-    /// Answers a call with the instructions of a skill, or with a file of its folder.
+    /// Answers a call with the instructions or another file of a skill. A person must have seen the
+    /// current state of a project's skill.
     fn load(&self, call: &Call) -> Outcome {
         let arguments = Arguments::deserialize(&*call.arguments)
             .map_err(|error| Failure::new(Category::InvalidParameters, error.to_string()))?;
-        let skill = self.skills.named(&arguments.name).ok_or_else(|| self.unknown(&arguments))?;
+        let skill =
+            self.skills.named(&arguments.name).ok_or_else(|| self.unknown_skill(&arguments))?;
         let path = arguments.file.as_deref().unwrap_or(SKILL_FILE);
-        let shown = neutral_line(cut(path, 200));
-        let path = plain_path(path).map_err(|error| unreadable(skill, &shown, error))?;
+        let shown = neutral_line(cut(path, MAX_SHOWN_PATH));
+        let path = plain_path(path).map_err(|error| unreadable_error(skill, &shown, error))?;
         self.check_rules(call, &skill.folder.join(&path))?;
 
-        let folder = SkillFolder::open(&skill.folder, owners(skill))
-            .map_err(|error| unreadable(skill, &shown, error))?;
+        let folder = SkillFolder::open(&skill.folder, allowed_owners(skill))
+            .map_err(|error| unreadable_error(skill, &shown, error))?;
         let trusted_tree = match &skill.digest {
             None => None,
             Some(digest) => match read_whole(&folder) {
                 Ok((tree, _)) if tree.digest() == *digest => Some(tree),
-                _ => return Err(unseen(skill)),
+                _ => return Err(untrusted_error(skill)),
             },
         };
         let file =
-            folder.read(&path, MAX_TEXT).map_err(|error| unreadable(skill, &shown, error))?;
+            folder.read(&path, MAX_TEXT).map_err(|error| unreadable_error(skill, &shown, error))?;
         if let Some(tree) = &trusted_tree {
             if file.is_truncated {
-                let why = format!("it is larger than {MAX_TEXT} bytes, the limit");
-                return Err(unreadable(skill, &shown, why));
+                let why = format!("the file is larger than {MAX_TEXT} bytes, the limit");
+                return Err(unreadable_error(skill, &shown, why));
             }
-            // The file may have changed after all files were read.
+            // The file may have changed since the tree was read.
             if !tree.has(&path, &file.bytes) {
-                return Err(unseen(skill));
+                return Err(untrusted_error(skill));
             }
         }
 
@@ -143,15 +147,20 @@ impl Loader {
             return show_file(skill, &shown, file);
         }
         let text = SkillText::parse(file.bytes, file.is_truncated)
-            .map_err(|error| unreadable(skill, &shown, error))?;
+            .map_err(|error| unreadable_error(skill, &shown, error))?;
         let tree = match trusted_tree {
             Some(tree) => Some(tree),
-            None => folder.tree(false).ok(),
+            None => {
+                let reads_files = false;
+                // An unreadable tree is optional here.
+                folder.tree(reads_files).ok()
+            }
         };
         self.show_instructions(call, skill, text, tree.as_ref())
     }
 
-    /// Returns the instructions of a skill, and gives the variables of the skill to later commands.
+    /// Returns the instructions of a skill. Also reports the skill's variables, which later
+    /// commands of the session get.
     fn show_instructions(
         &self,
         call: &Call,
@@ -159,97 +168,99 @@ impl Loader {
         text: SkillText,
         tree: Option<&FileTree>,
     ) -> Outcome {
+        // The instructions may use a file that another user has written, so they aren't shown.
         if let Some(foreign) = tree.and_then(|tree| tree.foreign.first()) {
-            let why = format!("a file next to it: {}", neutral_line(foreign));
-            return Err(unreadable(skill, SKILL_FILE, why));
+            let why = format!("a file next to {SKILL_FILE}: {}", neutral_line(foreign));
+            return Err(unreadable_error(skill, SKILL_FILE, why));
         }
-        let environment = self.config.values.skills.env.get(&skill.name);
-        let variables: Vec<(String, String)> = environment
-            .into_iter()
-            .flatten()
-            .map(|(name, value)| (name.clone(), value.clone()))
-            .collect();
-        let head = write_head(skill, tree, &variables);
+        let mut variables: Vec<(String, String)> = Vec::new();
+        if let Some(environment) = self.config.values.skills.env.get(&skill.name) {
+            for (name, value) in environment {
+                variables.push((name.clone(), value.clone()));
+            }
+        }
+        let head = describe_skill(skill, tree, &variables);
         call.report.entries().variables = Some(variables);
-        let body = with_end(neutral_owned(text.body), text.is_truncated);
+        let body = with_truncation_note(neutral_owned(text.body), text.is_truncated);
         Ok(Output::text(format!("{head}\n\n{}", body.trim_start_matches(['\n', '\r']))))
     }
 
-    /// Checks the rules about files, and the rules about calls.
+    /// Fails if the rules of `[tools.file]` or the path rules of the call deny reading a file.
     fn check_rules(&self, call: &Call, path: &Path) -> Result<(), Failure> {
         if let Err(refusal) = self.rules.decide(path, Kind::Other, Access::Read) {
             return Err(Failure::denied(self.rules.explain(refusal, path, Access::Read)));
         }
-        match &call.path_rules {
-            Some(rules) => rules
-                .decide(path, Access::Read)
-                .map_err(|refusal| Failure::denied(rules.explain(refusal, path, Access::Read))),
-            None => Ok(()),
+        if let Some(rules) = &call.path_rules
+            && let Err(refusal) = rules.decide(path, Access::Read)
+        {
+            return Err(Failure::denied(rules.explain(refusal, path, Access::Read)));
         }
+        Ok(())
     }
 
-    fn unknown(&self, arguments: &Arguments) -> Failure {
+    /// Returns the error for a name of no usable skill: the skill isn't trusted or doesn't exist.
+    fn unknown_skill(&self, arguments: &Arguments) -> Failure {
         let mut untrusted = self.skills.untrusted.iter();
         if let Some(skill) = untrusted.find(|skill| skill.name == arguments.name) {
-            return unseen(skill);
+            return untrusted_error(skill);
         }
-        let name = neutral_line(cut(&arguments.name, 80));
+        let name = neutral_line(cut(&arguments.name, MAX_SHOWN_NAME));
         let usable = &self.skills.usable;
-        let names: Vec<&str> =
-            usable.iter().take(MAX_NAMES).map(|skill| skill.name.as_str()).collect();
-        let known = names.join(", ");
+        let mut names = Vec::new();
+        for skill in usable.iter().take(MAX_NAMED_SKILLS) {
+            names.push(skill.name.as_str());
+        }
         let unnamed = usable.len() - names.len();
+        let known = names.join(", ");
         let more = if unnamed > 0 { format!(", and {unnamed} more") } else { String::new() };
         let message = format!("there is no skill `{name}`; the skills are: {known}{more}");
         Failure::new(Category::InvalidParameters, message)
     }
 }
 
-/// Returns the text of a file that a call requests. `shown`: the path of the file, for errors.
+/// Returns the text of a skill's file. `shown`: the path of the file, for errors.
 fn show_file(skill: &Skill, shown: &str, file: FileBytes) -> Outcome {
     let is_truncated = file.is_truncated;
     let text = match String::from_utf8(file.bytes) {
         Ok(text) => text,
-        // The text is truncated within a character.
+        // `error_len` is `None` if the bytes end within a character.
         Err(error) if is_truncated && error.utf8_error().error_len().is_none() => {
             let valid = error.utf8_error().valid_up_to();
             String::from_utf8_lossy(&error.as_bytes()[..valid]).into_owned()
         }
         Err(_) => {
-            return Err(unreadable(skill, shown, "it isn't text; bash can use it by its path"));
+            return Err(unreadable_error(
+                skill,
+                shown,
+                "the file isn't UTF-8; bash can use the file by its path",
+            ));
         }
     };
-    Ok(Output::text(with_end(neutral_owned(text), is_truncated)))
+    Ok(Output::text(with_truncation_note(neutral_owned(text), is_truncated)))
 }
 
-fn unreadable(skill: &Skill, file: &str, why: impl Display) -> Failure {
+fn unreadable_error(skill: &Skill, file: &str, why: impl Display) -> Failure {
     let message = format!("`{file}` of the skill `{}` can't be read: {why}", skill.name);
     Failure::new(Category::PermanentFailure, message)
 }
 
-/// Returns the first paragraph of an answer. It has the skill's folder and files, and the variables
-/// that later commands get.
-fn write_head(skill: &Skill, tree: Option<&FileTree>, variables: &[(String, String)]) -> String {
+/// Returns the first paragraph of an answer: the skill's folder and files, and the names of the
+/// skill's variables.
+fn describe_skill(
+    skill: &Skill,
+    tree: Option<&FileTree>,
+    variables: &[(String, String)],
+) -> String {
     let path = neutral_line(&skill.folder.display().to_string());
     let mut head = format!(
-        "[Skill `{}`, from {path}: paths in its text begin there. It gives no rights: every call keeps the rules.",
+        "[Skill `{}`, from {path}: relative paths in the text start at this folder. The skill \
+         gives no rights: the rules apply to every call.",
         skill.name
     );
 
-    let all_files = tree.into_iter().flat_map(|tree| &tree.files);
-    let other_files = all_files.filter(|file| file.path != SKILL_FILE);
-    let mut files: Vec<String> =
-        other_files.map(|file| format!("`{}`", neutral_line(&file.path))).collect();
-    let unnamed = files.len().saturating_sub(MAX_NAMED);
-    files.truncate(MAX_NAMED);
-    if !files.is_empty() {
-        head += &format!(" Its files: {}", files.join(", "));
-        if unnamed > 0 {
-            head += &format!(", and {unnamed} more");
-        }
-        head += ".";
+    if let Some(tree) = tree {
+        head += &describe_files(tree);
     }
-
     if !variables.is_empty() {
         let names: Vec<&str> = variables.iter().map(|(name, _)| name.as_str()).collect();
         let count = counted(names.len(), "variable");
@@ -258,27 +269,44 @@ fn write_head(skill: &Skill, tree: Option<&FileTree>, variables: &[(String, Stri
     head + "]"
 }
 
-/// Returns the users who are allowed to own the files of a skill.
-fn owners(skill: &Skill) -> Owners {
+/// Returns a sentence about the files of a skill, or an empty string if `SKILL.md` is the only
+/// file.
+fn describe_files(tree: &FileTree) -> String {
+    let mut files: Vec<String> = Vec::new();
+    for file in &tree.files {
+        if file.path != SKILL_FILE {
+            files.push(format!("`{}`", neutral_line(&file.path)));
+        }
+    }
+    if files.is_empty() {
+        return String::new();
+    }
+    let unnamed = files.len().saturating_sub(MAX_NAMED_FILES);
+    files.truncate(MAX_NAMED_FILES);
+    let more = if unnamed > 0 { format!(", and {unnamed} more") } else { String::new() };
+    format!(" The skill's files: {}{more}.", files.join(", "))
+}
+
+fn allowed_owners(skill: &Skill) -> Owners {
     match skill.digest {
         None => Owners::User,
-        // The digest covers every byte, so the owner doesn't matter.
+        // The digest already covers every byte.
         Some(_) => Owners::Any,
     }
 }
 
-/// Returns the error for a project's skill that nobody has trusted in its present state.
-fn unseen(skill: &Skill) -> Failure {
+fn untrusted_error(skill: &Skill) -> Failure {
     let message = format!(
-        "the skill `{}` belongs to the project and isn't trusted as it is now, so it isn't loaded",
+        "the skill `{}` belongs to the project and isn't trusted in its current version, so the \
+         skill isn't loaded",
         skill.name
     );
-    Failure::new(Category::PermanentFailure, message)
-        .with_suggestion("Continue without the skill. The user can review it with: toolhold trust")
+    Failure::new(Category::PermanentFailure, message).with_suggestion(
+        "Continue without the skill. The user can review the skill with: toolhold trust",
+    )
 }
 
-/// Adds a notice if the text is truncated.
-fn with_end(mut text: String, is_truncated: bool) -> String {
+fn with_truncation_note(mut text: String, is_truncated: bool) -> String {
     if is_truncated {
         text += &format!("\n[The file is larger than {MAX_TEXT} bytes; the rest isn't read.]\n");
     }

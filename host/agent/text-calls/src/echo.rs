@@ -1,54 +1,50 @@
-//! Checks whether a call in a model's text repeats a file, page or result that the model read. Such
-//! a call needs approval if it acts.
+//! Checks whether a call in a model's text repeats an earlier text, such as a file, a page or a
+//! result. The call may then be injected, or be part of a quotation, and needs approval if it acts.
 //!
-//! A page or file can contain a call. A model may repeat this call because a person asks for the
-//! content of the page, or because the page tells it to.
-//!
-//! The comparison uses only the parts that stay the same in every form of a call. These parts are
-//! the letters and digits of the tool's name, of the argument names and of the values. White space,
-//! the order of keys, escapes, quotation marks, fences, tags and line numbers are ignored. A text
-//! contains a call if the longest of these parts are close together in the text, and each value is
-//! after the name of its argument.
+//! The comparison uses only letters and digits of the tool's name, of argument names and of values.
+//! It ignores the form of a call, such as white space, the order of keys, escapes, fences, tags and
+//! line numbers. A text contains a call if the longest values are close together in the text, and
+//! each value follows the name of its argument.
 
 use serde_json::Value;
 
 use super::{CallForm, TextCall};
 
-/// The most values of one call that are compared. The longest values are used.
+/// The most values of a call that are compared, the longest first.
 const MAX_PARTS: usize = 32;
 
-/// The most bytes between the name of an argument and its value.
-const GAP: usize = 48;
+/// The most bytes between a value and the name of its argument.
+const MAX_GAP: usize = 48;
 
-/// Most bytes of other text between the parts of a call.
-const SLACK: usize = 400;
+/// The most bytes of other text between the parts of a call.
+const MAX_OTHER_TEXT: usize = 400;
 
-/// Words before a tool's name in the written forms of a call.
-const NAME_MARKS: [&str; 7] =
+/// Words before a tool's name in the forms of a call.
+const NAME_WORDS: [&str; 7] =
     ["name", "tool", "toolid", "toolcall", "function", "invoke", "functionname"];
 
-/// A part of a call: a value after a mark.
+/// A value of a call, and the words before it.
 struct Part {
-    /// The possible marks before the value: the name of its argument, or the tag of the call.
-    marks: Vec<String>,
-    /// The spellings of the value.
+    /// The name of the argument, or the tag of the call.
+    words_before: Vec<String>,
     spellings: Vec<String>,
 }
 
-/// The most bytes of earlier texts that are stored, in normalised form.
+/// The most bytes of an HTML character reference.
+const MAX_ENTITY: usize = 10;
+
+/// The most bytes of stored earlier texts.
 const MAX_EARLIER: usize = 32 * 1024 * 1024;
 
-/// The texts of a session that its model didn't write: results, files, pages and messages of the
-/// person. A text stays here after it is pruned from the context, because the model may repeat a
-/// text that it read before.
+/// The earlier texts of a session that the model may repeat: results, files, pages and messages of
+/// the user. Texts that were pruned from the context are still compared.
 #[derive(Clone, Debug)]
 pub struct EarlierTexts {
-    /// The texts in normalised form. The flag is true if the person wrote the text.
+    /// The texts in normal form, each with whether it is a message of the user.
     texts: Vec<(String, bool)>,
     /// The number of bytes that can still be added.
     room: usize,
-    /// Whether a text was too large for the remaining room. If so, every call is treated as an
-    /// echo.
+    /// Whether a text didn't fit. Every call is then treated as an echo.
     is_full: bool,
 }
 
@@ -63,51 +59,54 @@ impl EarlierTexts {
         Self { texts: Vec::new(), room, is_full: false }
     }
 
-    /// Treats every call as an echo from now on, because some texts are unknown.
+    /// Treats every call as an echo from now on, because some earlier texts are unknown.
     pub fn lose(&mut self) {
         self.is_full = true;
     }
 
-    /// Adds a message of the person. Only a block of JSON without a mark is compared with messages.
+    /// Adds a message of the user. Only calls in the form [`CallForm::Json`] are compared with
+    /// messages.
     pub fn add_message(&mut self, text: &str) {
         self.add_from(text, true);
     }
 
-    /// Adds any other text: a result, a file or a page.
+    /// Adds a result, a file or a page.
     ///
-    /// The limit is 32 MiB of letters and digits. Above it, every call is treated as an echo,
-    /// because it can't be compared.
+    /// Above 32 MiB of letters and digits, every call is treated as an echo.
     pub fn add(&mut self, text: &str) {
         self.add_from(text, false);
     }
 
+    /// Adds a text. `is_message`: whether the text is a message of the user.
     fn add_from(&mut self, text: &str, is_message: bool) {
         if self.is_full {
             return;
         }
-        let text = normalize(text);
-        match self.room.checked_sub(text.len()) {
-            Some(room) => {
-                self.room = room;
-                self.texts.push((text, is_message));
+        let normalized = normalize(text);
+        match self.room.checked_sub(normalized.len()) {
+            Some(remaining_room) => {
+                self.room = remaining_room;
+                self.texts.push((normalized, is_message));
             }
+            // After a missing text, every call is an echo, so no stored text is needed.
             None => *self = Self { is_full: true, ..Self::with_room(0) },
         }
     }
 
-    /// Checks whether one of the texts contains a path. Only letters and digits are compared. Also
-    /// returns true if some texts are unknown.
-    pub fn name_path(&self, path: &str) -> bool {
+    /// Checks whether a text contains the letters and digits of a path. Returns `true` if some
+    /// earlier texts are unknown.
+    pub fn contain_path(&self, path: &str) -> bool {
         let path = normalize(path);
         self.is_full || self.texts.iter().any(|(text, _)| text.contains(&path))
     }
 
-    /// Checks whether one of the texts contains a call. Also returns true if some texts are
+    /// Checks whether an earlier text contains a call. Returns `true` if some earlier texts are
     /// unknown.
     ///
-    /// `tag`: the word that marks the form of the call, if no field or attribute names the tool. If
-    /// the form is marked, messages of the person are ignored, because a person may ask for a call.
-    pub fn have(&self, call: &TextCall, tag: Option<&str>) -> bool {
+    /// `tag`: the word that starts the call, if no field or attribute names the tool. Only calls in
+    /// the form [`CallForm::Json`] are compared with messages of the user, because a user may ask
+    /// for a call.
+    pub fn contain(&self, call: &TextCall, tag: Option<&str>) -> bool {
         if self.is_full {
             return true;
         }
@@ -115,22 +114,16 @@ impl EarlierTexts {
             return false;
         }
 
-        let mut parts = Vec::new();
-        add_parts(&mut parts, "", tag, &call.arguments);
-        parts.sort_by_key(|part| std::cmp::Reverse(part.length()));
-        parts.truncate(MAX_PARTS);
-        drop_short_parts(&mut parts);
-        if tag.is_none() {
-            let marks = NAME_MARKS.map(str::to_owned).to_vec();
-            parts.push(Part { marks, spellings: vec![normalize(&call.name)] });
-        }
-
-        let length: usize = parts.iter().map(|part| part.length() + GAP).sum();
-        let window = 2 * length + SLACK;
-        let is_marked = call.form != CallForm::Json;
+        let parts = compared_parts(call, tag);
+        // A copy of the call has all parts within a window of this length. The length is doubled
+        // for small arguments between the parts, which aren't compared.
+        let length: usize = parts.iter().map(|part| part.length() + MAX_GAP).sum();
+        let window = 2 * length + MAX_OTHER_TEXT;
         for (text, is_message) in &self.texts {
-            let is_exempt = is_marked && *is_message;
-            if !is_exempt && has_all(text, &parts, window) {
+            if *is_message && call.form != CallForm::Json {
+                continue;
+            }
+            if has_all(text, &parts, window) {
                 return true;
             }
         }
@@ -138,19 +131,36 @@ impl EarlierTexts {
     }
 }
 
-/// Removes the shortest parts, so that about two thirds of the total length remain. A call with a
-/// different small argument is then still found. The parts are sorted, the longest first.
+/// Returns the compared parts of a call: its longest values, and the tool's name if there is no
+/// `tag`.
+fn compared_parts(call: &TextCall, tag: Option<&str>) -> Vec<Part> {
+    let mut parts = Vec::new();
+    add_parts(&mut parts, "", tag, &call.arguments);
+    parts.sort_by_key(|part| std::cmp::Reverse(part.length()));
+    parts.truncate(MAX_PARTS);
+    drop_short_parts(&mut parts);
+    if tag.is_none() {
+        let words_before = NAME_WORDS.map(str::to_owned).to_vec();
+        parts.push(Part { words_before, spellings: vec![normalize(&call.name)] });
+    }
+    parts
+}
+
+/// Removes the shortest parts, up to a third of the total length, so that a copied call is found
+/// although a small argument was changed. `parts` is sorted, the longest part first.
 fn drop_short_parts(parts: &mut Vec<Part>) {
     let total: usize = parts.iter().map(Part::length).sum();
-    let mut length_before = 0;
+    let mut kept_length = 0;
     parts.retain(|part| {
-        let is_needed = length_before * 3 < total * 2 || total == 0;
-        length_before += part.length();
+        // Two thirds of the length are kept. If all parts are empty, all are kept.
+        let is_needed = kept_length * 3 < total * 2 || total == 0;
+        kept_length += part.length();
         is_needed
     });
 }
 
-/// Adds each value of the arguments, with the name of its argument as the mark.
+/// Adds each value inside `value` as a part. `name`: the name of the argument or field, or empty
+/// for items of a list. `tag`: see [`EarlierTexts::contain`].
 fn add_parts(parts: &mut Vec<Part>, name: &str, tag: Option<&str>, value: &Value) {
     match value {
         Value::Object(fields) => {
@@ -165,30 +175,29 @@ fn add_parts(parts: &mut Vec<Part>, name: &str, tag: Option<&str>, value: &Value
         }
         Value::Null => {}
         value => {
-            // A text may have the string on one line with escapes, or on several lines with line
-            // numbers.
+            // An earlier text may have a string with escapes, or without escapes on several lines.
             let mut spellings = vec![normalize(&value.to_string())];
             spellings.extend(value.as_str().map(normalize));
             spellings.dedup();
-            let mut marks = vec![normalize(name)];
-            marks.extend(tag.map(normalize));
-            parts.push(Part { marks, spellings });
+            let mut words_before = vec![normalize(name)];
+            words_before.extend(tag.map(normalize));
+            parts.push(Part { words_before, spellings });
         }
     }
 }
 
-/// Checks whether the text has all parts close together, within about `window` bytes.
+/// Checks whether a section of the text, two windows long, contains all parts.
 fn has_all(text: &str, parts: &[Part], window: usize) -> bool {
     // Most texts lack a part, and this test is fast.
     if !parts.iter().all(|part| part.has_spelling_in(text)) {
         return false;
     }
 
-    // Neighbouring sections overlap by the length of a window, so every window is inside one
-    // section.
+    // Sections overlap by one window, so that every window is inside a section.
     let mut start = 0;
     loop {
-        let end = text.ceil_char_boundary((start + 2 * window).min(text.len()));
+        let section_end = text.len().min(start + 2 * window);
+        let end = text.ceil_char_boundary(section_end);
         let section = &text[start..end];
         if parts.iter().all(|part| part.is_in(section)) {
             return true;
@@ -205,20 +214,19 @@ impl Part {
         self.spellings.iter().map(String::len).max().unwrap_or(0)
     }
 
-    /// Checks whether the text has the value, with or without a mark.
     fn has_spelling_in(&self, text: &str) -> bool {
         self.spellings.iter().any(|spelling| text.contains(spelling))
     }
 
-    /// Checks whether the text has the value after one of its marks.
+    /// Checks whether one of `words_before` is in a text, soon followed by a spelling of the value.
     fn is_in(&self, text: &str) -> bool {
         for spelling in &self.spellings {
-            for mark in &self.marks {
+            for word in &self.words_before {
                 let is_match = if spelling.is_empty() {
-                    // If a value has no letters or digits, only its mark is compared.
-                    text.contains(mark)
+                    // A value without letters and digits is found by the word before it.
+                    text.contains(word)
                 } else {
-                    is_behind(text, spelling, mark)
+                    is_soon_after(text, spelling, word)
                 };
                 if is_match {
                     return true;
@@ -229,22 +237,21 @@ impl Part {
     }
 }
 
-/// Checks whether the text has `value` at most [`GAP`] bytes behind `mark`.
-fn is_behind(text: &str, value: &str, mark: &str) -> bool {
-    let mut mark_ends = text.match_indices(mark).map(|(at, _)| at + mark.len()).peekable();
-    let mut last_mark_end = None;
-    for (at, _) in text.match_indices(value) {
-        while let Some(end) = mark_ends.next_if(|end| *end <= at) {
-            last_mark_end = Some(end);
+/// Checks whether a text has `value` at most [`MAX_GAP`] bytes after `word`.
+fn is_soon_after(text: &str, value: &str, word: &str) -> bool {
+    let mut word_ends = text.match_indices(word).map(|(at, _)| at + word.len()).peekable();
+    let mut last_word_end = None;
+    for (value_start, _) in text.match_indices(value) {
+        while let Some(end) = word_ends.next_if(|end| *end <= value_start) {
+            last_word_end = Some(end);
         }
-        if last_mark_end.is_some_and(|end| at - end <= GAP) {
+        if last_word_end.is_some_and(|end| value_start - end <= MAX_GAP) {
             return true;
         }
     }
     false
 }
 
-/// Returns the letters and digits of a text in lower case, without escapes and line numbers.
 pub(super) fn normalize(text: &str) -> String {
     let mut normalized = String::with_capacity(text.len());
     for line in text.split('\n') {
@@ -253,6 +260,7 @@ pub(super) fn normalize(text: &str) -> String {
     normalized
 }
 
+/// Adds the letters and digits of a line in lower case. Escapes of JSON and HTML are decoded.
 fn add_line(normalized: &mut String, line: &str) {
     let mut rest = line;
     while let Some(c) = rest.chars().next() {
@@ -268,14 +276,14 @@ fn add_line(normalized: &mut String, line: &str) {
     }
 }
 
-/// Adds a letter or a digit. Drops any other character.
 fn add_char(normalized: &mut String, c: char) {
     if c.is_alphanumeric() {
         normalized.extend(c.to_lowercase());
     }
 }
 
-/// Removes the line number that `read` and other tools put before a line.
+/// Removes the line number that tools such as `read` put before a line, but not the separator after
+/// the number.
 fn without_number(line: &str) -> &str {
     let trimmed = line.trim_start();
     let after_digits = trimmed.trim_start_matches(|c: char| c.is_ascii_digit());
@@ -287,19 +295,20 @@ fn without_number(line: &str) -> &str {
     }
 }
 
-/// Adds the character of an escape, which may have several backslashes. Control characters are
-/// dropped. Returns the length of the escape.
+/// Adds the character of a JSON escape at the start of `text`, but no control character such as `
+/// `. JSON inside JSON has several backslashes. Returns the length of the escape.
 fn add_escape(normalized: &mut String, text: &str) -> usize {
     let escaped = text.trim_start_matches('\\');
-    let slashes = text.len() - escaped.len();
+    let backslashes = text.len() - escaped.len();
     match escaped.bytes().next() {
-        Some(b'n' | b'r' | b't' | b'b' | b'f') => slashes + 1,
-        Some(b'u') if let Some(c) = escaped.get(1..5).and_then(hexadecimal_char) => {
+        Some(b'n' | b'r' | b't' | b'b' | b'f') => backslashes + "n".len(),
+        Some(b'u') => {
+            let digits = escaped.get("u".len().."uXXXX".len());
+            let Some(c) = digits.and_then(hexadecimal_char) else { return backslashes };
             add_char(normalized, c);
-            // A `u` and four digits.
-            slashes + 5
+            backslashes + "uXXXX".len()
         }
-        _ => slashes,
+        _ => backslashes,
     }
 }
 
@@ -308,21 +317,23 @@ fn hexadecimal_char(digits: &str) -> Option<char> {
     char::from_u32(number)
 }
 
-/// Adds the character of an HTML character reference. Returns the length of the reference, or 1 if
-/// the `&` isn't the start of a reference.
+/// Adds the letter or digit of an HTML character reference such as `&#65;`. Returns the length of
+/// the reference, or the length of `&` if there is no reference.
 fn add_entity(normalized: &mut String, text: &str) -> usize {
-    let Some(end) = text.bytes().take(10).position(|byte| byte == b';') else { return 1 };
-    let name = &text[1..end];
+    let mut start = text.bytes().take(MAX_ENTITY);
+    let Some(end) = start.position(|byte| byte == b';') else { return "&".len() };
+    let length = end + ";".len();
+    let name = &text["&".len()..end];
     if let Some(number) = name.strip_prefix('#')
         && let Some(c) = numbered_char(number)
     {
         add_char(normalized, c);
-        return end + 1;
+        return length;
     }
-    if ["quot", "amp", "lt", "gt", "apos", "nbsp"].contains(&name) { end + 1 } else { 1 }
+    // These names stand for characters that aren't letters or digits.
+    if ["quot", "amp", "lt", "gt", "apos", "nbsp"].contains(&name) { length } else { "&".len() }
 }
 
-/// Returns the character with this number. A number after an `x` is hexadecimal.
 fn numbered_char(number: &str) -> Option<char> {
     match number.strip_prefix(['x', 'X']) {
         Some(digits) => hexadecimal_char(digits),

@@ -1,18 +1,18 @@
-//! The hint for a model that seems to have meant a call but wrote none.
+//! Hints for a model that probably meant a call but made none.
 
-/// The reason why a message without a call looks like an attempt to make a call.
+/// The reason why a message without calls looks like a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FormHint {
-    /// The message is a call of this tool as a fenced block of JSON.
+    /// The message is a fenced block of JSON that calls an offered tool.
     Json {
-        /// The offered tool.
+        /// The tool.
         tool: String,
         /// Whether `lenient_models` would allow the call.
         lenient_helps: bool,
     },
-    /// A tag of calls is in a line of prose, or in a quotation.
+    /// A tag of a call is in the middle of a line or in a quotation.
     WithinLine,
-    /// The model wrote a text that looks like a result of a tool.
+    /// The message has a text that looks like a tool's result.
     MadeUpResult,
 }
 
@@ -21,22 +21,24 @@ impl FormHint {
     pub fn for_model(&self) -> String {
         match self {
             Self::Json { tool, .. } => format!(
-                "Your message is JSON that looks like a call of `{tool}`. It was not made, since \
-                 JSON alone is no call. Write it as a block:\n```tool_call\n\
-                 {{\"name\": \"{tool}\", \"arguments\": {{…}}}}\n```"
+                "Your message is JSON that looks like a call of `{tool}`. The call was not made, \
+                 because JSON without a block isn't a call. Write the call as a block:\n\
+                 ```tool_call\n{{\"name\": \"{tool}\", \"arguments\": {{…}}}}\n```"
             ),
-            Self::WithinLine => "The tag of a call is within a line or a quotation, so no call was made. Begin a new line with the tag, after an empty line."
-                .to_owned(),
+            Self::WithinLine => {
+                "The tag of a call is within a line or a quotation, so no call was made. Write the \
+                 tag at the start of a line, after an empty line."
+                    .to_owned()
+            }
             Self::MadeUpResult => {
-                "Your message contains a tool result. Results come from the host \
-                alone: write a call, and wait for its result."
+                "Your message contains a tool result. Only the host writes results: write a call, \
+                 and wait for its result."
                     .to_owned()
             }
         }
     }
 
-    /// Returns the hint for the person, or `None` if the model can fix the problem without the
-    /// person.
+    /// Returns the hint for the user, or `None` if the model can solve the problem.
     pub fn for_person(&self) -> Option<String> {
         match self {
             Self::Json { tool, lenient_helps } => {
@@ -46,7 +48,8 @@ impl FormHint {
                     ""
                 };
                 Some(format!(
-                    "The model wrote a call of `{tool}` as text; it was not made{remedy}."
+                    "The model wrote a call of `{tool}` as text, so the tool was not \
+                     called{remedy}."
                 ))
             }
             Self::WithinLine | Self::MadeUpResult => None,

@@ -1,25 +1,22 @@
-//! Detects the tags with which models write calls, and the lines that begin and end fenced blocks.
+//! Detects the tags of calls, and the fences of code blocks.
 
-/// Bytes of the longest tag, and of the first line of a fenced block.
-pub(super) const MAX_MARK: usize = 300;
+/// The most bytes of a tag or of a fenced block's first line.
+pub(super) const MAX_TAG_OR_FENCE: usize = 300;
 
-/// A group of tags with the same meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Family {
+pub(super) enum TagFamily {
     Call,
     Invoke,
     Tools,
 }
 
-/// A tag at the beginning of a text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Tag<'a> {
-    /// An opening tag, with the text after the tag's name.
-    Open(Family, &'a str),
-    Close(Family),
+    /// An opening tag, and the text after the tag's name.
+    Open(TagFamily, &'a str),
+    Close(TagFamily),
     Thoughts,
     EndOfThoughts,
-    /// The name of a quotation.
     Quotation(&'static str),
     Other(&'a str),
 }
@@ -27,18 +24,26 @@ pub(super) enum Tag<'a> {
 pub(super) const CALL_TAGS: [&str; 6] =
     ["tool_call", "tool_calls", "toolcall", "tool-call", "minimax:tool_call", "minimax:toolcall"];
 
-const QUOTATIONS: [&str; 4] = ["tool_result", "external-data", "blockquote", "pre"];
+const QUOTATION_TAGS: [&str; 4] = ["tool_result", "external-data", "blockquote", "pre"];
 
-/// Reads the tag at the beginning of a text. Returns the tag and its length, `Err(true)` if the tag
-/// isn't complete yet, and `Err(false)` if there is no tag.
-pub(super) fn read_tag(text: &str) -> Result<(Tag<'_>, usize), bool> {
-    let Some(after_bracket) = text.strip_prefix('<') else { return Err(false) };
-    let mut bytes = after_bracket.bytes().take(MAX_MARK - 1);
+/// The reason why no complete tag is at the start of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoTag {
+    /// The text ends inside the tag.
+    Incomplete,
+    Missing,
+}
+
+/// Reads the tag at the start of a text. Also returns the tag's length, including the brackets.
+pub(super) fn read_tag(text: &str) -> Result<(Tag<'_>, usize), NoTag> {
+    let Some(after_bracket) = text.strip_prefix('<') else { return Err(NoTag::Missing) };
+    let mut bytes = after_bracket.bytes().take(MAX_TAG_OR_FENCE - "<".len());
     let Some(length) = bytes.position(|byte| b">\n<".contains(&byte)) else {
-        return Err(text.len() < MAX_MARK);
+        let may_continue = text.len() < MAX_TAG_OR_FENCE;
+        return Err(if may_continue { NoTag::Incomplete } else { NoTag::Missing });
     };
     if after_bracket.as_bytes()[length] != b'>' {
-        return Err(false);
+        return Err(NoTag::Missing);
     }
 
     let inner = after_bracket[..length].trim_ascii_end();
@@ -46,11 +51,10 @@ pub(super) fn read_tag(text: &str) -> Result<(Tag<'_>, usize), bool> {
         Some(inner) => closing_tag(inner.trim_ascii_start()),
         None => opening_tag(inner),
     };
-    // The brackets are part of the tag.
-    Ok((tag, length + 2))
+    Ok((tag, length + "<>".len()))
 }
 
-/// Returns the opening tag. `inner`: the text between the brackets.
+/// `inner`: the text between `<` and `>`.
 fn opening_tag(inner: &str) -> Tag<'_> {
     let (name, attributes) = inner.split_at(name_length(inner));
     if let Some(family) = family_of(name) {
@@ -59,13 +63,12 @@ fn opening_tag(inner: &str) -> Tag<'_> {
     if is_thoughts(name) {
         return Tag::Thoughts;
     }
-    match QUOTATIONS.iter().find(|tag| name.eq_ignore_ascii_case(tag)) {
+    match QUOTATION_TAGS.iter().find(|tag| name.eq_ignore_ascii_case(tag)) {
         Some(tag) => Tag::Quotation(tag),
         None => Tag::Other(inner),
     }
 }
 
-/// Returns the closing tag. `inner`: the text after the slash.
 fn closing_tag(inner: &str) -> Tag<'_> {
     let name = &inner[..name_length(inner)];
     match family_of(name) {
@@ -75,19 +78,18 @@ fn closing_tag(inner: &str) -> Tag<'_> {
     }
 }
 
-/// Returns the length of the name that a tag begins with.
 fn name_length(inner: &str) -> usize {
     inner.find(|c: char| c.is_ascii_whitespace()).unwrap_or(inner.len())
 }
 
-/// Returns the family of the tags with this name, or `None` if such tags aren't used for calls.
-fn family_of(name: &str) -> Option<Family> {
+/// Returns the family of a tag's name, or `None` for other tags.
+fn family_of(name: &str) -> Option<TagFamily> {
     if CALL_TAGS.iter().any(|tag| name.eq_ignore_ascii_case(tag)) {
-        Some(Family::Call)
+        Some(TagFamily::Call)
     } else if name.eq_ignore_ascii_case("invoke") {
-        Some(Family::Invoke)
+        Some(TagFamily::Invoke)
     } else if name.eq_ignore_ascii_case("tools") {
-        Some(Family::Tools)
+        Some(TagFamily::Tools)
     } else {
         None
     }
@@ -97,7 +99,13 @@ fn is_thoughts(name: &str) -> bool {
     ["think", "thinking"].iter().any(|tag| name.eq_ignore_ascii_case(tag))
 }
 
-/// The run of backticks or tildes at the beginning of a line, without its indentation.
+/// The most spaces before a fence or tag. Markdown treats a line with more indentation as code.
+pub(super) const MAX_INDENTATION: usize = 3;
+
+/// The least number of backticks or tildes in a fence.
+pub(super) const MIN_FENCE: usize = 3;
+
+/// Backticks or tildes at the start of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fence {
     pub(super) mark: char,
@@ -105,8 +113,8 @@ pub(super) struct Fence {
 }
 
 impl Fence {
-    /// Reads the fence at the beginning of a complete line, and the text after the fence. Returns
-    /// `None` if the line has no fence.
+    /// Reads the fence at the start of a complete line, as in Markdown. Also returns the text after
+    /// the fence.
     pub(super) fn read(line: &str) -> Option<(Self, &str)> {
         let line = line.trim_end_matches(['\n', '\r']);
         let unindented = line.trim_start_matches(' ');
@@ -117,43 +125,42 @@ impl Fence {
         }
         let info = unindented.trim_start_matches(mark);
         let length = unindented.len() - info.len();
-        if indentation > 3 || length < 3 {
+        if indentation > MAX_INDENTATION || length < MIN_FENCE {
             return None;
         }
-        // In Markdown, such a line is inline code.
+        // In Markdown, this line is inline code.
         if mark == '`' && info.contains('`') {
             return None;
         }
         Some((Self { mark, length }, info.trim()))
     }
 
-    /// Returns the role of a whole line inside the block that this fence opened.
-    pub(super) fn role(self, line: &str) -> Inside {
-        match Self::read(line) {
-            Some((other, info)) if other.mark == self.mark && other.length >= self.length => {
-                if info.is_empty() { Inside::End } else { Inside::Opening }
-            }
-            _ => Inside::Content,
+    /// Returns the role of a complete line inside the block that this fence opened.
+    pub(super) fn role(self, line: &str) -> LineRole {
+        let Some((other, info)) = Self::read(line) else { return LineRole::Content };
+        if other.mark != self.mark || other.length < self.length {
+            return LineRole::Content;
         }
+        // In Markdown, a closing fence has no text after it.
+        if info.is_empty() { LineRole::End } else { LineRole::Opening }
     }
 }
 
-/// The role of a line inside a fenced block.
-pub(super) enum Inside {
+pub(super) enum LineRole {
     Content,
-    /// The line would open another block, so it is unclear which end belongs to which block.
+    /// The line would open another block, so that the ends of both blocks are unclear.
     Opening,
     End,
 }
 
-/// Checks whether an incomplete tag may become a tag that is used for calls. Any other text after
-/// `<` is shown immediately.
+/// Checks whether an incomplete tag may become a known tag. Other text can be shown at once. `text`
+/// starts with `<`.
 pub(super) fn may_be_tag(text: &str) -> bool {
     let inner = text[1..].trim_start_matches('/').trim_ascii_start();
     let name = &inner[..name_length(inner)];
     let is_name_complete = name.len() < inner.len();
     let mut known =
-        CALL_TAGS.iter().chain(&QUOTATIONS).chain(&["invoke", "think", "thinking", "tools"]);
+        CALL_TAGS.iter().chain(&QUOTATION_TAGS).chain(&["invoke", "think", "thinking", "tools"]);
     if is_name_complete {
         known.any(|tag| tag.eq_ignore_ascii_case(name))
     } else {
@@ -161,12 +168,11 @@ pub(super) fn may_be_tag(text: &str) -> bool {
     }
 }
 
-/// Checks whether a text begins with a prefix, in upper or lower case.
 pub(super) fn has_prefix(text: &str, prefix: &str) -> bool {
     text.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
 }
 
-/// Checks whether a line is longer than `limit`, without its line end. The line may be incomplete.
-pub(super) fn is_longer(line: &str, limit: usize) -> bool {
+/// Checks whether a line has at least `limit` bytes without its line end.
+pub(super) fn reaches_limit(line: &str, limit: usize) -> bool {
     line.trim_end_matches('\n').len() >= limit
 }

@@ -1,13 +1,12 @@
-//! The names, aliases and tags with which a model can call the offered tools in its text.
+//! The names, aliases and fence tags of the offered tools.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 use toolhold_core::Definition;
 
-/// Tags of fenced blocks that no tool can have. Some of them mark calls of any tool, and models use
-/// the others for code that isn't a call.
-const RESERVED: [&str; 8] =
+/// Fence tags that no tool gets, because they mark calls of any tool, or other content.
+const RESERVED_TAGS: [&str; 8] =
     ["tool_call", "tool", "tool_result", "json", "text", "markdown", "md", "diff"];
 
 /// The tools that a model was offered.
@@ -16,10 +15,9 @@ pub struct OfferedTools {
     tools: Vec<OfferedTool>,
     by_name: BTreeMap<String, usize>,
     by_fence: BTreeMap<String, usize>,
-    has_lines: bool,
+    allows_lines: bool,
 }
 
-/// The data of one tool that is needed for reading its calls.
 #[derive(Clone, Debug)]
 pub(super) struct OfferedTool {
     pub(super) name: String,
@@ -30,24 +28,19 @@ pub(super) struct OfferedTool {
 }
 
 impl OfferedTools {
-    /// Makes the list of the tools with these definitions.
+    /// Makes the list of these tools.
     ///
-    /// An alias is ignored if it is another tool's name or alias, so a call never reaches a tool
-    /// that it doesn't name. If two tools have the same fence tag, the tag belongs to the built-in
-    /// tool. If both tools are built-in or neither is, the tag belongs to no tool.
+    /// An alias that is also a tool's name is ignored. If several tools want the same alias or
+    /// fence tag, the built-in tool gets it. If several built-in tools or only third-party tools
+    /// want it, no tool gets it.
     pub fn new<'a>(definitions: impl IntoIterator<Item = &'a Definition>) -> Self {
         let definitions: Vec<&Definition> =
             definitions.into_iter().filter(|definition| !definition.unlisted).collect();
-        let by_name = definitions
-            .iter()
-            .enumerate()
-            .map(|(index, definition)| (definition.name.clone(), index))
-            .collect();
-        let mut offered =
-            Self { tools: Vec::new(), by_name, by_fence: BTreeMap::new(), has_lines: true };
+        let mut by_name = BTreeMap::new();
         let mut aliases = Claims::default();
         let mut fences = Claims::default();
         for (index, definition) in definitions.iter().enumerate() {
+            by_name.insert(definition.name.clone(), index);
             for alias in &definition.aliases {
                 aliases.claim(alias, index, definition);
             }
@@ -56,38 +49,35 @@ impl OfferedTools {
             }
         }
         for (alias, index) in aliases.settled() {
-            offered.by_name.entry(alias.to_owned()).or_insert(index);
+            by_name.entry(alias.to_owned()).or_insert(index);
         }
+        let mut by_fence = BTreeMap::new();
         for (fence, index) in fences.settled() {
-            if is_word(fence) && !RESERVED.contains(&fence) {
-                offered.by_fence.insert(fence.to_owned(), index);
+            if is_word(fence) && !RESERVED_TAGS.contains(&fence) {
+                by_fence.insert(fence.to_owned(), index);
             }
         }
-        offered.tools = definitions.into_iter().map(OfferedTool::new).collect();
-        offered
+        let tools = definitions.into_iter().map(OfferedTool::new).collect();
+        Self { tools, by_name, by_fence, allows_lines: true }
     }
 
-    /// Removes the forms that a model also writes without meaning a call. Only tags and the blocks
-    /// `tool_call` and `tool NAME` remain. A model with native tool use also shows commands in
-    /// fenced blocks such as `bash`.
+    /// Removes the forms of calls that models also write as examples. Tags and the blocks
+    /// `tool_call` and `tool NAME` remain.
     #[must_use]
-    pub fn marked_only(mut self) -> Self {
+    pub fn explicit_only(mut self) -> Self {
         self.by_fence.clear();
-        self.has_lines = false;
+        self.allows_lines = false;
         self
     }
 
-    /// Checks whether a line `tool/argument>value` is a call.
-    pub(super) fn has_lines(&self) -> bool {
-        self.has_lines
+    pub(super) fn allows_lines(&self) -> bool {
+        self.allows_lines
     }
 
-    /// Returns the tool with this name or alias.
     pub(super) fn named(&self, name: &str) -> Option<&OfferedTool> {
         self.by_name.get(name).map(|index| &self.tools[*index])
     }
 
-    /// Returns the tool that a block with this tag calls.
     pub(super) fn fenced(&self, tag: &str) -> Option<&OfferedTool> {
         self.by_fence.get(tag).map(|index| &self.tools[*index])
     }
@@ -96,23 +86,21 @@ impl OfferedTools {
         &self.tools
     }
 
-    /// Returns the tag of a fenced block that calls the tool with this name.
     pub(super) fn fence_of(&self, name: &str) -> Option<&str> {
         let mut fences = self.by_fence.iter();
         let (fence, _) = fences.find(|(_, index)| self.tools[**index].name == name)?;
         Some(fence)
     }
 
-    /// Checks whether a name or alias begins with this text.
-    pub(super) fn may_begin(&self, start: &str) -> bool {
-        // Names with this beginning are the first names that don't sort before the text.
-        let at_or_after = (std::ops::Bound::Included(start), std::ops::Bound::Unbounded);
-        let next = self.by_name.range::<str, _>(at_or_after).next();
-        next.is_some_and(|(name, _)| name.starts_with(start))
+    /// Checks whether a name or an alias starts with `prefix`.
+    pub(super) fn has_name_with_prefix(&self, prefix: &str) -> bool {
+        // The map is sorted, so the first name that isn't less than `prefix` decides.
+        let not_less = (std::ops::Bound::Included(prefix), std::ops::Bound::Unbounded);
+        let first_name = self.by_name.range::<str, _>(not_less).next();
+        first_name.is_some_and(|(name, _)| name.starts_with(prefix))
     }
 }
 
-/// Checks whether a text can be the tag of a fenced block.
 fn is_word(text: &str) -> bool {
     let mut bytes = text.bytes();
     !text.is_empty() && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"_-.+".contains(&byte))
@@ -132,12 +120,10 @@ impl OfferedTool {
         }
     }
 
-    /// Returns the argument that takes a text without a name.
     pub(super) fn bare_argument(&self) -> Option<&str> {
         self.bare_argument.as_deref()
     }
 
-    /// Checks whether this is the name or an alias of an argument.
     pub(super) fn has_argument(&self, name: &str) -> bool {
         self.argument_aliases.contains_key(name) || self.property(name).is_some()
     }
@@ -160,8 +146,8 @@ impl OfferedTool {
         self.schema.get("properties")?.get(name)
     }
 
-    /// Returns the value of an argument that was written as text between tags. The text is read as
-    /// JSON if the schema doesn't allow a string.
+    /// Returns the value of an argument that was written as text. The text is parsed as JSON if the
+    /// schema allows no string, or if the schema has no type and the text looks like JSON.
     pub(super) fn value(&self, argument: &str, text: &str) -> Value {
         let types = self.property(argument).and_then(|property| property.get("type"));
         let is_json = match types {
@@ -176,11 +162,9 @@ impl OfferedTool {
     }
 }
 
-/// The tools that claim each name.
 #[derive(Default)]
 struct Claims<'a>(BTreeMap<&'a str, Claimants>);
 
-/// The indices of the tools that claim a name.
 #[derive(Default)]
 struct Claimants {
     built_in: Vec<usize>,
@@ -188,9 +172,10 @@ struct Claimants {
 }
 
 impl<'a> Claims<'a> {
+    /// Records that a tool wants a name.
     fn claim(&mut self, name: &'a str, index: usize, definition: &Definition) {
         let claimants = self.0.entry(name).or_default();
-        // Names of third-party tools have a prefix.
+        // Built-in tools have no `__` in their names.
         let is_third_party = definition.name.contains("__");
         if is_third_party {
             claimants.third_party.push(index);
@@ -199,7 +184,8 @@ impl<'a> Claims<'a> {
         }
     }
 
-    /// Returns each name that belongs to one tool, with the index of the tool.
+    /// Returns each claimed name that one tool gets, with the tool's index: the only built-in tool
+    /// or, without a built-in tool, the only third-party tool.
     fn settled(&self) -> impl Iterator<Item = (&'a str, usize)> {
         self.0.iter().filter_map(|(name, claimants)| {
             match (claimants.built_in.as_slice(), claimants.third_party.as_slice()) {

@@ -1,27 +1,25 @@
-//! Reads the calls in a block, in each form that models use. If one part of a block isn't a call,
-//! the whole block is refused.
+//! Reads the calls in a block. A block with any other part is refused.
 
 use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
 use super::block::{Block, BlockKind};
-use super::marks::{Family, Tag, read_tag};
+use super::marks::{Tag, TagFamily, read_tag};
 use super::offered_tools::{OfferedTool, OfferedTools};
 use super::{CallForm, TextCall};
 
-/// The most calls in one block.
 const MAX_CALLS: usize = 16;
 
-/// Most bytes of a tool's name.
 const MAX_NAME: usize = 128;
 
-/// Returns the calls in a block, or the reason why the block has no calls.
+/// Reads the calls of a block. Fails if a part of the block isn't a call, or if a call isn't
+/// allowed at this place.
 pub(super) fn read_block(
     block: &Block,
     offered: &OfferedTools,
 ) -> Result<Vec<TextCall>, BlockError> {
-    let body = &block.raw[block.body..block.body_end.max(block.body)];
+    let body = &block.raw[block.body_start..block.body_end.max(block.body_start)];
     if block.is_ambiguous {
         return Err(BlockError::Ambiguous);
     }
@@ -37,16 +35,17 @@ pub(super) fn read_block(
         }
         BlockKind::JsonFence => Err(BlockError::JsonFence),
         BlockKind::Fence(info) => read_fence(info, &without_indentation(block, body), offered),
-        BlockKind::Tag(Family::Tools) if !block.is_closed => Err(BlockError::Tools),
-        BlockKind::Tag(Family::Tools) => {
-            // The body of a block of tags includes the closing tag.
+        BlockKind::Tag(TagFamily::Tools) if !block.is_closed => Err(BlockError::Tools),
+        BlockKind::Tag(TagFamily::Tools) => {
+            // The body of a tag ends with the closing tag.
             let json = body.rfind('<').map_or("", |end| &body[..end]);
             let call = canonical_call(json, offered).ok_or(BlockError::Tools)?;
             Ok(vec![TextCall { form: CallForm::Tag, ..call }])
         }
         BlockKind::Tag(_) => {
             let calls = Vec::new();
-            let tags = Tags { text: &block.raw, at: 0, offered, calls, has_attributes: false };
+            let tags =
+                Tags { text: &block.raw, position: 0, offered, calls, has_attributes: false };
             tags.read()
         }
         BlockKind::Line => {
@@ -56,18 +55,21 @@ pub(super) fn read_block(
     }
 }
 
-/// Reads a call without a mark. Returns `None` unless the JSON is an object with the name of an
-/// offered tool, arguments, and only fields that are part of a call.
+/// Reads a call in JSON without a block or tag. Returns `None` unless the JSON names an offered
+/// tool, and has arguments and no unknown fields.
 pub(super) fn canonical_call(json: &str, offered: &OfferedTools) -> Option<TextCall> {
     let Value::Object(mut fields) = serde_json::from_str(json.trim()).ok()? else { return None };
-    let known = ["name", "arguments", "parameters", "id", "type"];
-    if fields.keys().any(|key| !known.contains(&key.as_str())) || fields.len() < 2 {
+    let known_fields = ["name", "arguments", "parameters", "id", "type"];
+    if fields.keys().any(|key| !known_fields.contains(&key.as_str())) {
         return None;
     }
     let arguments = match (fields.remove("arguments"), fields.remove("parameters")) {
-        (Some(arguments), None) | (None, Some(arguments)) if arguments.is_object() => arguments,
-        _ => return None,
+        (Some(arguments), None) | (None, Some(arguments)) => arguments,
+        (Some(_), Some(_)) | (None, None) => return None,
     };
+    if !arguments.is_object() {
+        return None;
+    }
     let name = fields.get("name")?.as_str()?;
     let tool = offered.named(name)?;
     Some(TextCall {
@@ -79,7 +81,8 @@ pub(super) fn canonical_call(json: &str, offered: &OfferedTools) -> Option<TextC
     })
 }
 
-/// Makes a call from its name and its arguments. The arguments may be missing or a string.
+/// Makes a call. An alias is replaced by the tool's name. Fails if the name's length isn't valid,
+/// or if the arguments are neither an object nor a text for a tool with a text argument.
 fn make_call(
     offered: &OfferedTools,
     name: &str,
@@ -102,28 +105,29 @@ fn make_call(
     Ok(TextCall { name, arguments, form, is_offered, is_echo: false })
 }
 
-/// Reads arguments that were written as one string. The string is a JSON object, or the value of
-/// the tool's text argument.
+/// Reads arguments in a string: a JSON object, or the value of the tool's text argument.
 fn text_arguments(tool: Option<&OfferedTool>, text: String) -> Result<Value, CallError> {
     let object: Option<Map<String, Value>> = serde_json::from_str(&text).ok();
-    let bare_argument = tool.and_then(|tool| Some((tool, tool.bare_argument()?)));
-    match (object, bare_argument) {
-        (Some(fields), None) => Ok(Value::Object(fields)),
-        (Some(fields), Some((tool, _))) if has_all(tool, &fields) => Ok(Value::Object(fields)),
-        // An object with other fields is the string that the tool takes.
-        (_, Some((_, argument))) => {
-            Ok(Value::Object(Map::from_iter([(argument.to_owned(), Value::String(text))])))
+    let text_argument = tool.and_then(OfferedTool::bare_argument);
+    let (Some(tool), Some(text_argument)) = (tool, text_argument) else {
+        return object.map(Value::Object).ok_or(CallError::ArgumentText);
+    };
+    match object {
+        Some(fields) if has_all_arguments(tool, &fields) => Ok(Value::Object(fields)),
+        // The text isn't an object of the tool's arguments.
+        _ => {
+            let value = (text_argument.to_owned(), Value::String(text));
+            Ok(Value::Object(Map::from_iter([value])))
         }
-        (None, None) => Err(CallError::ArgumentText),
     }
 }
 
-/// Checks whether the fields are all arguments of a tool.
-fn has_all(tool: &OfferedTool, fields: &Map<String, Value>) -> bool {
+fn has_all_arguments(tool: &OfferedTool, fields: &Map<String, Value>) -> bool {
     fields.keys().all(|name| tool.has_argument(name))
 }
 
-/// Reads a block ```` ```tool_call ````, ```` ```tool NAME ````, or a block with the tag of a tool.
+/// Reads the body of a fenced block. `info`: the text after the opening fence: `tool_call`, `tool
+/// NAME` or a tool's tag.
 fn read_fence(info: &str, body: &str, offered: &OfferedTools) -> Result<Vec<TextCall>, BlockError> {
     if info == "tool_call" {
         let mut calls = Vec::new();
@@ -137,7 +141,7 @@ fn read_fence(info: &str, body: &str, offered: &OfferedTools) -> Result<Vec<Text
     let text = body.strip_suffix('\n').unwrap_or(body);
     let is_empty = text.trim().is_empty();
     let call = match offered.fenced(info) {
-        // A command, for example, can't be empty.
+        // The text argument must not be empty.
         Some(_) if is_empty => return Err(BlockError::Empty),
         Some(tool) => make_call(offered, &tool.name, Value::from(text), CallForm::Fence)?,
         None => {
@@ -149,8 +153,8 @@ fn read_fence(info: &str, body: &str, offered: &OfferedTools) -> Result<Vec<Text
     Ok(vec![call])
 }
 
-/// Returns the body of a fenced block without the indentation of the block, and with the line ends
-/// of Unix, because commands run on Unix.
+/// Returns the body of a fenced block without the block's indentation. Line ends become `
+/// `, because commands need Unix line ends.
 fn without_indentation<'a>(block: &Block, body: &'a str) -> Cow<'a, str> {
     let indentation = block.raw.bytes().take_while(|byte| *byte == b' ').count();
     let body = if body.contains("\r\n") {
@@ -161,14 +165,15 @@ fn without_indentation<'a>(block: &Block, body: &'a str) -> Cow<'a, str> {
     if indentation == 0 {
         return body;
     }
-    let lines = body.split_inclusive('\n').map(|line| {
+    let mut unindented = String::new();
+    for line in body.split_inclusive('\n') {
         let spaces = line.bytes().take(indentation).take_while(|byte| *byte == b' ').count();
-        &line[spaces..]
-    });
-    Cow::Owned(lines.collect())
+        unindented.push_str(&line[spaces..]);
+    }
+    Cow::Owned(unindented)
 }
 
-/// Adds the calls in a JSON value: one call, a list of calls, or `{"tool_calls": […]}`.
+/// Adds the calls in a JSON value: a call, a list of calls, or `{"tool_calls": […]}`.
 fn add_json(
     calls: &mut Vec<TextCall>,
     value: Value,
@@ -178,6 +183,7 @@ fn add_json(
     let values = match value {
         Value::Array(values) => values,
         Value::Object(mut fields) => match fields.remove("tool_calls") {
+            // An object with a name is a call.
             Some(Value::Array(values)) if !fields.contains_key("name") => values,
             Some(_) => return Err(BlockError::ToolCalls),
             None => vec![Value::Object(fields)],
@@ -196,6 +202,7 @@ fn add_json(
     Ok(())
 }
 
+/// Reads one call in JSON. Models have different names for the fields of a call.
 fn json_call(value: Value, offered: &OfferedTools, form: CallForm) -> Result<TextCall, CallError> {
     let Value::Object(mut fields) = value else { return Err(CallError::Fields) };
     if let Some(Value::Object(function)) = fields.remove("function") {
@@ -214,8 +221,8 @@ fn json_call(value: Value, offered: &OfferedTools, form: CallForm) -> Result<Tex
     make_call(offered, &name, arguments.unwrap_or(Value::Null), form)
 }
 
-/// Reads a line `tool/argument>value` or `tool/{…}`. Returns `None` unless the tool and the
-/// argument exist, because prose can have a similar form.
+/// Reads a line `tool/argument>value` or `tool/{…}`. Returns `None` if the tool or an argument
+/// doesn't exist, because prose may look similar.
 pub(super) fn read_line(line: &str, offered: &OfferedTools) -> Option<TextCall> {
     let (name, parameters) = line.split_once('/')?;
     let tool = offered.named(name)?;
@@ -229,24 +236,23 @@ pub(super) fn read_line(line: &str, offered: &OfferedTools) -> Option<TextCall> 
         }
         Map::from_iter([(argument.to_owned(), tool.value(argument, value))])
     };
-    if !has_all(tool, &fields) {
+    if !has_all_arguments(tool, &fields) {
         return None;
     }
     make_call(offered, name, Value::Object(fields), CallForm::Line).ok()
 }
 
-/// A reader of a block of tags.
 struct Tags<'a> {
     text: &'a str,
-    /// The offset of the text that isn't read yet.
-    at: usize,
+    position: usize,
     offered: &'a OfferedTools,
     calls: Vec<TextCall>,
-    /// Whether a tag had attributes that are no call.
+    /// Whether a tag had attributes other than a tool's name.
     has_attributes: bool,
 }
 
 impl<'a> Tags<'a> {
+    /// Reads all calls inside a tag: JSON, tags, or a tool's name with pairs of tags.
     fn read(mut self) -> Result<Vec<TextCall>, BlockError> {
         loop {
             self.skip_space();
@@ -258,13 +264,9 @@ impl<'a> Tags<'a> {
                 return Err(BlockError::TooManyCalls);
             }
             if rest.starts_with(['{', '[']) {
-                let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
-                let value = values.next().ok_or(BlockError::Empty)?.map_err(BlockError::Json)?;
-                let length = values.byte_offset();
-                add_json(&mut self.calls, value, self.offered, CallForm::Tag)?;
-                self.at += length;
+                self.read_json_value()?;
             } else if rest.starts_with('<') {
-                self.read_tag()?;
+                self.read_tagged_call()?;
             } else {
                 self.read_name_and_pairs()?;
             }
@@ -279,32 +281,44 @@ impl<'a> Tags<'a> {
     }
 
     fn rest(&self) -> &'a str {
-        &self.text[self.at..]
+        &self.text[self.position..]
     }
 
     fn skip_space(&mut self) {
-        self.at = self.text.len() - self.rest().trim_start().len();
+        self.position = self.text.len() - self.rest().trim_start().len();
     }
 
-    fn read_tag(&mut self) -> Result<(), BlockError> {
+    /// Reads a JSON value, and adds its calls. Other text may follow.
+    fn read_json_value(&mut self) -> Result<(), BlockError> {
+        let mut values = serde_json::Deserializer::from_str(self.rest()).into_iter::<Value>();
+        let first_value = values.next().ok_or(BlockError::Empty)?;
+        let value = first_value.map_err(BlockError::Json)?;
+        let length = values.byte_offset();
+        add_json(&mut self.calls, value, self.offered, CallForm::Tag)?;
+        self.position += length;
+        Ok(())
+    }
+
+    /// Reads a tag and, if the tag names a tool, the arguments and the end of the call.
+    fn read_tagged_call(&mut self) -> Result<(), BlockError> {
         let Ok((tag, length)) = read_tag(self.rest()) else { return Err(unexpected(self.rest())) };
         match tag {
-            Tag::Open(Family::Invoke, attributes) if !attributes.is_empty() => {
+            Tag::Open(TagFamily::Invoke, attributes) if !attributes.is_empty() => {
                 let name = attribute(attributes).ok_or(BlockError::NamelessInvoke)?;
-                self.at += length;
+                self.position += length;
                 let arguments = self.read_parameters(name, "</invoke>")?;
                 self.calls.push(make_call(self.offered, name, arguments, CallForm::Invoke)?);
             }
-            Tag::Open(Family::Call | Family::Invoke, attributes) => {
+            Tag::Open(TagFamily::Call | TagFamily::Invoke, attributes) => {
                 if !attributes.is_empty() {
                     self.has_attributes = true;
                 }
-                self.at += length;
+                self.position += length;
             }
-            Tag::Close(_) => self.at += length,
+            Tag::Close(_) => self.position += length,
             Tag::Other(inner) if inner.starts_with("function=") => {
                 let name = &inner["function=".len()..];
-                self.at += length;
+                self.position += length;
                 let arguments = self.read_parameters(name, "</function>")?;
                 self.calls.push(make_call(self.offered, name, arguments, CallForm::Invoke)?);
             }
@@ -313,46 +327,46 @@ impl<'a> Tags<'a> {
         Ok(())
     }
 
-    /// Reads `<parameter name="…">…</parameter>` or `<parameter=…>…</parameter>` up to `end`.
+    /// Reads parameters up to the closing tag `end`.
     fn read_parameters(&mut self, tool: &str, end: &'static str) -> Result<Value, BlockError> {
         let tool = self.offered.named(tool);
         let mut arguments = Map::new();
         loop {
             self.skip_space();
             if self.rest().starts_with(end) {
-                self.at += end.len();
+                self.position += end.len();
                 return Ok(Value::Object(arguments));
             }
             let Ok((Tag::Other(inner), length)) = read_tag(self.rest()) else {
                 return Err(BlockError::NoTag(end));
             };
-            self.at += length;
-            let name = parameter_name(inner).ok_or(BlockError::NoTag(end))?.trim();
+            self.position += length;
+            let name = parameter_name(inner).ok_or(BlockError::NoTag(end))?;
             let value = self.take_until("</parameter>")?;
-            insert_argument(&mut arguments, tool, name, value)?;
+            insert_argument(&mut arguments, tool, name.trim(), value)?;
         }
     }
 
-    /// Reads a tool's name and pairs of `<arg_key>…</arg_key><arg_value>…</arg_value>` up to a
-    /// closing tag.
+    /// Reads a tool's name and the pairs of `<arg_key>` and `<arg_value>` after it, up to a closing
+    /// tag.
     fn read_name_and_pairs(&mut self) -> Result<(), BlockError> {
         let rest = self.rest();
         let name_end = rest.find(['<', '\n']).unwrap_or(rest.len());
         let name = rest[..name_end].trim();
         let tool = self.offered.named(name).ok_or_else(|| unexpected(rest))?;
-        self.at += name_end;
+        self.position += name_end;
 
         let mut arguments = Map::new();
         loop {
             self.skip_space();
             if self.rest().starts_with("<arg_key>") {
-                self.at += "<arg_key>".len();
+                self.position += "<arg_key>".len();
                 let key = self.take_until("</arg_key>")?;
                 self.skip_space();
                 if !self.rest().starts_with("<arg_value>") {
                     return Err(BlockError::NoTag("<arg_value>"));
                 }
-                self.at += "<arg_value>".len();
+                self.position += "<arg_value>".len();
                 let value = self.take_until("</arg_value>")?;
                 insert_argument(&mut arguments, Some(tool), key.trim(), value)?;
             } else if matches!(read_tag(self.rest()), Ok((Tag::Close(_), _))) {
@@ -365,23 +379,23 @@ impl<'a> Tags<'a> {
         }
     }
 
-    /// Reads the text up to `end`, and moves on behind `end`.
+    /// Reads the text up to `end`, and skips `end`.
     fn take_until(&mut self, end: &'static str) -> Result<&'a str, BlockError> {
         let rest = self.rest();
         let length = rest.find(end).ok_or(BlockError::NoTag(end))?;
-        self.at += length + end.len();
+        self.position += length + end.len();
         Ok(&rest[..length])
     }
 }
 
-/// Adds an argument that was written between tags.
+/// Adds an argument that was written as text. Fails if the argument is repeated.
 fn insert_argument(
     arguments: &mut Map<String, Value>,
     tool: Option<&OfferedTool>,
     name: &str,
     text: &str,
 ) -> Result<(), CallError> {
-    // Models write the value on separate lines.
+    // Models often put line ends around the value.
     let text = text.strip_prefix('\n').unwrap_or(text);
     let value = text.strip_suffix('\n').unwrap_or(text);
     let value = match tool {
@@ -394,7 +408,6 @@ fn insert_argument(
     }
 }
 
-/// Returns the name in the tag of a parameter: `parameter=NAME` or `parameter name="NAME"`.
 fn parameter_name(tag: &str) -> Option<&str> {
     match tag.strip_prefix("parameter=") {
         Some(name) => Some(name),
@@ -402,8 +415,7 @@ fn parameter_name(tag: &str) -> Option<&str> {
     }
 }
 
-/// Returns the value of the attribute `name`. Returns `None` if this attribute is missing, or if
-/// there are other attributes.
+/// Returns the value of the attribute `name`, or `None` if there are other attributes.
 fn attribute(attributes: &str) -> Option<&str> {
     let value = attributes.trim().strip_prefix("name")?.trim_start().strip_prefix('=')?.trim();
     let quote = value.chars().next()?;
@@ -415,18 +427,18 @@ fn unexpected(rest: &str) -> BlockError {
     BlockError::Unexpected(super::excerpt(rest, 40))
 }
 
-/// The reason why a block contains no calls. The message tells the model the fault and the remedy.
+/// The reason why a block is refused, for the model.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BlockError {
     #[error(
-        "it is unclear which code block ends where, since one contains a line that opens another. \
-         Use a longer fence (````) around code with fences, or write the call in a message without \
-         other code"
+        "the ends of the code blocks are unclear, because one block contains a line that opens \
+         another block. Use a longer fence (````) around code with fences, or write the call in a \
+         message without other code"
     )]
     Ambiguous,
     #[error("the call may belong to the quotation before it: leave an empty line")]
     Quoted,
-    #[error("its tags are nested too deeply: use one")]
+    #[error("the tags of the call are nested too deeply: use only one tag")]
     TooDeep,
     #[error("the block is empty")]
     Empty,
@@ -434,11 +446,11 @@ pub(super) enum BlockError {
     TooManyCalls,
     #[error("the message has too many calls; the limit is {}", super::MAX_CALLS)]
     TooManyCallsInMessage,
-    #[error("the block isn't closed: end it with a line of ```")]
+    #[error("the block isn't closed: add a line of ``` at the end")]
     OpenFence,
-    #[error("a block of JSON is no call")]
+    #[error("a block of JSON isn't a call")]
     JsonFence,
-    #[error("the line is no call")]
+    #[error("the line isn't a call")]
     Line,
     #[error(
         "<tools> has to contain one call and nothing else: {{\"name\": …, \"arguments\": {{…}}}}. \
@@ -446,15 +458,15 @@ pub(super) enum BlockError {
     )]
     Tools,
     #[error(
-        "attributes of a tag are no call: write a block ```tool_call that contains \
-         {{\"name\": …, \"arguments\": {{…}}}}"
+        "a tag with attributes isn't a call: write a block ```tool_call that contains {{\"name\": \
+         …, \"arguments\": {{…}}}}"
     )]
     Attributes,
     #[error("<invoke> has to name its tool: <invoke name=\"…\">")]
     NamelessInvoke,
     #[error("`{0}` is missing")]
     NoTag(&'static str),
-    #[error("the call has to be {{\"name\": …, \"arguments\": {{…}}}}, and begins `{0}`")]
+    #[error("the call has to be {{\"name\": …, \"arguments\": {{…}}}}, but starts with `{0}`")]
     Unexpected(String),
     #[error("the JSON of the call isn't valid: {0}")]
     Json(serde_json::Error),
@@ -466,7 +478,6 @@ pub(super) enum BlockError {
     Call(#[from] CallError),
 }
 
-/// The reason why one call is invalid.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CallError {
     #[error("the call has to be {{\"name\": …, \"arguments\": {{…}}}}")]
@@ -477,7 +488,7 @@ pub(super) enum CallError {
     Arguments { tool: String },
     #[error("the arguments have to be a JSON object, such as {{\"path\": \"a.txt\"}}")]
     ArgumentText,
-    #[error("`{tool}` has its arguments under two names: use `arguments` alone")]
+    #[error("the call of `{tool}` has arguments under two names: use only `arguments`")]
     ArgumentsTwice { tool: String },
     #[error("`{0}` is given more than once")]
     RepeatedArgument(String),

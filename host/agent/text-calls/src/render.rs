@@ -1,5 +1,4 @@
-//! Writes texts for a model without native tool use: the tools, how to call them, and the results
-//! of calls.
+//! Writes the tools and the results of calls for a model without native tool use.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -7,25 +6,24 @@ use std::fmt::Write;
 use serde_json::{Map, Value, json};
 use toolhold_core::text::{cut, neutral};
 
-use super::marks::{CALL_TAGS, MAX_MARK, has_prefix};
+use super::marks::{CALL_TAGS, MAX_TAG_OR_FENCE, has_prefix};
 use super::offered_tools::{OfferedTool, OfferedTools};
 
-/// Most bytes of a tool's name in a result.
+/// The most bytes of a tool's name in a result. Longer names are cut.
 const MAX_NAME: usize = 128;
 
-/// Most levels of alternatives and references that are followed to find the type of a parameter.
+/// The most levels of alternatives and references in the description of a type.
 const MAX_DEPTH: usize = 4;
 
-/// Most allowed values of a parameter that are listed.
+/// The most allowed values of a parameter that are listed.
 const MAX_VALUES: usize = 30;
 
-/// Tags that only the host writes, or that a model's server reads, apart from the tags of calls.
+/// Tags that only the host or the model's server may write. Tags of calls are listed separately.
 const HOST_TAGS: [&str; 6] =
     ["tools", "invoke", "think", "thinking", "start_of_turn", "end_of_turn"];
 
-/// Writes the part of the system text about tools, for a model without native tool use. The text
-/// has the form of a call and the list of the tools. The order of the tools doesn't change the
-/// text, so that the beginning of a conversation stays the same.
+/// Writes the part of the system text about tools: the forms of a call, and the tools. The text
+/// doesn't depend on the order of `offered`, because providers cache the start of a conversation.
 pub fn system_text(offered: &OfferedTools) -> String {
     let mut tools: Vec<&OfferedTool> = offered.tools().iter().collect();
     tools.sort_by(|one, other| one.name.cmp(&other.name));
@@ -48,36 +46,24 @@ pub fn system_text(offered: &OfferedTools) -> String {
     text
 }
 
-/// Writes a result for a model without native tool use. No text can end its own result, begin
-/// another result, or look like a call.
+/// Writes a result between tags. In the text, tags of the host and of calls are escaped, so that
+/// the text can't end the result, start another result, or look like a call.
 pub fn tool_result(name: &str, text: &str) -> String {
     let name: String = cut(name, MAX_NAME)
         .chars()
         .map(|c| if c.is_ascii_alphanumeric() || "_-.:".contains(c) { c } else { '_' })
         .collect();
     let text = if text.trim().is_empty() { "(no output)" } else { text };
-    let text = defuse(text);
+    let text = escape_host_tags(text);
     let end = if text.ends_with('\n') { "" } else { "\n" };
     format!("<tool_result name=\"{name}\">\n{text}{end}</tool_result>")
 }
 
+/// Adds the description of a tool, the form of its calls and its parameters. `fence`: the tool's
+/// own fence tag.
 fn add_tool(text: &mut String, tool: &OfferedTool, fence: Option<&str>) {
-    let _ = write!(text, "## {}\n{}\n", tool.name, defuse(tool.description.trim()));
-    let _ = match (fence, tool.bare_argument()) {
-        (Some(tag), Some(argument)) => writeln!(
-            text,
-            "Call: a block ```{tag} that contains `{argument}` alone, or a JSON object of \
-             parameters"
-        ),
-        (Some(tag), None) => {
-            writeln!(text, "Call: a block ```{tag} that contains a JSON object of parameters")
-        }
-        (None, _) => writeln!(
-            text,
-            "Call: a block ```tool_call that contains {{\"name\": \"{}\", \"arguments\": {{…}}}}",
-            tool.name
-        ),
-    };
+    let _ = write!(text, "## {}\n{}\n", tool.name, escape_host_tags(tool.description.trim()));
+    text.push_str(&describe_call(tool, fence));
     for (name, property) in tool.properties() {
         let written = property.get("description").and_then(Value::as_str).unwrap_or_default();
         let description = written.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -85,12 +71,27 @@ fn add_tool(text: &mut String, tool: &OfferedTool, fence: Option<&str>) {
         let type_name = describe_type(tool.schema(), property, MAX_DEPTH);
         let space = if description.is_empty() { "" } else { " " };
         let line = format!("- {name}:{space}{description} ({type_name}, {need})");
-        let _ = writeln!(text, "{}", defuse(&line));
+        let _ = writeln!(text, "{}", escape_host_tags(&line));
     }
     text.push('\n');
 }
 
-/// Returns a call of the tool with its required parameters.
+fn describe_call(tool: &OfferedTool, fence: Option<&str>) -> String {
+    match (fence, tool.bare_argument()) {
+        (Some(tag), Some(argument)) => format!(
+            "Call: a block ```{tag} that contains `{argument}` alone, or a JSON object of \
+             parameters\n"
+        ),
+        (Some(tag), None) => {
+            format!("Call: a block ```{tag} that contains a JSON object of parameters\n")
+        }
+        (None, _) => format!(
+            "Call: a block ```tool_call that contains {{\"name\": \"{}\", \"arguments\": {{…}}}}\n",
+            tool.name
+        ),
+    }
+}
+
 fn example_call(tool: &OfferedTool) -> Value {
     let required = tool.properties().filter(|(name, _)| tool.requires(name));
     let arguments: Map<String, Value> =
@@ -98,7 +99,7 @@ fn example_call(tool: &OfferedTool) -> Value {
     json!({ "name": tool.name, "arguments": arguments })
 }
 
-/// Returns a value of a parameter's type.
+/// Returns an example of the property's type.
 fn example_value(property: &Value) -> Value {
     match property.get("type").and_then(Value::as_str) {
         Some("integer" | "number") => json!(1),
@@ -109,27 +110,24 @@ fn example_value(property: &Value) -> Value {
     }
 }
 
-/// Returns the type of a parameter in words. References are looked up in `root`.
-fn describe_type(root: &Value, property: &Value, depth: usize) -> String {
-    if let Some(values) = property.get("enum").and_then(Value::as_array) {
-        let values: Vec<_> = values
-            .iter()
-            .filter(|value| !value.is_null())
-            .take(MAX_VALUES)
-            .map(Value::to_string)
-            .collect();
+/// Describes the type of a parameter, for the model. `root`: the schema that references refer to.
+/// `levels`: the number of nested types and references that are still followed.
+fn describe_type(root: &Value, property: &Value, levels: usize) -> String {
+    if let Some(Value::Array(allowed)) = property.get("enum") {
+        let shown = allowed.iter().filter(|value| !value.is_null()).take(MAX_VALUES);
+        let values: Vec<String> = shown.map(Value::to_string).collect();
         return format!("one of {}", values.join(", "));
     }
     if let Some(value) = property.get("const") {
         return value.to_string();
     }
-    let Some(depth) = depth.checked_sub(1) else { return "any".to_owned() };
-    if let Some(target) = referenced(root, property) {
-        return describe_type(root, target, depth);
+    let Some(levels_left) = levels.checked_sub(1) else { return "any".to_owned() };
+    if let Some(target) = resolve_reference(root, property) {
+        return describe_type(root, target, levels_left);
     }
     match property.get("type") {
         Some(Value::String(name)) if name == "array" => match property.get("items") {
-            Some(items) => format!("array of {}", describe_type(root, items, depth)),
+            Some(items) => format!("array of {}", describe_type(root, items, levels_left)),
             None => name.clone(),
         },
         Some(Value::String(name)) => name.clone(),
@@ -137,53 +135,58 @@ fn describe_type(root: &Value, property: &Value, depth: usize) -> String {
             join_types(names.iter().filter_map(Value::as_str).map(str::to_owned).collect())
         }
         _ => {
-            let list = ["anyOf", "oneOf"].into_iter().find_map(|key| property.get(key));
-            let choices = list.and_then(Value::as_array).into_iter().flatten();
-            join_types(choices.map(|choice| describe_type(root, choice, depth)).collect())
+            let list = property.get("anyOf").or_else(|| property.get("oneOf"));
+            let mut types = Vec::new();
+            if let Some(Value::Array(choices)) = list {
+                for choice in choices {
+                    types.push(describe_type(root, choice, levels_left));
+                }
+            }
+            join_types(types)
         }
     }
 }
 
-/// Returns the schema in `root` to which a `$ref` of the property points. Returns `None` if there
-/// is no such schema.
-fn referenced<'a>(root: &'a Value, property: &Value) -> Option<&'a Value> {
+fn resolve_reference<'a>(root: &'a Value, property: &Value) -> Option<&'a Value> {
     let pointer = property.get("$ref")?.as_str()?.strip_prefix('#')?;
     root.pointer(pointer)
 }
 
-/// Returns a phrase for a value of one of these types.
 fn join_types(mut types: Vec<String>) -> String {
     types.retain(|name| name != "null");
     types.dedup();
     if types.is_empty() { "any".to_owned() } else { types.join(" or ") }
 }
 
-/// Replaces `<` with `‹` in each tag that only the host or the model may write. Other text doesn't
-/// change.
-fn defuse(text: &str) -> Cow<'_, str> {
+/// Replaces `<` by `‹` in tags that only the host or the model may write.
+fn escape_host_tags(text: &str) -> Cow<'_, str> {
     let text = neutral(text);
-    let mut defused = String::new();
+    let mut escaped = String::new();
+    // `escaped` already contains the text before this offset.
     let mut copied = 0;
-    for (at, _) in text.match_indices('<') {
-        if is_host_tag(&text[at + 1..]) {
-            defused.push_str(&text[copied..at]);
-            defused.push('‹');
-            copied = at + 1;
+    for (bracket, _) in text.match_indices('<') {
+        let after_bracket = bracket + "<".len();
+        if is_host_tag(&text[after_bracket..]) {
+            escaped.push_str(&text[copied..bracket]);
+            escaped.push('‹');
+            copied = after_bracket;
         }
     }
     if copied == 0 {
         return text;
     }
-    defused.push_str(&text[copied..]);
-    Cow::Owned(defused)
+    escaped.push_str(&text[copied..]);
+    Cow::Owned(escaped)
 }
 
-/// Checks whether a tag is reserved for the host or the model's server. `rest`: the text after `<`.
+/// Checks whether a `<` starts a tag that only the host or the model's server may write. `rest`:
+/// the text after the `<`.
 fn is_host_tag(rest: &str) -> bool {
-    let head = cut(rest, MAX_MARK);
-    // Marks such as `<|im_end|>` end a turn.
-    if let Some(mark) = head.strip_prefix('|') {
-        let Some((name, _)) = mark.split_once("|>") else { return false };
+    let head = cut(rest, MAX_TAG_OR_FENCE);
+
+    // Control tokens of the model's server, such as `<|im_end|>`.
+    if let Some(token) = head.strip_prefix('|') {
+        let Some((name, _)) = token.split_once("|>") else { return false };
         let mut bytes = name.bytes();
         return !name.is_empty() && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     }
@@ -192,7 +195,7 @@ fn is_host_tag(rest: &str) -> bool {
     let tag = trimmed.strip_prefix('/').unwrap_or(trimmed).trim_start();
     let name_end = tag.find(|c: char| !c.is_ascii_alphanumeric() && !"_-:".contains(c));
     let name = &tag[..name_end.unwrap_or(tag.len())];
-    // A model treats `<tool_result2>` as a result too.
+    // Names that only start with these words count too: models take `<tool_result2>` for a result.
     CALL_TAGS.iter().any(|tag| has_prefix(name, tag))
         || has_prefix(name, "tool_result")
         || HOST_TAGS.iter().any(|tag| name.eq_ignore_ascii_case(tag))

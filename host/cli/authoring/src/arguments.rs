@@ -86,7 +86,7 @@ pub enum AuthorCommand {
     /// directory
     #[command(after_help = TEST_AFTER)]
     Test {
-        /// The component, or a plugin's folder, which is built first
+        /// The component, or a plugin's folder, which is built first if a source is newer
         #[arg(value_name = "FILE|DIR", default_value = ".")]
         plugin: PathBuf,
         /// The seed for the combinations of arguments

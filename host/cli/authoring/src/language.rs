@@ -1,4 +1,4 @@
-//! The languages of plugins, and the search for the language of a folder.
+//! The languages of plugins.
 
 use std::path::Path;
 
@@ -39,14 +39,13 @@ impl Language {
     ///
     /// # Errors
     ///
-    /// Returns an error if no language has this name. The error lists the names.
+    /// Returns an error if the name is unknown.
     pub fn from_name(name: &str) -> Result<Self, AuthoringError> {
         let language = Self::ALL.into_iter().find(|language| language.name() == name);
         language.ok_or_else(|| AuthoringError::UnknownLanguage(name.to_owned()))
     }
 
-    /// Returns the language of a folder whose `plugin.toml` has no `[build]`. The language is
-    /// detected from the files in the folder.
+    /// Detects the language of the plugin in a folder.
     pub(crate) fn of_folder(folder: &Path) -> Option<Self> {
         let files = [
             ("Cargo.toml", Self::Rust),
@@ -79,7 +78,7 @@ impl Language {
         }
     }
 
-    /// Returns the path of the SDK's folder that the example in the repository uses.
+    /// Returns the path of the SDK in this repository, as the example's files have it.
     pub(crate) fn sdk_in_repository(self) -> &'static str {
         match self {
             Self::Rust => "../../sdk",

@@ -1,9 +1,7 @@
-//! Tools for plugin authors: new projects, builds with each language's own tools, component
-//! manifests, and the contract's WIT. The commands `toolhold plugin new`, `build`, `pack` and `wit`
-//! are thin layers over this crate.
+//! Tools for authors of plugins: `toolhold plugin new`, `build`, `pack` and `wit`.
 //!
-//! [`conformance`] tests a component. [`dev`] builds and serves a plugin whenever a source file
-//! changes.
+//! [`conformance`] tests a component. [`dev`] builds and serves a plugin after each change of a
+//! source.
 
 mod arguments;
 mod build;
@@ -17,6 +15,7 @@ mod pack;
 mod pack_error;
 mod project;
 mod section;
+mod sources;
 mod tools;
 mod wit;
 
@@ -26,7 +25,7 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 pub use arguments::AuthorCommand;
-pub use build::{Built, build, build_on, compare_file, pack_file};
+pub use build::{Built, build, build_on, compare_file, find_built, pack_file};
 pub use language::Language;
 pub use project::create;
 pub use tools::Console;
@@ -54,7 +53,7 @@ pub enum AuthoringError {
     /// cargo made no component.
     #[error("cargo made no component: add `crate-type = [\"cdylib\"]` to [lib] in Cargo.toml")]
     NoComponent,
-    /// The component that the plugin's language made can't be packed.
+    /// The built component can't be packed.
     #[error(transparent)]
     Pack(#[from] PackError),
     /// A given component can't be packed.
@@ -65,8 +64,8 @@ pub enum AuthoringError {
         /// The reason.
         error: PackError,
     },
-    /// The interfaces can't be written into a core module.
-    #[error("the module can't be described: {0}")]
+    /// A description of the interfaces can't be written into a core module.
+    #[error("the interfaces can't be written into the module: {0}")]
     NotDescribable(String),
     /// The manifest isn't valid.
     #[error("{}: {error}", file.display())]
@@ -87,7 +86,8 @@ pub enum AuthoringError {
     NoPlugin(PathBuf),
     /// The folder of the SDK can't be opened.
     #[error(
-        "the SDK in {} can't be opened: {error}. `sdk` in [build] of {FILE} names its folder",
+        "the SDK in {} can't be opened: {error}. `sdk` in [build] of {FILE} sets the folder of the \
+         SDK",
         folder.display()
     )]
     Sdk {
@@ -98,7 +98,8 @@ pub enum AuthoringError {
     },
     /// The name of a new plugin isn't valid.
     #[error(
-        "the name `{0}` isn't valid: at most {MAX_NAME} characters of [a-z0-9-], the first a letter"
+        "the name `{0}` isn't valid: use at most {MAX_NAME} characters of [a-z0-9-], the first a \
+         letter"
     )]
     Name(String),
     /// No SDK is for the language.
@@ -110,17 +111,12 @@ pub enum AuthoringError {
     UnknownLanguage(String),
 }
 
-/// The most bytes of a component or a manifest. A larger file isn't read.
+/// The most bytes of a component or a manifest.
 const MAX_FILE: u64 = 64 * 1024 * 1024;
 
-/// Reads a file that an author names.
-///
-/// # Errors
-///
-/// Returns an error if the path can't be read or isn't a file, or if the file is larger than a
-/// component may be.
+/// Reads a file. Refuses special files and files that are too large.
 pub(crate) fn read(path: &std::path::Path) -> Result<Vec<u8>, ProjectFileError> {
-    // A device or a pipe has no end.
+    // Reading a device or a pipe may never end.
     let metadata = std::fs::metadata(path).map_err(ProjectFileError::io("read", path))?;
     if !metadata.is_file() {
         return Err(ProjectFileError::NotAFile(path.to_owned()));

@@ -1,43 +1,41 @@
-//! Reads and checks `plugin.toml`, the manifest that the author writes.
+//! Reads and checks `plugin.toml`.
 
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
 use thiserror::Error;
-use toolhold_component::Manifest;
+use toolhold_component::{Capability, Manifest};
 
 use crate::AuthoringError;
 use crate::files::{MANIFEST, ProjectFileError};
 use crate::pack_error::PackError;
 use crate::section::with_section;
 
-/// The name of the file.
 pub(crate) const FILE: &str = MANIFEST;
 
-/// A manifest from `plugin.toml`, checked.
 pub(crate) struct Authored {
-    /// The manifest in the form that the host reads.
     pub(crate) manifest: Manifest,
-    /// The manifest as JSON, with only the fields that the author wrote.
+    /// The manifest as JSON, with the fields of `plugin.toml`.
     json: String,
-    /// The table `[build]`, which only `toolhold plugin build` uses.
+    /// The table `[build]`, which hosts don't read.
     pub(crate) build: BuildTable,
 }
 
 /// An invalid `plugin.toml`.
 #[derive(Debug, Error)]
 pub enum AuthoredError {
-    #[error("it isn't valid TOML: {0}")]
+    #[error("the manifest isn't valid TOML: {0}")]
     NotToml(toml::de::Error),
-    #[error("it has a value that JSON can't represent")]
+    #[error("the manifest has a value that JSON can't represent")]
     NotJson,
-    #[error("it isn't a manifest: {0}")]
+    #[error("the file isn't a manifest: {0}")]
     NotManifest(serde_json::Error),
     #[error(
-        "it has an unknown field `{field}`. A manifest has: {known}, config_schema, and [build]"
+        "the manifest has an unknown field `{field}`. The fields of a manifest are: {known}, \
+         config_schema, and [build]"
     )]
     UnknownField { field: String, known: String },
-    #[error("[build] has an unknown field `{0}`; it has: language, sdk")]
+    #[error("[build] has an unknown field `{0}`; the fields are: language, sdk")]
     UnknownBuildField(String),
     #[error("`{0}` in [build] must be a string")]
     BuildFieldType(String),
@@ -45,27 +43,24 @@ pub enum AuthoredError {
     NoFileAccess,
     #[error("`access` of the capability `files` is {0:?}; write \"read\" or \"read-write\"")]
     FileAccess(String),
-    #[error("the capability `{capability}` has the access {access:?}; only `files` has an access")]
+    #[error(
+        "the capability `{capability}` has the access {access:?}; only `files` has an access. The \
+         capabilities are: {known}",
+        known = Capability::ALL.map(Capability::name).join(", ")
+    )]
     Access { capability: String, access: String },
     #[error(transparent)]
     Pack(#[from] PackError),
 }
 
-/// The table `[build]`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct BuildTable {
-    /// The name of the language.
     pub(crate) language: Option<String>,
     /// The folder of the SDK.
     pub(crate) sdk: Option<String>,
 }
 
 impl Authored {
-    /// Reads and checks a file.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the file can't be read, and in all cases of [`parse`](Self::parse).
     pub(crate) fn open(file: &Path) -> Result<Self, AuthoringError> {
         let text = String::from_utf8(crate::read(file)?)
             .map_err(|_| ProjectFileError::NotUtf8(file.to_owned()))?;
@@ -73,27 +68,25 @@ impl Authored {
             .map_err(|error| AuthoringError::Manifest { file: file.to_owned(), error })
     }
 
-    /// Reads and checks the text of a `plugin.toml`.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the text isn't TOML, if it has an unknown field, or if the host would
-    /// refuse it. The error for an unknown field lists the known fields.
+    /// Parses the author's manifest. Refuses unknown fields and all faults that a host refuses.
     pub(crate) fn parse(text: &str) -> Result<Self, AuthoredError> {
         let table: toml::Table = toml::from_str(text).map_err(AuthoredError::NotToml)?;
         let Ok(Value::Object(mut fields)) = serde_json::to_value(table) else {
             return Err(AuthoredError::NotJson);
         };
         let build = BuildTable::take(&mut fields)?;
+        // An author may leave out the version of the manifest's format.
         fields.entry("manifest").or_insert(json!(1));
         let written = Value::Object(fields);
         let parsed: Manifest =
             serde_json::from_value(written.clone()).map_err(AuthoredError::NotManifest)?;
-        // The fields that the host reads.
+        // `read` lacks the fields that a host ignores.
         let read = serde_json::to_value(&parsed).map_err(AuthoredError::NotManifest)?;
         if let Some(field) = find_unknown(&written, &read, "") {
-            let known: Vec<&str> =
-                read.as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+            let mut known = Vec::new();
+            for (name, _) in read.as_object().into_iter().flatten() {
+                known.push(name.as_str());
+            }
             return Err(AuthoredError::UnknownField { field, known: known.join(", ") });
         }
         for request in &parsed.capabilities {
@@ -101,7 +94,7 @@ impl Authored {
         }
 
         let json = written.to_string();
-        // The checks of a host run on the smallest component that has the section.
+        // The host's checks need a component, so the manifest is put into an empty component.
         let component = with_section(EMPTY_COMPONENT, json.as_bytes())?;
         let manifest = Manifest::read(&component).map_err(PackError::from)?;
         Ok(Self { manifest, json, build })
@@ -114,7 +107,7 @@ impl Authored {
 }
 
 impl BuildTable {
-    /// Removes the table from the fields of a manifest.
+    /// Removes the table `[build]`, which isn't part of the manifest, from `fields`.
     fn take(fields: &mut Map<String, Value>) -> Result<Self, AuthoredError> {
         let Some(table) = fields.remove("build") else { return Ok(Self::default()) };
         let mut build = Self::default();
@@ -131,8 +124,7 @@ impl BuildTable {
     }
 }
 
-/// Checks the access of a request. `files` must have an access, and other capabilities must not
-/// have one.
+/// Checks that `files`, and no other capability, has an access.
 fn check_access(capability: &str, access: Option<&str>) -> Result<(), AuthoredError> {
     match (capability, access) {
         ("files", None) => Err(AuthoredError::NoFileAccess),
@@ -145,18 +137,19 @@ fn check_access(capability: &str, access: Option<&str>) -> Result<(), AuthoredEr
     }
 }
 
-/// The header of a component, without a section.
 const EMPTY_COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0";
 
-/// Returns the first written field that the host doesn't read. `path`: the path of the value.
+/// Returns the path of the first field that is in `written` but not in `read`. `path`: the path of
+/// `written`.
 fn find_unknown(written: &Value, read: &Value, path: &str) -> Option<String> {
     match (written, read) {
         (Value::Object(written), Value::Object(read)) => {
-            for (key, value) in written {
+            for (key, written_value) in written {
                 let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-                let Some(read) = read.get(key) else { return Some(path) };
-                if let Some(unknown) = find_unknown(value, read, &path) {
-                    return Some(unknown);
+                let Some(read_value) = read.get(key) else { return Some(path) };
+                let unknown = find_unknown(written_value, read_value, &path);
+                if unknown.is_some() {
+                    return unknown;
                 }
             }
             None
@@ -207,7 +200,13 @@ mod tests {
                 ),
                 "is \"reed\"; write \"read\" or \"read-write\"",
             ),
-            (&VALID.replace("sample", "No Name"), "its name `No Name` isn't valid"),
+            (
+                &format!(
+                    "{VALID}[[capabilities]]\nname = \"filez\"\naccess = \"read\"\nreason = \"r\"\n"
+                ),
+                "The capabilities are: files, search, http",
+            ),
+            (&VALID.replace("sample", "No Name"), "the plugin's name `No Name` isn't valid"),
             (&format!("{VALID}[build]\nlang = \"go\"\n"), "[build] has an unknown field `lang`"),
         ];
         for (text, expected) in cases {

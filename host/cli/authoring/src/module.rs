@@ -1,4 +1,4 @@
-//! Turns a core module, which some compilers produce, into a component.
+//! Makes a component from a core module.
 
 use std::borrow::Cow;
 
@@ -12,21 +12,17 @@ use crate::pack_error::PackError;
 use crate::section::push_section;
 use crate::wit;
 
-/// The beginning of the names of the sections in which bindings describe a module's interfaces.
+/// The prefix of sections that describe a module's interfaces.
 const DESCRIPTION: &str = "component-type";
 
-/// The section with the documentation of interfaces, in such a description and in a component.
+/// The section with the documentation of interfaces.
 const DOCS: &str = "package-docs";
 
-/// The beginning of the exports of a module that keeps to the contract.
+/// The prefix of the exports in Toolhold's contract.
 const CONTRACT: &str = "toolhold:tool/";
 
-/// Makes a component of a core module. The module describes its interfaces, or they are those of
-/// the contract. Functions of WASI's first version go through the adapter.
-///
-/// # Errors
-///
-/// The module doesn't describe interfaces of its own, or it has other ones.
+/// Makes a component from a core module, which must describe its interfaces or export Toolhold's
+/// interfaces. An adapter implements the functions of WASI's first version.
 pub(crate) fn to_component(core: &[u8]) -> Result<Vec<u8>, PackError> {
     let module = if describes_itself(core)? {
         Cow::Borrowed(core)
@@ -35,12 +31,12 @@ pub(crate) fn to_component(core: &[u8]) -> Result<Vec<u8>, PackError> {
     } else {
         return Err(PackError::Undescribed);
     };
-    let name = WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME;
+    let adapter_name = WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME;
     let adapter = WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER;
     let encoder = ComponentEncoder::default().validate(true);
     let mut component = encoder
         .module(&module)
-        .and_then(|encoder| encoder.adapter(name, adapter))
+        .and_then(|encoder| encoder.adapter(adapter_name, adapter))
         .and_then(|mut encoder| encoder.encode())
         .map_err(|error| PackError::NotEncodable(format!("{error:#}")))?;
     for docs in documentation(&module)? {
@@ -49,8 +45,8 @@ pub(crate) fn to_component(core: &[u8]) -> Result<Vec<u8>, PackError> {
     Ok(component)
 }
 
-/// Describes a module that a compiler made without bindings. Its exports tell that it keeps to the
-/// contract, and the encoder checks their types.
+/// Adds a description of the contract's interfaces to a module, so that the encoder can check the
+/// types of the exports.
 fn describe(core: &[u8]) -> Result<Vec<u8>, PackError> {
     let mut described = core.to_vec();
     let folder = tempfile::tempdir().map_err(|error| PackError::NotEncodable(error.to_string()))?;
@@ -59,8 +55,9 @@ fn describe(core: &[u8]) -> Result<Vec<u8>, PackError> {
     Ok(described)
 }
 
-/// Returns the documentation of the interfaces that a module describes, which the encoder leaves
-/// out. Tools of the contract describe themselves, so its documentation isn't needed at run time.
+/// Returns the documentation of the interfaces, which the encoder drops. The documentation is in
+/// sections inside the sections about the interfaces. A module with Toolhold's contract needs no
+/// documentation, because its tools describe themselves.
 fn documentation(core: &[u8]) -> Result<Vec<Vec<u8>>, PackError> {
     let mut all = Vec::new();
     if exports_contract(core)? {
@@ -74,17 +71,16 @@ fn documentation(core: &[u8]) -> Result<Vec<Vec<u8>>, PackError> {
             continue;
         }
         for payload in Parser::new(0).parse_all(section.data()) {
-            if let Payload::CustomSection(inner) = payload.map_err(PackError::Damaged)?
-                && inner.name() == DOCS
+            if let Payload::CustomSection(docs) = payload.map_err(PackError::Damaged)?
+                && docs.name() == DOCS
             {
-                all.push(inner.data().to_vec());
+                all.push(docs.data().to_vec());
             }
         }
     }
     Ok(all)
 }
 
-/// Checks whether a module exports the tools or the filter of the contract.
 fn exports_contract(core: &[u8]) -> Result<bool, PackError> {
     for payload in Parser::new(0).parse_all(core) {
         let Payload::ExportSection(exports) = payload.map_err(PackError::Damaged)? else {
@@ -132,7 +128,7 @@ mod tests {
         assert!(Parser::is_component(&to_component(&core).unwrap()));
         let wrong = wat::parse_str(CORE.replace("(param i32 i32 i32 i32 i32", "(param i32 i32"));
         let refused = to_component(&wrong.unwrap()).unwrap_err().to_string();
-        assert!(refused.contains("can't be made into a component"), "{refused}");
+        assert!(refused.contains("can't be converted to a component"), "{refused}");
     }
 
     #[test]

@@ -1,5 +1,4 @@
-//! `toolhold plugin pack`: writes a manifest into a component of any language, and compares the
-//! manifest's requests with the component's imports.
+//! `toolhold plugin pack`: writes a manifest into a component, and compares manifest and imports.
 
 use toolhold_component::{Capability, CapabilityFacts, Manifest, Unasked};
 use wasmparser::{Parser, Payload};
@@ -9,21 +8,15 @@ use crate::module;
 use crate::pack_error::{PackError, describe_unasked, how_to_ask};
 use crate::section::with_section;
 
-/// A component with its manifest.
 pub(crate) struct Packed {
-    /// The bytes of the component.
     pub(crate) component: Vec<u8>,
-    /// Notices for the author, though a host loads the component.
+    /// Notices for the author, which don't keep a host from loading the component.
     pub(crate) notices: Vec<String>,
 }
 
-/// Writes the manifest into a component, and replaces an existing manifest. A core module that
-/// describes its interfaces first becomes a component.
-///
-/// # Errors
-///
-/// Returns an error if the file isn't a component. Also returns an error if the component imports
-/// more than the manifest requests, because no host would load it.
+/// Writes the manifest into a component, and replaces an earlier manifest. Makes a component from a
+/// core module first. Refuses a component that imports more than the manifest requests, because no
+/// host loads this component.
 pub(crate) fn pack(wasm: &[u8], authored: &Authored) -> Result<Packed, PackError> {
     let component = if Parser::is_core_wasm(wasm) { &module::to_component(wasm)? } else { wasm };
     let component = with_section(component, authored.json().as_bytes())?;
@@ -31,13 +24,8 @@ pub(crate) fn pack(wasm: &[u8], authored: &Authored) -> Result<Packed, PackError
     Ok(Packed { component, notices })
 }
 
-/// Compares the requests in a component's manifest with its imports. Returns notices for the
-/// author.
-///
-/// # Errors
-///
-/// Returns an error if the component imports more than the manifest requests, because no host would
-/// load it.
+/// Compares the requests in a component's manifest with the component's imports. Returns notices
+/// for the author. Fails if an import isn't requested.
 pub(crate) fn compare(component: &[u8]) -> Result<Vec<String>, PackError> {
     let manifest = Manifest::read(component)?;
     let imports = imports(component)?;
@@ -49,7 +37,8 @@ pub(crate) fn compare(component: &[u8]) -> Result<Vec<String>, PackError> {
             (Some(_), None) => {
                 if let Some(interface) = interfaces.first() {
                     notices.push(format!(
-                        "the manifest asks for `{name}`, but the component imports no {}: use it, or remove the request",
+                        "the manifest asks for `{name}`, but the component imports no {}: use the \
+                         capability, or remove the request",
                         without_version(interface)
                     ));
                 }
@@ -64,27 +53,33 @@ pub(crate) fn compare(component: &[u8]) -> Result<Vec<String>, PackError> {
                     notices.push(format!("{import}. {}", how_to_ask(name)));
                 }
             },
-            _ => {}
+            (Some(_), Some(_)) | (None, None) => {}
         }
     }
+    notices.extend(note_unknown_capabilities(&manifest));
+    Ok(notices)
+}
 
+fn note_unknown_capabilities(manifest: &Manifest) -> Vec<String> {
     let known = Capability::ALL.map(Capability::name).join(", ");
+    let mut notices = Vec::new();
     for request in &manifest.capabilities {
         if Capability::named(&request.name).is_none() {
             notices.push(format!(
-                "the manifest asks for `{}`, which this Toolhold doesn't have; it has {known}",
+                "the manifest asks for `{}`, which this version of Toolhold doesn't have; the \
+                 capabilities are: {known}",
                 request.name
             ));
         }
     }
-    Ok(notices)
+    notices
 }
 
 /// Checks whether a component with this import uses a capability.
 fn shows_use(capability: Capability, import: &str) -> bool {
     let interface = without_version(import);
     match capability {
-        // A plugin may need paths only for its programs and searches.
+        // Programs and searches need the paths that `files` grants.
         Capability::Files => {
             Capability::Files.admits(interface)
                 || Capability::Process.admits(interface)
@@ -98,13 +93,11 @@ fn without_version(interface: &str) -> &str {
     interface.split('@').next().unwrap_or_default()
 }
 
-/// Returns the names that a component imports.
 fn imports(component: &[u8]) -> Result<Vec<String>, PackError> {
     Ok(imports_with_ends(component)?.into_iter().map(|(name, _)| name).collect())
 }
 
-/// Renames the imports with the prefix `from`. Both prefixes have the same length, so all positions
-/// stay the same.
+/// Replaces the prefix of imports in place. Both prefixes must have the same length.
 pub(crate) fn rename_imports(component: &mut [u8], from: &str, to: &str) -> Result<(), PackError> {
     for (name, end) in imports_with_ends(component)? {
         if name.starts_with(from) {
@@ -115,7 +108,7 @@ pub(crate) fn rename_imports(component: &mut [u8], from: &str, to: &str) -> Resu
     Ok(())
 }
 
-/// Returns the names of a component's imports. Each name has the position of its end in the bytes.
+/// Returns the names of the imports, each with the position of its end in `component`.
 fn imports_with_ends(component: &[u8]) -> Result<Vec<(String, usize)>, PackError> {
     let mut names = Vec::new();
     let mut depth = 0_usize;
@@ -123,16 +116,13 @@ fn imports_with_ends(component: &[u8]) -> Result<Vec<(String, usize)>, PackError
         match payload.map_err(PackError::Damaged)? {
             Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
             Payload::End(_) => depth = depth.saturating_sub(1),
+            // Deeper imports belong to nested components.
             Payload::ComponentImportSection(section) if depth == 0 => {
                 for import in section.into_iter_with_offsets() {
                     let (start, import) = import.map_err(PackError::Damaged)?;
                     let name = import.name.name;
-                    // A byte for the kind and the length are before the name.
-                    let length = if name.len() < 0x80 { 1 } else { 2 };
-                    let end = start + 1 + length + name.len();
-                    if component.get(end - name.len()..end) != Some(name.as_bytes()) {
-                        return Err(PackError::UnknownImport(name.to_owned()));
-                    }
+                    let end = end_of_name(component, start, name)
+                        .ok_or_else(|| PackError::UnknownImport(name.to_owned()))?;
                     names.push((name.to_owned(), end));
                 }
             }
@@ -140,6 +130,16 @@ fn imports_with_ends(component: &[u8]) -> Result<Vec<(String, usize)>, PackError
         }
     }
     Ok(names)
+}
+
+/// Returns the end of an import's name. `import`: the position of the import. Returns `None` if the
+/// name isn't at its usual place.
+fn end_of_name(component: &[u8], import: usize, name: &str) -> Option<usize> {
+    // Before the name are the kind, and the name's length as an LEB128 number of 7 bits per byte.
+    let kind_size = 1;
+    let length_size = if name.len() < 1 << 7 { 1 } else { 2 };
+    let end = import + kind_size + length_size + name.len();
+    if component.get(end - name.len()..end)? == name.as_bytes() { Some(end) } else { None }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Errors for components and manifests that can't be packed.
+//! The errors of packing.
 
 use thiserror::Error;
 use toolhold_component::ManifestError;
@@ -10,21 +10,21 @@ use crate::files::MANIFEST;
 /// The reason why a component or its manifest can't be packed.
 #[derive(Debug, Error)]
 pub enum PackError {
-    #[error("it is not a WebAssembly component")]
+    #[error("the file is not a WebAssembly component")]
     NotComponent,
-    #[error("it is damaged: {0}")]
+    #[error("the component is damaged: {0}")]
     Damaged(BinaryReaderError),
-    #[error("it is damaged: a custom section has no header")]
+    #[error("the component is damaged: a custom section has no header")]
     NoHeader,
     #[error("the import {0} has an unknown form")]
     UnknownImport(String),
     #[error(
-        "the file is a core module without a description of its interfaces, and doesn't export \
-         those of the contract. Compile it with bindings of `toolhold plugin wit`, or for a target \
-         that makes components (Rust: wasm32-wasip2)"
+        "the file is a core module without a description of its interfaces, and doesn't export the \
+         interfaces of the contract. Compile the module with bindings from `toolhold plugin wit`, \
+         or for a target that makes components (Rust: wasm32-wasip2)"
     )]
     Undescribed,
-    #[error("the module can't be made into a component: {0}")]
+    #[error("the module can't be converted to a component: {0}")]
     NotEncodable(String),
     #[error("the manifest is too long")]
     ManifestTooLong,
@@ -38,13 +38,12 @@ pub enum PackError {
     Unasked { import: String, capability: &'static str },
 }
 
-/// Returns the words for an import that the manifest doesn't ask for.
 pub(crate) fn describe_unasked(import: &str, capability: &str) -> String {
     let shown = neutral_line(cut(import, 256));
     format!("the component imports `{shown}`, but the manifest doesn't ask for `{capability}`")
 }
 
-/// Returns the lines that the manifest needs for a capability.
+/// Returns the lines that request a capability in a manifest.
 pub(crate) fn how_to_ask(capability: &str) -> String {
     format!(
         "Add to {MANIFEST} (in Rust: `{capability} = \"why it is needed\"` to the `capabilities` of `plugin!`):\n  [[capabilities]]\n  name = \"{capability}\"\n  reason = \"why it is needed\""

@@ -1,4 +1,4 @@
-//! `toolhold plugin new`: a folder with a plugin that builds and works.
+//! `toolhold plugin new`: creates a plugin from an example.
 
 use std::fs;
 use std::path::Path;
@@ -7,19 +7,16 @@ use crate::AuthoringError;
 use crate::Language;
 use crate::files::{self, File, ProjectFileError, WORKSPACE, Written};
 
-/// The name of the example plugins. The new plugin's name replaces it.
+/// The name in the examples, which the name of the new plugin replaces.
 const EXAMPLE: &str = "word-count";
 
-/// The most characters of a plugin's name.
 pub(crate) const MAX_NAME: usize = 24;
 
-/// Writes a new plugin into a folder. The plugin is the example of its language under a new name,
-/// with the SDK of this Toolhold. Returns a note for the author.
+/// Writes a language's example with a new name, and its SDK. Returns a note for the author.
 ///
 /// # Errors
 ///
-/// Returns an error if the name isn't valid for a plugin, if the folder isn't empty, or if the
-/// folder can't be written.
+/// Returns an error if the name is invalid, or if the folder isn't empty or can't be written.
 pub fn create(name: &str, language: Language, folder: &Path) -> Result<String, AuthoringError> {
     if !is_plugin_name(name) {
         return Err(AuthoringError::Name(name.to_owned()));
@@ -33,7 +30,8 @@ pub fn create(name: &str, language: Language, folder: &Path) -> Result<String, A
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => return Err(ProjectFileError::io("read", folder)(error).into()),
     }
-    files::write_all(folder, &project_files(name, language), false)?;
+    let force = false;
+    files::write_all(folder, &project_files(name, language), force)?;
     let shown = folder.display();
     Ok(format!(
         "Created {shown}. Its README.md explains how to test, build and call the plugin. To build \
@@ -54,24 +52,23 @@ fn project_files(name: &str, language: Language) -> Vec<Written> {
     example.chain(sdk).collect()
 }
 
-/// Returns a file of the example, with the plugin's name and the place of the SDK in the project.
 fn example_file(file: &File, name: &str, language: Language) -> Written {
     let Ok(text) = std::str::from_utf8(file.bytes) else {
         return Written::new(file.path, file.bytes);
     };
-    // In these languages, the path of a module must begin with a dot.
-    let has_modules = matches!(language, Language::JavaScript | Language::Go);
-    let place = if has_modules { "./sdk" } else { "sdk" };
-    let mut text = text.replace(language.sdk_in_repository(), place).replace(EXAMPLE, name);
+    // In these languages, a module's path starts with a dot.
+    let needs_dot = matches!(language, Language::JavaScript | Language::Go);
+    let sdk = if needs_dot { "./sdk" } else { "sdk" };
+    let mut text = text.replace(language.sdk_in_repository(), sdk).replace(EXAMPLE, name);
     if file.path == "Cargo.toml" {
-        // The SDK in the folder is a separate project.
+        // The SDK must not be in the plugin's workspace.
         text = text.replace("[workspace]\n", "[workspace]\nexclude = [\"sdk\"]\n");
     }
     Written::new(file.path, text)
 }
 
-/// Returns a file of the SDK. In the SDK's manifest, values of the repository's workspace are
-/// inserted.
+/// Returns a file of the SDK for the author's project. In the SDK's `Cargo.toml`, the values of the
+/// repository's workspace replace references to the workspace.
 fn sdk_file(file: &File, language: Language) -> Written {
     let path = format!("sdk/{}", file.path);
     if language == Language::Rust
@@ -83,22 +80,22 @@ fn sdk_file(file: &File, language: Language) -> Written {
     Written::new(path, file.bytes)
 }
 
-/// Returns a manifest in which the values of its workspace replace `NAME.workspace = true`.
+/// Replaces each line `NAME.workspace = true` by the line of `workspace` with this name. Removes
+/// the inherited lints.
 fn without_workspace(manifest: &str, workspace: &str) -> String {
     let mut lines = Vec::new();
     for line in manifest.lines() {
         if matches!(line, "[lints]" | "workspace = true") {
             continue;
         }
-        let inherited = line.strip_suffix(".workspace = true");
-        let value = inherited.and_then(|name| line_of_key(workspace, name));
-        lines.push(value.unwrap_or(line));
+        let inherited_name = line.strip_suffix(".workspace = true");
+        let workspace_line = inherited_name.and_then(|name| line_of_key(workspace, name));
+        lines.push(workspace_line.unwrap_or(line));
     }
     let text = lines.join("\n");
     format!("{}\n", text.trim_end())
 }
 
-/// Returns the line that sets a key.
 fn line_of_key<'t>(toml: &'t str, name: &str) -> Option<&'t str> {
     toml.lines().find(|line| line.split_once('=').is_some_and(|(key, _)| key.trim() == name))
 }

@@ -1,17 +1,26 @@
-//! Writes custom sections of a component, such as the one that holds the manifest.
+//! Writes custom sections of a component.
 
 use wasmparser::{Parser, Payload};
 
 use crate::pack_error::PackError;
 
-/// The name of the section.
+/// The section with the manifest.
 const SECTION: &str = "toolhold:manifest";
 
-/// The number of a custom section.
+/// The ID of custom sections in the binary format.
 const CUSTOM: u8 = 0;
 
-/// Writes a manifest as the last section of a component. Removes other manifests at the component's
-/// own level.
+/// The bytes of a section's ID. The section's length follows, as an LEB128 number of 32 bits.
+const ID_SIZE: usize = 1;
+const MAX_LENGTH_SIZE: usize = 5;
+
+/// The bits of a number in each byte of LEB128. The highest bit of a byte says whether a byte
+/// follows.
+const LEB128_BITS: usize = 7;
+const LEB128_MASK: u8 = 0x7f;
+const LEB128_CONTINUES: u8 = 0x80;
+
+/// Writes the manifest as the last section, and removes old manifests, except in nested components.
 pub(crate) fn with_section(component: &[u8], manifest: &[u8]) -> Result<Vec<u8>, PackError> {
     if !Parser::is_component(component) {
         return Err(PackError::NotComponent);
@@ -40,7 +49,6 @@ pub(crate) fn with_section(component: &[u8], manifest: &[u8]) -> Result<Vec<u8>,
     Ok(packed)
 }
 
-/// Writes a custom section at the end of a component.
 pub(crate) fn push_section(
     component: &mut Vec<u8>,
     name: &str,
@@ -56,13 +64,12 @@ pub(crate) fn push_section(
     Ok(())
 }
 
-/// Returns the position of the header of a custom section with this content. The header is the
-/// section's number and the encoded length of the content. The length may be padded.
+/// Returns the position of a custom section's header: the section's ID and the length of its
+/// content. The length may be padded.
 fn find_header(component: &[u8], content: &std::ops::Range<usize>) -> Result<usize, PackError> {
-    // The number takes one byte, and the length at most five.
-    for header_length in 2..=6 {
-        let Some(start) = content.start.checked_sub(header_length) else { break };
-        let length = read_length(&component[start + 1..content.start]);
+    for length_size in 1..=MAX_LENGTH_SIZE {
+        let Some(start) = content.start.checked_sub(ID_SIZE + length_size) else { break };
+        let length = read_length(&component[start + ID_SIZE..content.start]);
         if component[start] == CUSTOM && length == Some(content.len()) {
             return Ok(start);
         }
@@ -70,31 +77,29 @@ fn find_header(component: &[u8], content: &std::ops::Range<usize>) -> Result<usi
     Err(PackError::NoHeader)
 }
 
-/// Reads a length in the binary format (LEB128). Each byte has seven bits, and the lowest bits come
-/// first. Returns `None` if the length doesn't take all of these bytes.
+/// Reads an LEB128 number of exactly `bytes`.
 fn read_length(bytes: &[u8]) -> Option<usize> {
     let mut value = 0_usize;
     for (index, byte) in bytes.iter().enumerate() {
-        value |= usize::from(byte & 0x7f) << (7 * index);
+        value |= usize::from(byte & LEB128_MASK) << (LEB128_BITS * index);
         let is_last = index + 1 == bytes.len();
-        let says_last = byte & 0x80 == 0;
-        if is_last != says_last {
+        let ends = byte & LEB128_CONTINUES == 0;
+        if ends != is_last {
             return None;
         }
     }
     Some(value)
 }
 
-/// Writes a length of the binary format.
 fn push_length(bytes: &mut Vec<u8>, length: usize) -> Result<(), PackError> {
     let mut rest = u32::try_from(length).map_err(|_| PackError::ManifestTooLong)?;
     loop {
-        let byte = (rest & 0x7f) as u8;
-        rest >>= 7;
+        let lowest_bits = (rest & u32::from(LEB128_MASK)) as u8;
+        rest >>= LEB128_BITS;
         if rest == 0 {
-            bytes.push(byte);
+            bytes.push(lowest_bits);
             return Ok(());
         }
-        bytes.push(byte | 0x80);
+        bytes.push(lowest_bits | LEB128_CONTINUES);
     }
 }

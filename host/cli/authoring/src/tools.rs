@@ -1,5 +1,4 @@
-//! Finds and runs the compilers and other programs of a plugin's language. If a program is missing,
-//! names the command that installs it.
+//! Finds and runs the compilers and other tools of a language.
 
 use std::env;
 use std::ffi::OsStr;
@@ -14,32 +13,29 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 use thiserror::Error;
 use toolhold_contract::text::neutral_line;
 
-/// The folders of a project's own programs. They come before the folders on `PATH`.
+/// Folders with a project's own programs, which take precedence over programs in `PATH`.
 const LOCAL: [&str; 2] = [".venv/bin", "node_modules/.bin"];
 
-/// A program: its file, and the words before its arguments.
 pub(crate) struct Program {
     pub(crate) file: PathBuf,
-    pub(crate) first: Vec<String>,
 }
 
-/// Finds a program in the project's folders, and then on `PATH`.
 pub(crate) fn find(project: &Path, name: &str) -> Option<Program> {
     let path = env::var_os("PATH").unwrap_or_default();
     let local = LOCAL.iter().map(|folder| project.join(folder));
     for folder in local.chain(env::split_paths(&path)) {
         let file = folder.join(name);
         if file.is_file() {
-            return Some(Program { file, first: Vec::new() });
+            return Some(Program { file });
         }
     }
     None
 }
 
-/// A program of a plugin's language that is missing, failed, or was stopped.
+/// A tool that is missing, failed, or was stopped.
 #[derive(Debug, Error)]
 pub enum ToolError {
-    #[error("{name} is missing. To install it:\n  {install}")]
+    #[error("{name} is missing. To install {name}:\n  {install}")]
     Missing { name: &'static str, install: String },
     #[error("{} can't be started: {error}", program.display())]
     NotStarted { program: PathBuf, error: std::io::Error },
@@ -50,18 +46,17 @@ pub enum ToolError {
 }
 
 impl Program {
-    /// Makes a command that runs in the project.
     pub(crate) fn command(&self, project: &Path) -> Command {
         let mut command = Command::new(&self.file);
-        command.current_dir(project).args(&self.first);
+        command.current_dir(project);
         command
     }
 }
 
-/// Handles the output of a language's tools, and can stop the tools.
+/// Runs tools, and can stop them.
 #[derive(Debug, Default)]
 pub struct Console {
-    /// The stored output. `None`: the output is shown on standard error.
+    /// The stored output. `None`: the output goes to stderr.
     kept: Option<Mutex<Vec<u8>>>,
     running: Mutex<Running>,
 }
@@ -69,16 +64,17 @@ pub struct Console {
 #[derive(Debug, Default)]
 struct Running {
     stopped: bool,
-    /// The process group of the running program.
+    /// The process group of the running tool.
     group: Option<Pid>,
 }
 
-/// The most bytes of stored output. Compilers print the first error first.
+/// The most stored bytes of output. Later output is dropped, because the first error comes first.
 const MAX_KEPT: usize = 64 * 1024;
 
+const READ_SIZE: usize = 8192;
+
 impl Console {
-    /// Makes a console that stores the output and doesn't show it. [`stop`](Self::stop) ends its
-    /// programs.
+    /// Makes a console that stores the output of its tools.
     pub fn keeping() -> Self {
         Self { kept: Some(Mutex::default()), ..Self::default() }
     }
@@ -91,33 +87,40 @@ impl Console {
         }
     }
 
-    /// Ends the running program and all programs that it started. No further programs can start.
+    /// Ends the running tool and its child processes. Later tools aren't started.
     pub fn stop(&self) {
         let mut running = lock(&self.running);
         running.stopped = true;
         if let Some(group) = running.group {
-            // This fails only if the programs have already ended.
+            // Killing fails only if the processes have already ended.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }
 
-    /// Runs a command until it ends. Returns an error if the command fails.
     pub(crate) fn run(&self, command: &mut Command) -> Result<(), ToolError> {
         match &self.kept {
-            // The output of tools is for people. Standard output stays free for the result.
+            // Stdout is for the command's own result.
             None => run_shown(command, Stdio::from(std::io::stderr())).map(drop),
-            Some(kept) => self.run_kept(command, kept, true).map(drop),
+            Some(kept) => {
+                let keep_stdout = true;
+                self.run_kept(command, kept, keep_stdout).map(drop)
+            }
         }
     }
 
-    /// Runs a command like [`run`](Self::run), and returns its standard output.
+    /// Works like [`run`](Self::run), but returns stdout.
     pub(crate) fn run_for_output(&self, command: &mut Command) -> Result<Vec<u8>, ToolError> {
         match &self.kept {
             None => run_shown(command, Stdio::piped()),
-            Some(kept) => self.run_kept(command, kept, false),
+            Some(kept) => {
+                let keep_stdout = false;
+                self.run_kept(command, kept, keep_stdout)
+            }
         }
     }
 
+    /// Runs a tool, and adds its output to `kept`. If `keep_stdout` is off, returns stdout instead
+    /// of adding it.
     fn run_kept(
         &self,
         command: &mut Command,
@@ -131,7 +134,11 @@ impl Console {
         let stderr = child.stderr.take();
         let mut printed = Vec::new();
         std::thread::scope(|scope| {
-            scope.spawn(|| stderr.map(|stderr| keep(stderr, kept)));
+            scope.spawn(|| {
+                if let Some(stderr) = stderr {
+                    keep(stderr, kept);
+                }
+            });
             match stdout {
                 Some(stdout) if keep_stdout => keep(stdout, kept),
                 Some(mut stdout) => {
@@ -141,10 +148,10 @@ impl Console {
             }
         });
 
-        // Until the program is waited for, no other program can get its process ID, so only this
-        // program is stopped.
+        // The process ID stays reserved until `child.wait`, so `stop` can't kill any other process.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         while matches!(waitid(WaitId::Pid(pid), options), Err(Errno::INTR)) {}
+
         let mut running = lock(&self.running);
         running.group = None;
         let status = child.wait();
@@ -160,7 +167,7 @@ impl Console {
         }
     }
 
-    /// Starts a command, unless the console is stopped.
+    /// Starts a tool, unless the console is stopped.
     fn start(&self, command: &mut Command) -> Result<Child, ToolError> {
         let mut running = lock(&self.running);
         if running.stopped {
@@ -176,13 +183,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reads an output to its end, and stores its first bytes.
+/// Reads a tool's output to its end. Adds the output to `kept`, as far as there is room.
 fn keep(mut from: impl Read, kept: &Mutex<Vec<u8>>) {
-    let mut part = [0; 8192];
+    let mut part = [0; READ_SIZE];
     while let Ok(length @ 1..) = from.read(&mut part) {
         let mut kept = lock(kept);
         let room = MAX_KEPT.saturating_sub(kept.len());
-        // The rest is read and discarded, so that the program isn't blocked.
+        // Output without room must be read too, because a tool blocks while its output isn't read.
         kept.extend_from_slice(&part[..length.min(room)]);
     }
 }
@@ -202,7 +209,7 @@ fn failed(command: &Command, status: ExitStatus) -> ToolError {
     ToolError::Failed { program: command.get_program().into(), status }
 }
 
-/// Returns the command in the form that an author would type.
+/// Returns the command as a line. The program has no folder.
 fn shown(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let name = program.file_name().unwrap_or(program.as_os_str());

@@ -1,4 +1,4 @@
-//! `toolhold plugin wit`: writes the contract's WIT and the world of a plugin into a folder.
+//! `toolhold plugin wit`: writes the contract's WIT and a world into a folder.
 
 use std::path::Path;
 
@@ -9,29 +9,26 @@ use wit_parser::Resolve;
 use crate::AuthoringError;
 use crate::files::{self, ProjectFileError, WIT, Written};
 
-/// The world of plugins that this crate writes.
 pub(crate) const WORLD: &str = "plugin";
 
-/// The beginning of the names of WASI's packages.
 pub(crate) const WASI: &str = "wasi:";
 
-/// An interface that plugins with the capability `http` may also import.
+/// An interface that plugins with the capability `http` may import too.
 const SECRETS: &str = "toolhold:host/secrets@0.1.0";
 
-/// The interfaces that every plugin may import.
+/// Interfaces that every plugin may import.
 const ALWAYS: [&str; 4] =
     ["toolhold:host/call@0.1.0", "toolhold:host/config@0.1.0", "toolhold:host/log@0.1.0", TYPES];
 
-/// The imported interface that has only types, so languages have no module for it.
+/// An interface with only types. Languages have no module for it.
 pub(crate) const TYPES: &str = "toolhold:host/types@0.1.0";
 
-/// Writes the contract into a folder: `world.wit` with a world to start from, and the packages in
-/// `deps`. Returns a note for the reader.
+/// Writes the contract's packages and a world to start from. Returns a note for the author.
 ///
 /// # Errors
 ///
-/// Returns an error if a file can't be written. Unless `force` is true, also returns an error if a
-/// file exists with other content. In this case, no file is written.
+/// Returns an error if a file can't be written. If `force` is off and a file has other content,
+/// returns an error and writes nothing.
 pub fn write(folder: &Path, force: bool) -> Result<String, AuthoringError> {
     let mut files = packages();
     files.push(Written::new("world.wit", starting_world()));
@@ -40,36 +37,40 @@ pub fn write(folder: &Path, force: bool) -> Result<String, AuthoringError> {
     Ok(format!("The contract is in {shown}; start with the world in world.wit"))
 }
 
-/// Writes the contract into a folder, with the world of a plugin that requests these capabilities.
-/// `imports_files`: whether the plugin's language has no file API.
+/// Writes the contract and the world of a plugin with `capabilities`. `imports_files`: whether the
+/// plugin's language has no file API.
 pub(crate) fn write_for(
     folder: &Path,
     capabilities: &[&str],
     imports_files: bool,
 ) -> Result<(), ProjectFileError> {
-    files::write_all(folder, &for_world(capabilities, imports_files), true)
+    let force = true;
+    files::write_all(folder, &for_world(capabilities, imports_files), force)
 }
 
-/// Writes the contract like [`write_for`], but with `name` instead of `wasi:`. Both have the same
-/// length.
+/// Writes the contract and the world of a plugin whose language has no file API. `prefix` replaces
+/// the prefix `wasi:` of packages. Both prefixes must have the same length, because `wasi:` later
+/// overwrites `prefix` in the component.
 pub(crate) fn write_renamed(
     folder: &Path,
     capabilities: &[&str],
-    name: &str,
+    prefix: &str,
 ) -> Result<(), ProjectFileError> {
-    let mut files = for_world(capabilities, true);
+    let imports_files = true;
+    let mut files = for_world(capabilities, imports_files);
     for file in &mut files {
-        let text = String::from_utf8_lossy(&file.bytes).replace(WASI, name);
+        let text = String::from_utf8_lossy(&file.bytes).replace(WASI, prefix);
         file.bytes = text.into_bytes();
     }
-    files::write_all(folder, &files, true)
+    let force = true;
+    files::write_all(folder, &files, force)
 }
 
-/// Writes a description of its interfaces into a core module. The description has the interfaces of
-/// all capabilities, but the component keeps only the interfaces that the module imports. The
-/// contract is written into `folder`.
+/// Writes a description of all interfaces of the contract into a core module. The encoder keeps
+/// only imported interfaces in the component. `folder` gets the contract.
 pub(crate) fn describe(core: &mut Vec<u8>, folder: &Path) -> Result<(), AuthoringError> {
-    write_for(folder, &Capability::ALL.map(Capability::name), false)?;
+    let imports_files = false;
+    write_for(folder, &Capability::ALL.map(Capability::name), imports_files)?;
     let mut resolve = Resolve::default();
     let embedded = resolve.push_dir(folder).and_then(|(package, _)| {
         let world = resolve.select_world(&[package], Some(WORLD))?;
@@ -84,36 +85,40 @@ fn for_world(capabilities: &[&str], imports_files: bool) -> Vec<Written> {
     files
 }
 
-/// Returns the interfaces that a plugin with these capabilities imports.
+/// Returns the interfaces that a plugin with `capabilities` imports. `imports_files`: whether the
+/// plugin's language has no file API.
 pub(crate) fn imports(capabilities: &[&str], imports_files: bool) -> Vec<&'static str> {
     let mut imports = ALWAYS.to_vec();
     for capability in Capability::ALL {
-        // Most languages have their own file API.
-        let is_left_out = capability == Capability::Files && !imports_files;
-        if capabilities.contains(&capability.name()) && !is_left_out {
+        // A language with a file API imports these interfaces itself.
+        if capability == Capability::Files && !imports_files {
+            continue;
+        }
+        if capabilities.contains(&capability.name()) {
             imports.extend(imports_of(capability));
         }
     }
     imports
 }
 
-/// Returns the interfaces that a plugin imports for a capability.
 fn imports_of(capability: Capability) -> impl Iterator<Item = &'static str> {
     let secrets = if capability == Capability::Http { Some(SECRETS) } else { None };
     capability.facts().interfaces.iter().copied().chain(secrets)
 }
 
-/// Returns the packages, each in a separate folder. Generators look for packages in `deps`.
+/// Returns the files of the contract. Each package has its own folder in `deps`, where generators
+/// of bindings look.
 fn packages() -> Vec<Written> {
-    let packages = WIT.iter().map(|file| {
+    let mut files = Vec::new();
+    for file in WIT {
         let path = match file.path.split_once('/') {
             Some((package @ ("tool" | "host"), rest)) => format!("deps/toolhold-{package}/{rest}"),
             Some(("deps", rest)) => format!("deps/wasi-{rest}"),
             _ => file.path.to_owned(),
         };
-        Written::new(path, file.bytes)
-    });
-    packages.collect()
+        files.push(Written::new(path, file.bytes));
+    }
+    files
 }
 
 fn world(imports: &[&str]) -> String {
@@ -123,18 +128,20 @@ fn world(imports: &[&str]) -> String {
     )
 }
 
+/// Returns a world for new plugins, with the imports of capabilities as comments.
 fn starting_world() -> String {
     let mut optional = String::new();
     for capability in Capability::ALL {
         let imports: String =
             imports_of(capability).map(|import| format!("  // import {import};\n")).collect();
+        // A language with a file API imports these interfaces itself.
         if capability != Capability::Files && !imports.is_empty() {
             let name = capability.name();
             optional += &format!("\n  // If the manifest asks for `{name}`:\n{imports}");
         }
     }
-    let whole = world(&ALWAYS);
-    let body = whole.strip_suffix("}\n").unwrap_or(&whole);
+    let world = world(&ALWAYS);
+    let body = world.strip_suffix("}\n").unwrap_or(&world);
     format!("{body}{optional}}}\n")
 }
 

@@ -20,7 +20,7 @@ is 4 if a record was changed or is missing.";
 /// `toolhold audit`.
 #[derive(Debug, Subcommand)]
 pub enum AuditCommand {
-    /// Verify that no record was changed and none is missing
+    /// Verify that no record was changed and no record is missing
     #[command(after_help = VERIFY_AFTER)]
     Verify {
         /// A hash that `toolhold audit head` printed earlier: its record must be in the log
@@ -123,7 +123,6 @@ pub enum ExportFormat {
 }
 
 impl ExportFormat {
-    /// Returns the name on the command line.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Jsonl => "jsonl",
@@ -132,7 +131,7 @@ impl ExportFormat {
     }
 }
 
-/// Parses a format. For a removed format, the error names its successors.
+/// For the removed format `cef`, the error names its successors.
 #[derive(Clone)]
 struct FormatParser;
 
@@ -146,8 +145,8 @@ impl TypedValueParser for FormatParser {
         value: &OsStr,
     ) -> Result<ExportFormat, clap::Error> {
         if value == "cef" {
-            let removed = "`--format cef` was removed: use otlp, or jsonl with the mapping of \
-                 fields in docs/enterprise.md";
+            let removed = "`--format cef` was removed: use otlp, or jsonl with the field mapping \
+                           in docs/enterprise.md";
             return Err(command.clone().error(ErrorKind::InvalidValue, removed));
         }
         EnumValueParser::new().parse_ref(command, argument, value)

@@ -1,12 +1,11 @@
-//! Sends OTLP requests with their secrets over HTTP. The receiver is the receiver of `[telemetry]`
-//! or of an export.
+//! Sends OTLP requests over HTTP, with the secrets of the receiver.
 
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderName, HeaderValue, Method};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use thiserror::Error;
 use tokio::runtime::{Builder, Runtime};
 use toolhold_core::config::{Config, Folders};
@@ -19,21 +18,20 @@ use url::Url;
 
 use crate::send::{Post, Posted, Transport, Unsent};
 
-/// The limits of one request. The answer has only a few bytes.
+/// The limits of one request. An answer has only a few bytes.
 const LIMITS: Limits =
     Limits { time: Duration::from_secs(20), idle: Duration::from_secs(10), bytes: 64 * 1024 };
 
-/// Sends to the receiver that the operator named.
+/// Sends requests to one receiver.
 pub struct Collector {
-    door: OutboundClient,
+    client: OutboundClient,
     endpoint: Url,
     runtime: Runtime,
     secrets: Vec<ServerKey>,
-    /// The headers with secrets, once the secrets are read.
+    /// The headers with secrets. `None`: the secrets must be read first.
     headers: Option<Vec<(HeaderName, HeaderValue)>>,
 }
 
-/// A secret of the receiver.
 struct ServerKey {
     name: String,
     source: SecretSource,
@@ -41,7 +39,6 @@ struct ServerKey {
     prefix: String,
 }
 
-/// A secret that no request can have.
 #[derive(Debug, Error)]
 enum HeaderError {
     #[error("the secret {name}: {error}")]
@@ -51,10 +48,8 @@ enum HeaderError {
 }
 
 impl Collector {
-    /// Makes the sender to the receiver at `endpoint`, without sending anything.
-    ///
-    /// The sender uses the secrets of `[telemetry.secrets]` if `[telemetry]` names the same server,
-    /// or no server.
+    /// Makes the sender for `endpoint`. The sender uses the secrets of `[telemetry.secrets]` only
+    /// if `[telemetry]` names the same server or no server.
     ///
     /// # Errors
     ///
@@ -63,16 +58,13 @@ impl Collector {
         let directory = config.directory();
         let url = check_url(endpoint).map_err(|error| wrong_endpoint(endpoint, error))?;
         if url.query().is_some() || url.fragment().is_some() {
-            let why = "it has a query; put secrets into [telemetry.secrets]";
+            let why = "the endpoint has a query; put secrets into [telemetry.secrets]";
             return Err(wrong_endpoint(endpoint, why));
         }
 
         let telemetry = &config.values.telemetry;
-        let has_secrets = telemetry.endpoint.is_empty()
-            || Url::parse(&telemetry.endpoint)
-                .is_ok_and(|configured| configured.origin() == url.origin());
         let mut secrets = Vec::new();
-        if has_secrets {
+        if may_get_secrets(&url, &telemetry.endpoint) {
             for (name, secret) in &telemetry.secrets {
                 let key = format!("telemetry.secrets.{name}");
                 let source = config.source_of(&key, secret, folders, &directory);
@@ -80,15 +72,17 @@ impl Collector {
                 secrets.push(ServerKey { name: name.clone(), source, header, prefix });
             }
         }
-        let door = OutboundClient::new(config.network(folders, &directory), Arc::new(NoRecord));
+
+        let client = OutboundClient::new(config.network(folders, &directory), Arc::new(NoRecord));
         let runtime = Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(HostError::io("starting the reactor"))?;
-        Ok(Self { door, endpoint: url, runtime, secrets, headers: None })
+        Ok(Self { client, endpoint: url, runtime, secrets, headers: None })
     }
 
-    /// Returns the headers with secrets. Blocks, because a program may print a secret.
+    /// Returns the headers with the secrets, and stores them for later requests. Blocks, because a
+    /// program may run to print a secret.
     fn headers(&mut self) -> Result<Vec<(HeaderName, HeaderValue)>, HeaderError> {
         if let Some(headers) = &self.headers {
             return Ok(headers.clone());
@@ -103,7 +97,8 @@ impl Collector {
 }
 
 impl ServerKey {
-    /// Reads the secret, and returns the header with it.
+    /// Reads the secret, and makes its header. Blocks, because a program may run to print the
+    /// secret.
     fn header(&self) -> Result<(HeaderName, HeaderValue), HeaderError> {
         let secret = read(&self.source)
             .map_err(|error| HeaderError::Secret { name: self.name.clone(), error })?;
@@ -117,6 +112,18 @@ impl ServerKey {
 
     fn invalid_header(&self, error: http::Error) -> HeaderError {
         HeaderError::Header { name: self.name.clone(), error }
+    }
+}
+
+/// Checks whether `url` may get the secrets of `[telemetry.secrets]`: `configured_endpoint` is
+/// empty or has the same server.
+fn may_get_secrets(url: &Url, configured_endpoint: &str) -> bool {
+    if configured_endpoint.is_empty() {
+        return true;
+    }
+    match Url::parse(configured_endpoint) {
+        Ok(configured) => configured.origin() == url.origin(),
+        Err(_) => false,
     }
 }
 
@@ -135,35 +142,39 @@ impl Transport for Collector {
             .limits(LIMITS);
         let headers = self.headers().map_err(|error| Unsent::Never(error.to_string()))?;
         for (name, value) in headers {
-            // POST requests don't follow redirects to other origins, so no other origin gets a
-            // header.
+            // `credential` doesn't go to another origin after a redirect. Other headers need no
+            // such care, because a POST request follows no redirect.
             request = if name == AUTHORIZATION {
                 request.credential(Some(Credential::new(&url, value)))
             } else {
                 request.header(name, value)
             };
         }
-        let door = &self.door;
+
+        let client = &self.client;
         let outcome = self.runtime.block_on(async {
-            let answer = door.send(request).await?;
+            let answer = client.send(request).await?;
             let status = answer.status().as_u16();
-            let retry_header = answer.headers().get(RETRY_AFTER);
-            let retry_after =
-                retry_header.and_then(|seconds| seconds.to_str().ok()?.trim().parse().ok());
+            let retry_after = retry_seconds(answer.headers());
             let body = answer.bytes(&|_, _| ()).await?;
             Ok::<_, OutboundError>(Posted { status, retry_after, body })
         });
         let posted = outcome.map_err(unsent)?;
+        // The receiver refused the secret, which may have changed. The next request reads it again.
         if matches!(posted.status, 401 | 403) {
-            // The secret may have changed, so it is read again.
             self.headers = None;
         }
         Ok(posted)
     }
 }
 
-/// Decides whether an error may be temporary. Wrong settings, and answers that aren't a
-/// collector's, aren't temporary.
+/// Returns the seconds in the header `Retry-After`, or `None` for a date.
+fn retry_seconds(headers: &HeaderMap) -> Option<u64> {
+    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?;
+    seconds.trim().parse().ok()
+}
+
+/// Returns `Later` for an error that may pass. Wrong settings and invalid answers don't pass.
 fn unsent(error: OutboundError) -> Unsent {
     let why = error.to_string();
     match error {
@@ -176,8 +187,7 @@ fn unsent(error: OutboundError) -> Unsent {
     }
 }
 
-/// Records nothing. Requests that send records and telemetry have no records, because each record
-/// would have to be sent too.
+/// Records nothing in the audit log, because each record of a request causes another request.
 #[derive(Debug)]
 struct NoRecord;
 
@@ -187,8 +197,7 @@ impl Recorder for NoRecord {
     }
 }
 
-/// Returns the URL of a signal. Adds the signal's path to the endpoint, unless the endpoint already
-/// ends with it.
+/// Appends `path` to the endpoint, unless the endpoint already ends with `path`.
 fn signal_url(endpoint: &Url, path: &str) -> Url {
     let mut url = endpoint.clone();
     let base = endpoint.path().trim_end_matches('/');

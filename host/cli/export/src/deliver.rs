@@ -1,5 +1,4 @@
-//! Sends an export to a collector, and repeats a request until the collector accepts it. Counts the
-//! records that the collector refuses.
+//! Sends an export to a collector, and repeats requests.
 
 use std::thread::sleep;
 
@@ -10,17 +9,15 @@ use crate::error::ExportError;
 use crate::otlp::{self, Refused};
 use crate::send::{Pauses, Sent, Transport, send};
 
-/// The number of times that an export without `follow` sends a batch. An export with `follow` never
-/// gives up.
-const TRIES: usize = 6;
+/// The number of attempts for a batch. With `follow`, there is no limit.
+const MAX_TRIES: usize = 6;
 
-/// Sends records to a collector.
 pub(crate) struct Delivery {
     transport: Box<dyn Transport>,
     endpoint: String,
     instance: String,
     follows: bool,
-    /// Records that the collector refused.
+    /// The number of records that the collector refused.
     refused: u64,
 }
 
@@ -34,17 +31,12 @@ impl Delivery {
         Self { transport, endpoint, instance, follows, refused: 0 }
     }
 
-    /// Returns the number of refused records so far.
     pub(crate) fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Sends records, divided into requests that the collector accepts. Returns when the collector
-    /// has all records.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the collector doesn't accept the records.
+    /// Sends records until the collector has answered for all of them. If a request is too large,
+    /// sends each half of the records separately.
     pub(crate) fn send(
         &mut self,
         records: &[LogRecord],
@@ -70,20 +62,22 @@ impl Delivery {
                 }
                 Sent::TooLarge => return Err(self.failed(records, "the receiver answered 413")),
                 Sent::Refused(why) => return Err(self.failed(records, &why)),
-                Sent::Later(_, why) if !self.follows && tries == TRIES => {
+                Sent::Later(_, why) if !self.follows && tries == MAX_TRIES => {
                     return Err(self.failed(records, &why));
                 }
                 Sent::Later(requested_pause, why) => {
                     if tries == 1 {
                         warn(&format!("{}: {why}; trying again", self.endpoint));
                     }
-                    sleep(pauses.next(requested_pause));
+                    sleep(pauses.next_pause(requested_pause));
                 }
             }
         }
     }
 
+    /// Returns the error for records that the collector didn't accept.
     fn failed(&self, records: &[LogRecord], why: &str) -> ExportError {
+        // A request has at least one record.
         let first = records.first().map_or(0, |record| record.position.seq);
         let last = records.last().map_or(0, |record| record.position.seq);
         let why = format!(

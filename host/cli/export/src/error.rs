@@ -1,4 +1,4 @@
-//! The reasons why an export stopped early, as messages for the person.
+//! The errors of an export.
 
 use std::fmt;
 use std::io;
@@ -8,11 +8,11 @@ use toolhold_core::HostError;
 /// The reason why an export stopped early.
 #[derive(Debug)]
 pub enum ExportError {
-    /// The command line isn't valid.
+    /// The command line is invalid.
     Usage(String),
     /// The log can't be read, or the receiver can't take the records.
     Host(HostError),
-    /// Standard output can't be written.
+    /// Stdout can't be written.
     Write(io::Error),
 }
 

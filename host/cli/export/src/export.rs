@@ -1,4 +1,4 @@
-//! `toolhold audit export`: reads the log and sends its records to a receiver.
+//! `toolhold audit export`.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -15,37 +15,34 @@ use crate::position::Progress;
 use crate::send::Transport;
 use crate::time::parse_since;
 
-/// The most records in one batch. Only one batch is in memory, even if the receiver is slow. The
-/// reader limits the bytes of a batch.
+/// The number of records in one batch. Only one batch is in memory, even if the receiver is slow.
+/// The reader also limits the bytes of a batch.
 const BATCH: usize = 512;
 
-/// The longest wait for new records. A change of the log ends the wait earlier. An event without a
-/// change, such as a new log, is noticed only at the end of the wait.
+/// The time between two checks for new records. A changed file also wakes the export, but a new log
+/// file doesn't.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// The most warnings about records in one run. Otherwise a person who changes the log could fill
-/// another log with warnings.
+/// The most warnings in one run. Someone who changes the log must not be able to fill another log
+/// with warnings.
 const MAX_WARNINGS: u64 = 20;
 
 /// The result of an export.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
-    /// Records that the receiver has.
+    /// The number of records that the receiver has.
     pub records: u64,
-    /// The number of exported records that were changed or don't follow the previous record.
+    /// The number of exported records that were changed, or that don't follow the record before.
     pub broken: u64,
     /// The number of records that are missing between the exported records.
     pub missing: u64,
-    /// Records that a collector refused.
+    /// The number of records that a collector refused.
     pub refused: u64,
     warnings: u64,
 }
 
-/// Exports the log of the user who owns these folders. With `follow`, the export ends only at an
-/// error. `connect` makes the transport to a collector.
-///
-/// Blocks, so run the export in a separate process. The export only reads the files, and no writer
-/// waits for it.
+/// Exports the log. With `follow`, only an error ends the export. `connect` makes the transport to
+/// a collector. Blocks.
 ///
 /// # Errors
 ///
@@ -64,7 +61,7 @@ pub fn export(
         Some(since) => Some(parse_since(since, SystemTime::now())?),
         None => None,
     };
-    let progress = match receiver(arguments)? {
+    let progress = match receiver_name(arguments)? {
         Some(receiver) => Some(Progress::open(folders, receiver)?),
         None => None,
     };
@@ -77,7 +74,9 @@ pub fn export(
         (None, Some(moment)) => ReadFrom::Time(moment),
         (None, None) => ReadFrom::Position(LogPosition::default()),
     };
-    let mut reader = RecordReader::open(folders, from).map_err(with_remedy(progress.is_some()))?;
+    let is_continued = progress.is_some();
+    let mut reader =
+        RecordReader::open(folders, from).map_err(|error| with_hint(error, is_continued))?;
     let mut sink = Sink::new(arguments, connect)?;
     let mut exported = Exported::default();
     loop {
@@ -105,7 +104,6 @@ pub fn export(
     }
 }
 
-/// The receiver of the records.
 enum Sink {
     Lines(Lines),
     Collector(Delivery),
@@ -135,7 +133,7 @@ fn is_stdout(arguments: &ExportArguments) -> bool {
 }
 
 impl Exported {
-    /// Counts a record. Warns if the record was changed, or if records before it are missing.
+    /// Counts a record. Warns if the record was changed, or if earlier records are missing.
     fn count(&mut self, record: &LogRecord, warn: &mut impl FnMut(&str)) {
         self.records += 1;
         self.missing += record.missing;
@@ -147,17 +145,17 @@ impl Exported {
         let missing = record.missing;
         let warning = if record.intact {
             format!(
-                "{missing} records before record {seq} were not exported, because their files were \
-                 removed"
+                "{missing} records before record {seq} were not exported, because the files of \
+                 these records were removed"
             )
         } else {
             self.broken += 1;
-            let before = match missing {
+            let note = match missing {
                 0 => String::new(),
-                _ => format!(", {missing} of which can't be found or read"),
+                _ => format!("; {missing} of these can't be found or read"),
             };
             format!(
-                "record {seq} was changed, or doesn't follow the records before{before}; for \
+                "record {seq} was changed, or doesn't follow the records before{note}; for \
                  details: toolhold audit verify"
             )
         };
@@ -167,9 +165,9 @@ impl Exported {
     }
 }
 
-/// Returns the name of a receiver. Exports in the same format to the same place have the same name,
-/// and continue each other. Returns `None` for standard output, because its reader is unknown.
-fn receiver(arguments: &ExportArguments) -> Result<Option<String>, HostError> {
+/// Returns the name under which the export saves its progress, or `None` for stdout, because the
+/// reader of stdout is unknown.
+fn receiver_name(arguments: &ExportArguments) -> Result<Option<String>, HostError> {
     if let Some(endpoint) = &arguments.endpoint {
         let endpoint = endpoint.trim_end_matches('/');
         return Ok(Some(format!("{} {endpoint}", arguments.format.as_str())));
@@ -182,20 +180,24 @@ fn receiver(arguments: &ExportArguments) -> Result<Option<String>, HostError> {
     Ok(Some(format!("{} {}", arguments.format.as_str(), path.display())))
 }
 
-/// Returns the path with its folder's real path. The file itself is never a link.
+/// Returns the absolute path of a file, with links in its folder resolved. The file isn't a link,
+/// because the export refuses links.
 fn real_path(file: &Path) -> std::io::Result<PathBuf> {
     let path = std::path::absolute(file)?;
-    if let (Some(folder), Some(name)) = (path.parent(), path.file_name()) {
+    if let Some(folder) = path.parent()
+        && let Some(name) = path.file_name()
+    {
         return Ok(folder.canonicalize()?.join(name));
     }
     Ok(path)
 }
 
-/// Adds a remedy to an error if the log isn't the log that was exported before.
-fn with_remedy(continues: bool) -> impl FnOnce(HostError) -> HostError {
-    move |error| match error {
+/// Adds a hint to the error if the log was replaced since the previous export. `is_continued`:
+/// whether this export continues the previous export.
+fn with_hint(error: HostError, is_continued: bool) -> HostError {
+    match error {
         HostError::Io { what, source }
-            if continues && source.kind() == std::io::ErrorKind::InvalidData =>
+            if is_continued && source.kind() == std::io::ErrorKind::InvalidData =>
         {
             let why = format!("{source}. With `--again`, the export starts with the first record");
             HostError::io(what)(std::io::Error::new(std::io::ErrorKind::InvalidData, why))

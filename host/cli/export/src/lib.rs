@@ -1,9 +1,7 @@
-//! Sends Toolhold's records to other systems. Exports the audit log as JSON lines or as
-//! OpenTelemetry logs.
+//! Sends Toolhold's records to other systems: the audit log, and telemetry about calls.
 //!
-//! An export reads the files of the audit log in a separate process. No writer waits for an export,
-//! so a slow or missing receiver doesn't delay calls. Only one batch of records is in memory, and
-//! all other records wait in the log.
+//! An export of the audit log reads the log's files in a separate process, so that no call waits
+//! for a slow receiver. Only one batch of records is in memory.
 
 mod arguments;
 mod collector;

@@ -1,4 +1,4 @@
-//! Writes exported records as lines to standard output, or to a file that only this user can read.
+//! Writes exported records as lines to stdout or a file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -13,16 +13,15 @@ use crate::arguments::ExportFormat;
 use crate::error::ExportError;
 use crate::otlp;
 
-/// Opening a link fails.
+/// Opening a link fails with this flag.
 const NO_LINK: i32 = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
 
-/// Writes records as lines.
 pub(crate) struct Lines {
     out: Out,
     format: ExportFormat,
-    /// Identifies this exporter in OTLP.
+    /// The ID of this process in OTLP.
     instance: String,
-    /// The last record that was written. `None`: no record has been written.
+    /// The last written record.
     last: Option<LogPosition>,
     count: u64,
 }
@@ -33,16 +32,11 @@ enum Out {
 }
 
 impl Lines {
-    /// Writes to standard output.
     pub(crate) fn to_stdout(format: ExportFormat, instance: String) -> Self {
         Self { out: Out::Stdout, format, instance, last: None, count: 0 }
     }
 
-    /// Opens a file for appending. If the file doesn't exist, creates it for this user only.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`HostError::Io`] with the file's name if the file can't be opened.
+    /// Opens a file for appending. Only the owner can read a new file.
     pub(crate) fn to_file(
         path: &Path,
         format: ExportFormat,
@@ -53,25 +47,24 @@ impl Lines {
         Ok(Self { out: Out::File { file, name }, format, instance, last: None, count: 0 })
     }
 
-    /// Writes records. When the function returns, the records of a file are on the disk.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the file or standard output can't be written.
+    /// Writes records to the disk.
     pub(crate) fn send(
         &mut self,
         records: &[LogRecord],
         key_id: Option<&str>,
     ) -> Result<(), ExportError> {
         let mut text = Vec::new();
+        // In OTLP, all records are in one line.
         if self.format == ExportFormat::Otlp {
-            text.extend(otlp::logs::request(records, &self.instance).to_json().to_string().bytes());
+            let line = otlp::logs::request(records, &self.instance).to_json().to_string();
+            text.extend_from_slice(line.as_bytes());
             text.push(b'\n');
         }
         for record in records {
             if self.format == ExportFormat::Jsonl {
+                // After missing records, the receiver doesn't know the previous hash.
                 if self.last.is_none() || record.missing > 0 {
-                    text.extend(begin(record, key_id).bytes());
+                    text.extend_from_slice(begin(record, key_id).as_bytes());
                 }
                 text.extend_from_slice(&record.line);
                 text.push(b'\n');
@@ -82,19 +75,15 @@ impl Lines {
         self.write(&text)
     }
 
-    /// Writes the end of a complete export.
-    ///
-    /// # Errors
-    ///
-    /// Returns the same errors as [`Self::send`].
+    /// Writes the last line of a complete export. OTLP has no such line.
     pub(crate) fn end(&mut self) -> Result<(), ExportError> {
-        match &self.last {
-            Some(last) if self.format == ExportFormat::Jsonl => {
-                let end = json!({ "toolhold_export_end": 1, "records": self.count, "last": last });
-                self.write(format!("{end}\n").as_bytes())
-            }
-            _ => Ok(()),
+        if let Some(last) = &self.last
+            && self.format == ExportFormat::Jsonl
+        {
+            let end = json!({ "toolhold_export_end": 1, "records": self.count, "last": last });
+            return self.write(format!("{end}\n").as_bytes());
         }
+        Ok(())
     }
 
     fn write(&mut self, text: &[u8]) -> Result<(), ExportError> {
@@ -113,15 +102,15 @@ impl Lines {
 fn write_to_disk(file: &mut File, text: &[u8]) -> io::Result<()> {
     file.write_all(text)?;
     match file.sync_data() {
-        // A FIFO or a terminal has no disk.
+        // FIFOs and terminals can't be synchronised.
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
         result => result,
     }
 }
 
-/// Opens a file so that the next record starts a new line.
+/// Opens a file for appending, and ends an incomplete last line.
 fn open(path: &Path) -> io::Result<File> {
-    // Another user with write access to the folder may have made a link.
+    // Another user may have created a link, so links are refused.
     let mut file = OpenOptions::new()
         .read(true)
         .append(true)
@@ -129,19 +118,20 @@ fn open(path: &Path) -> io::Result<File> {
         .mode(0o600)
         .custom_flags(NO_LINK)
         .open(path)?;
-    // After a crash, the last record may have no line end.
-    let end = file.seek(SeekFrom::End(0))?;
-    let mut last = [b'\n'];
-    if end > 0 {
-        file.read_exact_at(&mut last, end - 1)?;
-    }
-    if last != *b"\n" {
-        file.write_all(b"\n")?;
+    // After a crash, the last line may be incomplete.
+    let length = file.seek(SeekFrom::End(0))?;
+    if length > 0 {
+        let mut last_byte = [0];
+        file.read_exact_at(&mut last_byte, length - 1)?;
+        if last_byte != *b"\n" {
+            file.write_all(b"\n")?;
+        }
     }
     Ok(file)
 }
 
-/// Returns the line before the first record. A receiver needs this line to verify the records.
+/// Returns the line that a receiver needs to verify the following records. The line is before the
+/// first record, and after missing records.
 fn begin(record: &LogRecord, key_id: Option<&str>) -> String {
     let after = json!({ "seq": record.position.seq.saturating_sub(1), "hash": record.previous });
     let mut begin = json!({ "toolhold_export": 1, "after": after, "key_id": key_id });

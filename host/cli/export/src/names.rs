@@ -1,8 +1,6 @@
-//! The OpenTelemetry names of Toolhold's spans, metrics and attributes. Toolhold's own names begin
-//! with `toolhold`. All names are in this file, because the names of `gen_ai` and `mcp` are still
-//! in development.
+//! The OpenTelemetry names of spans, metrics and attributes, together in one file because `gen_ai`
+//! and `mcp` may still change. Toolhold's own names start with `toolhold`.
 
-/// The name of this service.
 pub(crate) const SERVICE: &str = toolhold_core::NAME;
 
 pub(crate) const SERVICE_NAME: &str = "service.name";
@@ -10,23 +8,22 @@ pub(crate) const SERVICE_VERSION: &str = "service.version";
 pub(crate) const SERVICE_INSTANCE: &str = "service.instance.id";
 pub(crate) const HOST_NAME: &str = "host.name";
 
-/// The scopes of the three signals.
+/// The scopes of the audit log and of telemetry.
 pub(crate) const AUDIT_SCOPE: &str = "toolhold.audit";
 pub(crate) const CALLS_SCOPE: &str = "toolhold.calls";
 
 pub(crate) const OPERATION: &str = "gen_ai.operation.name";
-/// The operation of a call, and the beginning of its span's name.
+/// The operation of a call, and the start of its span's name.
 pub(crate) const EXECUTE_TOOL: &str = "execute_tool";
 pub(crate) const TOOL: &str = "gen_ai.tool.name";
 pub(crate) const CALL_ID: &str = "gen_ai.tool.call.id";
 pub(crate) const CONVERSATION: &str = "gen_ai.conversation.id";
 pub(crate) const ERROR_TYPE: &str = "error.type";
-/// The value for an unlisted error type in the specification. Toolhold also uses it for a tool that
-/// doesn't exist, or that isn't counted by its own name.
+/// The specification's value for other error types. Also used for unknown tools, and for tools that
+/// are counted together.
 pub(crate) const OTHER: &str = "_OTHER";
 
-/// The key of the caller's trace in the caller's metadata. MCP places the metadata next to the
-/// arguments.
+/// The key in the metadata of an MCP request with the caller's trace.
 pub(crate) const TRACE_PARENT: &str = "traceparent";
 
 pub(crate) const PROVIDER: &str = "toolhold.provider";
@@ -43,7 +40,7 @@ pub(crate) const APPROVED_BY: &str = "toolhold.approval.by";
 pub(crate) const APPROVAL_SCOPE: &str = "toolhold.approval.scope";
 pub(crate) const STATE: &str = "toolhold.plugin.state";
 pub(crate) const SIGNAL: &str = "toolhold.signal";
-/// Milliseconds of each step, after this prefix.
+/// The prefix of attributes with the milliseconds of a step.
 pub(crate) const STEP: &str = "toolhold.step_ms.";
 
 /// Events of a span.
@@ -58,9 +55,9 @@ pub(crate) const APPROVALS: &str = "toolhold.approvals";
 pub(crate) const PLUGINS: &str = "toolhold.plugins";
 pub(crate) const DROPPED: &str = "toolhold.telemetry.dropped";
 
-/// Each field of a record, after this prefix.
+/// The prefix of attributes with the fields of a record.
 pub(crate) const RECORD: &str = "toolhold.";
-/// The chain's fields of a record.
+/// The position of a record in the log's hash chain.
 pub(crate) const SEQ: &str = "toolhold.seq";
 pub(crate) const HASH: &str = "toolhold.hash";
 pub(crate) const PREVIOUS: &str = "toolhold.previous_hash";

@@ -1,4 +1,4 @@
-//! Stores the last exported record of a receiver, so that the next export continues there.
+//! Stores the last exported record for each receiver, after which the next export continues.
 
 use std::fs::{File, TryLockError};
 use std::path::PathBuf;
@@ -11,10 +11,9 @@ use toolhold_data_dir::PrivateFolder;
 
 use crate::machine::short_hash;
 
-/// The folder in Toolhold's data folder.
 const FOLDER: &str = "export";
 
-/// The progress of an export. While this value exists, no other export can use the same receiver.
+/// The progress of an export. The lock prevents two exports to the same receiver.
 pub(crate) struct Progress {
     folder: PrivateFolder,
     path: PathBuf,
@@ -25,34 +24,33 @@ pub(crate) struct Progress {
 
 #[derive(Default, Deserialize, Serialize)]
 struct State {
-    /// For a person who looks at the file.
+    /// For people who read the file.
     receiver: String,
     position: Option<LogPosition>,
 }
 
 impl Progress {
-    /// Opens the progress of the export to a receiver.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`HostError::Io`] if the folder can't be trusted, or if another export uses this
-    /// receiver.
+    /// Opens and locks the progress of the exports to a receiver. Fails if another export to the
+    /// receiver is running.
     pub(crate) fn open(folders: &Folders, receiver: String) -> Result<Self, HostError> {
         let path = folders.data.join(FOLDER);
         let folder = PrivateFolder::make(&folders.data)
             .and_then(|data| data.folder(FOLDER))
             .map_err(HostError::io(path.display().to_string()))?;
-        let name = short_hash(&receiver);
+        // A receiver's name may contain slashes, so it can't be a file name.
+        let hash = short_hash(&receiver);
         let lock = folder
-            .updated(&format!("{name}.lock"))
+            .updated(&format!("{hash}.lock"))
             .map_err(HostError::io(path.display().to_string()))?;
         match lock.try_lock() {
             Ok(()) => {
-                Ok(Self { folder, path, name: format!("{name}.json"), receiver, _lock: lock })
+                let name = format!("{hash}.json");
+                Ok(Self { folder, path, name, receiver, _lock: lock })
             }
             Err(TryLockError::WouldBlock) => {
                 let error = std::io::Error::other(
-                    "another `toolhold audit export` writes to the same place; end it first",
+                    "another `toolhold audit export` writes to the same destination; end that \
+                     process first",
                 );
                 Err(HostError::io(format!("exporting to {receiver}"))(error))
             }
@@ -62,21 +60,11 @@ impl Progress {
         }
     }
 
-    /// Returns the last exported record, or `None` if no record has been exported.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`HostError::Io`] if the file can't be trusted, or if it is damaged.
     pub(crate) fn load(&self) -> Result<Option<LogPosition>, HostError> {
         let state: State = toolhold_core::state::read(&self.path, &self.name)?;
         Ok(state.position)
     }
 
-    /// Saves the last exported record.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`HostError::Io`] with the file's name if the file can't be written.
     pub(crate) fn save(&self, position: &LogPosition) -> Result<(), HostError> {
         let state = State { receiver: self.receiver.clone(), position: Some(position.clone()) };
         let text = serde_json::to_vec(&state).unwrap_or_default();

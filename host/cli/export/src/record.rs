@@ -1,5 +1,4 @@
-//! Reads the fields and the severity of an audit record for export. Other people may have written
-//! the file, so its content isn't trusted.
+//! Reads the fields and the severity of an audit record. The content of the log is untrusted.
 
 use std::borrow::Cow;
 use std::time::SystemTime;
@@ -10,26 +9,27 @@ use toolhold_core::audit::LogRecord;
 
 use crate::time::{from_timestamp, nanos};
 
-/// The severity of a record.
+/// The most bytes of a kind. A longer kind counts as unknown.
+const MAX_KIND: usize = 32;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Severity {
     Info,
-    /// Refused, or suspicious.
+    /// Something was denied or is suspicious.
     Warning,
-    /// Failed.
+    /// The call failed.
     Error,
     /// The log was changed.
     Fatal,
 }
 
-/// A record with its fields.
 pub(crate) struct Fields<'a> {
     record: &'a LogRecord,
     values: Map<String, Value>,
 }
 
 impl<'a> Fields<'a> {
-    /// Reads the fields of a record. There are no fields if the record's line isn't a JSON object.
+    /// Parses a record's line. A line that isn't a JSON object has no fields.
     pub(crate) fn from_record(record: &'a LogRecord) -> Self {
         let values = match serde_json::from_slice(&record.line) {
             Ok(Value::Object(values)) => values,
@@ -38,36 +38,32 @@ impl<'a> Fields<'a> {
         Self { record, values }
     }
 
-    /// Returns the line of the record from the log.
     pub(crate) fn line(&self) -> Cow<'a, str> {
         String::from_utf8_lossy(&self.record.line)
     }
 
-    /// Returns a field.
     pub(crate) fn get(&self, key: &str) -> Option<&Value> {
         self.values.get(key)
     }
 
-    /// Returns a string field on one line, without terminal control characters.
+    /// Returns a string field on one line, without control characters.
     pub(crate) fn text(&self, key: &str) -> Option<String> {
         self.get(key)?.as_str().map(toolhold_core::text::neutral_line)
     }
 
-    /// Returns all fields.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.values.iter().map(|(key, value)| (&**key, value))
     }
 
-    /// Returns the record's kind.
+    /// Returns the kind of the record, or `unknown` if the kind isn't a short word.
     pub(crate) fn kind(&self) -> String {
         let kind = self.text("kind").unwrap_or_default();
-        let is_word = !kind.is_empty()
-            && kind.len() <= 32
-            && kind.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
-        if is_word { kind } else { "unknown".to_owned() }
+        let is_short = (1..=MAX_KIND).contains(&kind.len());
+        let is_word = kind.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+        if is_short && is_word { kind } else { "unknown".to_owned() }
     }
 
-    /// Returns the time of the record, or 1970 if it has no valid time.
+    /// Returns the time, or 1970 if the record has no valid time.
     fn time(&self) -> SystemTime {
         let text = self.get("ts").and_then(Value::as_str).unwrap_or_default();
         match text.parse::<Timestamp>() {
@@ -76,12 +72,11 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Returns the time of the record, in nanoseconds since 1970.
+    /// In nanoseconds since 1970.
     pub(crate) fn time_nanos(&self) -> u64 {
         nanos(self.time())
     }
 
-    /// Returns the severity of the record.
     pub(crate) fn severity(&self) -> Severity {
         if !self.record.intact {
             return Severity::Fatal;
@@ -90,10 +85,12 @@ impl<'a> Fields<'a> {
         if let Some("error" | "timeout") = result {
             return Severity::Error;
         }
-        let has_warning = result == Some("blocked")
-            || self.record.missing > 0
-            || ["injection_flagged", "denials", "torn"].iter().any(|key| self.get(key).is_some());
-        if has_warning { Severity::Warning } else { Severity::Info }
+        if result == Some("blocked") || self.record.missing > 0 {
+            return Severity::Warning;
+        }
+        let mut suspicious_fields = ["injection_flagged", "denials", "torn"].iter();
+        let is_suspicious = suspicious_fields.any(|key| self.get(key).is_some());
+        if is_suspicious { Severity::Warning } else { Severity::Info }
     }
 }
 

@@ -1,24 +1,22 @@
-//! Sends a request and applies OTLP's rules to the answer. The request is accepted, refused, or has
-//! to be sent again after a pause.
+//! Sends a request and applies OTLP's rules to the answer.
 
 use std::time::Duration;
 
 use crate::otlp::{Refused, refused};
 
-/// The media type of requests and answers.
 pub(crate) const PROTOBUF: &str = "application/x-protobuf";
 
-/// The longest pause that a receiver may request.
+/// The longest pause, even if a receiver requests a longer pause.
 const MAX_PAUSE: Duration = Duration::from_secs(300);
 
-/// The first pause before a request is sent again, followed by the longest pause.
+/// The first and the longest pause before a request is repeated.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LAST_PAUSE: Duration = Duration::from_secs(60);
 
-/// A request with a message as Protocol Buffers.
+/// A request with a message in Protocol Buffers.
 #[derive(Clone, Copy, Debug)]
 pub struct Post<'a> {
-    /// The signal's path below the receiver's address: `v1/logs`, `v1/traces` or `v1/metrics`.
+    /// The path of the signal below the receiver's address, such as `v1/logs`.
     pub path: &'static str,
     /// The media type.
     pub media_type: &'static str,
@@ -29,47 +27,46 @@ pub struct Post<'a> {
 /// The answer of a receiver.
 #[derive(Clone, Debug, Default)]
 pub struct Posted {
-    /// The status.
+    /// The HTTP status.
     pub status: u16,
     /// `Retry-After` in seconds.
     pub retry_after: Option<u64>,
-    /// The beginning of the body.
+    /// The start of the body.
     pub body: Vec<u8>,
 }
 
-/// Sends requests to one receiver. Blocks the calling thread, but not longer than a time limit.
+/// Sends requests to one receiver. Implementations may block up to a time limit.
 pub trait Transport: Send + 'static {
     /// Sends a request.
     ///
     /// # Errors
     ///
-    /// Returns the reason if there is no answer.
+    /// Returns the reason why there is no answer.
     fn post(&mut self, request: &Post<'_>) -> Result<Posted, Unsent>;
 }
 
-/// Why a request has no answer.
+/// The reason why a request has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unsent {
-    /// The receiver is slow or unreachable. It may accept the request later.
+    /// The receiver is slow or unreachable. The request may succeed later.
     Later(String),
-    /// The request can't be sent in this state.
+    /// The request can't be sent with these settings.
     Never(String),
 }
 
-/// The result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
-    /// The receiver has accepted all items except the refused items.
+    /// The receiver has accepted the request, except possibly for some refused items.
     Done(Option<Refused>),
     /// The receiver may accept a smaller request.
     TooLarge,
-    /// The receiver may accept the request later.
+    /// The receiver may accept the request after this pause.
     Later(Option<Duration>, String),
-    /// The receiver never takes the request.
+    /// The receiver will never accept the request.
     Refused(String),
 }
 
-/// Sends a request and judges the answer by the rules of OTLP.
+/// Sends one request, and says whether it must be repeated.
 pub(crate) fn send(transport: &mut dyn Transport, path: &'static str, body: &[u8]) -> Sent {
     let posted = match transport.post(&Post { path, media_type: PROTOBUF, body }) {
         Ok(posted) => posted,
@@ -80,6 +77,7 @@ pub(crate) fn send(transport: &mut dyn Transport, path: &'static str, body: &[u8
     match posted.status {
         200..=299 => Sent::Done(refused(&posted.body)),
         413 => Sent::TooLarge,
+        // With these statuses, the receiver may accept the request later.
         408 | 429 | 502..=504 => {
             let pause =
                 posted.retry_after.map(|seconds| Duration::from_secs(seconds).min(MAX_PAUSE));
@@ -89,28 +87,33 @@ pub(crate) fn send(transport: &mut dyn Transport, path: &'static str, body: &[u8
     }
 }
 
-/// The pauses between attempts. Each pause is twice as long as the one before. A random part of
-/// each pause prevents many senders from returning at the same time.
+/// The pauses between attempts. Each pause is twice as long as the pause before. A random part
+/// keeps many senders from returning at the same time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pauses {
-    next: Duration,
+    /// The next pause, including its longest random part.
+    longest: Duration,
 }
 
 impl Pauses {
     pub(crate) fn new() -> Self {
-        Self { next: FIRST_PAUSE }
+        Self { longest: FIRST_PAUSE }
     }
 
-    /// Returns the next pause. It is at least as long as the receiver requested.
-    pub(crate) fn next(&mut self, requested: Option<Duration>) -> Duration {
-        let longest = self.next;
-        self.next = (self.next * 2).min(LAST_PAUSE);
+    /// Returns the next pause, which is at least as long as the receiver requested.
+    pub(crate) fn next_pause(&mut self, requested: Option<Duration>) -> Duration {
+        let longest = self.longest;
+        self.longest = (longest * 2).min(LAST_PAUSE);
         let mut random = [0; 1];
-        // Without random bytes, the pause is the shortest.
+        // If `getrandom` fails, the pause is half of `longest`.
         let _ = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
-        // The pause is between half of the longest and the longest.
-        let pause = longest / 2 + longest.mul_f64(f64::from(random[0]) / 512.0);
-        pause.max(requested.unwrap_or_default())
+        // A fraction below 1.
+        let fraction = f64::from(random[0]) / 256.0;
+        let pause = longest / 2 + longest.mul_f64(fraction / 2.0);
+        match requested {
+            Some(requested) => pause.max(requested),
+            None => pause,
+        }
     }
 }
 
@@ -151,12 +154,12 @@ mod tests {
     #[test]
     fn pauses_grow_up_to_a_limit() {
         let mut pauses = Pauses::new();
-        let all: Vec<Duration> = (0..12).map(|_| pauses.next(None)).collect();
+        let all: Vec<Duration> = (0..12).map(|_| pauses.next_pause(None)).collect();
         assert!(all[0] >= FIRST_PAUSE / 2 && all[0] <= FIRST_PAUSE, "{all:?}");
         assert!(
             all[11] >= LAST_PAUSE / 2 && all.iter().all(|pause| *pause <= LAST_PAUSE),
             "{all:?}"
         );
-        assert_eq!(pauses.next(Some(MAX_PAUSE)), MAX_PAUSE);
+        assert_eq!(pauses.next_pause(Some(MAX_PAUSE)), MAX_PAUSE);
     }
 }

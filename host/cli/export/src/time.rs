@@ -1,5 +1,4 @@
-//! Parses the times of records, and the times and ages of `--since`. Converts them to OTLP's
-//! nanoseconds.
+//! Parses and converts times.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,18 +7,17 @@ use jiff::civil::Date;
 
 use crate::error::ExportError;
 
-/// Parses a time or an age.
-///
-/// # Errors
-///
-/// Returns [`ExportError::Usage`] if the text is neither a time nor an age.
+/// The most bytes of a wrong time in an error.
+const MAX_SHOWN: usize = 100;
+
+/// Parses a time, or an age such as `24h`.
 pub(crate) fn parse_since(text: &str, now: SystemTime) -> Result<SystemTime, ExportError> {
     if let Some(age) = parse_age(text) {
         let moment = now.checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
         return Ok(moment.max(SystemTime::UNIX_EPOCH));
     }
     parse_moment(text).ok_or_else(|| {
-        let shown = toolhold_core::text::neutral_line(toolhold_core::text::cut(text, 100));
+        let shown = toolhold_core::text::neutral_line(toolhold_core::text::cut(text, MAX_SHOWN));
         ExportError::Usage(format!(
             "--since {shown}: use a time such as 2026-03-01T12:00:00Z or 2026-03-01 (UTC), or a \
              time ago such as 90m, 24h, 7d"
@@ -37,26 +35,25 @@ fn parse_age(text: &str) -> Option<Duration> {
         _ => return None,
     };
     let count: u64 = text.strip_suffix(unit)?.parse().ok()?;
-    count.checked_mul(seconds).map(Duration::from_secs)
+    Some(Duration::from_secs(count.checked_mul(seconds)?))
 }
 
 fn parse_moment(text: &str) -> Option<SystemTime> {
     if let Ok(moment) = text.parse::<Timestamp>() {
         return Some(from_timestamp(moment));
     }
-    // A date means the start of the day.
+    // A date stands for the start of the day.
     let date = text.parse::<Date>().ok()?;
     let moment = format!("{date}T00:00:00Z").parse::<Timestamp>().ok()?;
     Some(from_timestamp(moment))
 }
 
-/// Returns a time as a system time. A time before 1970 becomes 1970, because no record is so old.
+/// A time before 1970 becomes 1970.
 pub(crate) fn from_timestamp(moment: Timestamp) -> SystemTime {
     let nanos = u64::try_from(moment.as_nanosecond()).unwrap_or(0);
     SystemTime::UNIX_EPOCH + Duration::from_nanos(nanos)
 }
 
-/// Returns the nanoseconds since 1970.
 pub(crate) fn nanos(moment: SystemTime) -> u64 {
     moment
         .duration_since(SystemTime::UNIX_EPOCH)

@@ -1,10 +1,9 @@
-//! Looks whether a question about a call was answered elsewhere before a person is asked, and
-//! withdraws a posted question afterwards.
+//! The question that `toolhold approvals` lists while the terminal asks.
 
 use toolhold_core::{Question, Questions, Reply};
 
-/// Returns the reply to a question without asking the person: the question was answered elsewhere,
-/// or can't be asked. Returns `None` if the person must be asked. Blocks.
+/// Returns the answer from `toolhold approvals`, or the reason why the person can't be asked.
+/// Returns `None` if the person must be asked. Blocks.
 pub fn before_asking(questions: &Questions, question: &Question) -> Option<Reply> {
     match questions.take(question) {
         Ok(Some(reply)) => return Some(reply),
@@ -19,8 +18,8 @@ pub fn before_asking(questions: &Questions, question: &Question) -> Option<Reply
     Some(Reply::Unasked(format!("{reason}; or repeat the call with `--yes`")))
 }
 
-/// Withdraws the posted question of the same call after the question was answered. If this fails,
-/// the answer still applies, and a warning names the remaining question. Blocks.
+/// Withdraws a question from `toolhold approvals` after the person has answered. A failure is only
+/// logged, because the answer applies in any case. Blocks.
 pub fn withdraw(questions: &Questions, question: &Question) {
     if let Err(error) = questions.withdraw(question) {
         tracing::warn!(

@@ -1,4 +1,4 @@
-//! Asks the person at the terminal and reads the answer, such as yes or no.
+//! Asks the person at the terminal.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
@@ -14,33 +14,32 @@ use toolhold_core::HostError;
 use crate::error::CommandError;
 use crate::style::STRONG;
 
-/// Asks questions on one stream and reads the answers from the other.
+/// Asks questions on one stream, and reads the answers from another stream.
 pub struct Dialogue<R, W> {
     input: R,
     output: W,
-    /// The consequence if the input ends without an answer.
+    /// The consequence of input that ends without an answer, for the error.
     ended: &'static str,
-    /// Drops the input that was typed before the question.
+    /// Discards input that was typed before the question.
     drop_pending: fn(&mut R) -> io::Result<()>,
-    /// Waits a moment for input.
+    /// Waits up to [`MOMENT`] for input.
     has_input: fn(&R) -> io::Result<bool>,
-    /// Set when nobody waits for an answer any more.
+    /// Set when the answer is no longer needed.
     is_over: Arc<AtomicBool>,
 }
 
-/// Number of times that pending input is dropped before a question.
-const MOST_PASTED: usize = 100;
+/// The number of times that pending input is discarded. Asking fails if input still arrives.
+const MAX_DISCARDS: usize = 100;
 
-/// Opens a dialogue with the person at the terminal. Returns `None` without a terminal, because
-/// input from a pipe wasn't typed by a person. `ended`: the consequence to report if the input ends
-/// without an answer.
+/// Opens a dialogue at the terminal. Returns `None` if there is no terminal, because the input of a
+/// pipe isn't typed by a person. `ended`: the consequence of input that ends without an answer.
 pub fn open_dialogue(ended: &'static str) -> Option<Dialogue<impl BufRead, impl Write>> {
     if !is_watched() {
         return None;
     }
-    // The buffer of the standard library's stdin couldn't be dropped.
+    // The buffer of `io::stdin` can't be emptied.
     let input = io::stdin().as_fd().try_clone_to_owned().ok()?;
-    // Questions go to stderr, so that the output of a command can be redirected.
+    // Questions go to stderr, because stdout may be redirected.
     let output = anstream::stderr();
     Some(Dialogue {
         input: BufReader::new(File::from(input)),
@@ -52,41 +51,41 @@ pub fn open_dialogue(ended: &'static str) -> Option<Dialogue<impl BufRead, impl 
     })
 }
 
-/// Time that is waited for input.
+/// The wait for input: a tenth of a second.
 const MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
+/// Checks whether the person has typed. Waits up to [`MOMENT`].
 fn has_input(terminal: &BufReader<File>) -> io::Result<bool> {
     let mut polled = [PollFd::new(terminal.get_ref(), PollFlags::IN)];
     match poll(&mut polled, Some(&MOMENT)) {
-        // Ctrl-C also interrupts the system call.
+        // Ctrl-C interrupts the system call. The caller then checks whether the dialogue is over.
         Err(Errno::INTR) => Ok(false),
         Err(error) => Err(error.into()),
         Ok(ready) => Ok(ready > 0),
     }
 }
 
-/// Discards input that was typed before. A terminal buffers a few thousand characters of a paste,
-/// and accepts more when these are read. Therefore the input is empty only if nothing arrives for a
-/// moment.
+/// Discards earlier input. A terminal stores a few thousand characters of a paste, and delivers the
+/// others after the first were read. All input is discarded if nothing arrives within [`MOMENT`].
 fn drop_pending(terminal: &mut BufReader<File>) -> io::Result<()> {
     terminal.consume(terminal.buffer().len());
-    for _ in 0..MOST_PASTED {
+    for _ in 0..MAX_DISCARDS {
         tcflush(terminal.get_ref(), QueueSelector::IFlush)?;
         let mut polled = [PollFd::new(terminal.get_ref(), PollFlags::IN)];
         if poll(&mut polled, Some(&MOMENT))? == 0 {
             return Ok(());
         }
     }
-    Err(io::Error::other("input arrives without end"))
+    Err(io::Error::other("the input doesn't end"))
 }
 
-/// Checks whether a person is at the terminal.
+/// Checks whether stdin and stderr are a terminal, so that a person can answer.
 pub fn is_watched() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
 impl<R: BufRead, W: Write> Dialogue<R, W> {
-    /// Makes a dialogue that reads `input` and writes `output`.
+    /// Makes a dialogue on streams other than the terminal.
     pub fn between(input: R, output: W) -> Self {
         Self {
             input,
@@ -98,26 +97,24 @@ impl<R: BufRead, W: Write> Dialogue<R, W> {
         }
     }
 
-    /// Ends the dialogue when `is_over` is set. A waiting question then ends without an answer, and
-    /// doesn't read later input.
+    /// Sets the flag that ends the dialogue. A waiting question then fails, and reads no later
+    /// input.
     #[must_use]
     pub fn until(mut self, is_over: Arc<AtomicBool>) -> Self {
         self.is_over = is_over;
         self
     }
 
-    /// Prints a message.
+    /// Prints a line.
     pub fn print(&mut self, text: &str) -> Result<(), CommandError> {
         writeln!(self.output, "{text}")?;
         Ok(())
     }
 
-    /// Asks a question. Returns the answer without surrounding spaces. The answer is empty if the
-    /// person only presses Enter. Earlier input is discarded, because it wasn't meant for the
-    /// question.
+    /// Returns the answer without surrounding spaces. Earlier input is discarded, because the
+    /// person didn't type it for this question.
     pub fn ask(&mut self, question: &str) -> Result<String, CommandError> {
-        (self.drop_pending)(&mut self.input)
-            .map_err(HostError::io("clearing what was typed before"))?;
+        (self.drop_pending)(&mut self.input).map_err(HostError::io("discarding earlier input"))?;
         write!(self.output, "{STRONG}{question}{STRONG:#} ")?;
         self.output.flush()?;
         self.wait_for_input()?;
@@ -134,24 +131,21 @@ impl<R: BufRead, W: Write> Dialogue<R, W> {
         Ok(line.trim().to_owned())
     }
 
-    /// Waits until there is input.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the dialogue is over.
+    /// Waits until the person types. Fails if the answer is no longer needed.
     fn wait_for_input(&self) -> Result<(), CommandError> {
         loop {
             if self.is_over.load(Ordering::Relaxed) {
                 let message = format!("the call no longer waits for the answer; {}", self.ended);
                 return Err(CommandError::Usage(message));
             }
+            // `has_input` waits up to `MOMENT`, so the loop pauses.
             if (self.has_input)(&self.input).map_err(HostError::io("reading the answer"))? {
                 return Ok(());
             }
         }
     }
 
-    /// Asks until the answer is yes or no. Enter means `default`.
+    /// Asks until the answer is yes or no. Enter stands for `default`.
     pub fn yes_or_no(&mut self, question: &str, default: bool) -> Result<bool, CommandError> {
         let choice = if default { "[Y/n]" } else { "[y/N]" };
         loop {

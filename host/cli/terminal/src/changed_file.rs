@@ -1,4 +1,4 @@
-//! Changes a file of an MCP client completely or not at all, and without wider rights.
+//! Changes a file in one step, unless another program has changed it since the change was planned.
 
 use std::fmt::Display;
 use std::fs::{self, File};
@@ -12,39 +12,43 @@ use toolhold_core::HostError;
 use crate::error::CommandError as Error;
 use crate::new_file::{self, writing};
 
-/// Largest file of a client, in bytes.
-const LONGEST: u64 = 4 << 20;
+/// The most bytes of a file.
+const MAX_FILE: u64 = 4 * MIB;
 
-/// A change of a file that isn't written yet.
+const MIB: u64 = 1024 * 1024;
+
+/// A planned change of a file.
 #[derive(Debug)]
 pub struct FileChange {
-    /// The path that the user knows.
+    /// The path for messages, which may be a link.
     path: PathBuf,
-    /// The file itself.
+    /// The path of the file to which `path` leads.
     target: PathBuf,
-    /// The content. Without one, the file doesn't exist.
+    /// The current content. `None`: the file doesn't exist.
     before: Option<String>,
-    /// The content to be written. Without one, the file is removed.
+    /// The new content. `None`: the file is removed.
     after: Option<String>,
 }
 
 impl FileChange {
-    /// Plans the change of a file: `edited` makes the new content from the old one. Returns `None`
-    /// if the content stays the same.
+    /// Plans a change. `in_project`: whether the file must be in the working directory. `edit`
+    /// makes the new content from the old content. Returns `None` if the content doesn't change.
     ///
     /// # Errors
     ///
-    /// The file can't be read or changed; or a project's file is a link that leaves the project,
-    /// which is untrusted.
+    /// Returns an error if the file can't be read. Also refuses a project's file that is a link to
+    /// a file outside the project, because other people may have made this link.
     pub fn plan<E: Display>(
         path: &Path,
         in_project: bool,
-        edited: impl FnOnce(&str) -> Result<String, E>,
+        edit: impl FnOnce(&str) -> Result<String, E>,
     ) -> Result<Option<Self>, Error> {
-        let target = target(path, in_project)?;
+        let target = real_path(path, in_project)?;
         let before = read(&target)?;
-        let after = edited(before.as_deref().unwrap_or_default())
-            .map_err(|why| Error::Usage(format!("{} isn't changed: {why}", path.display())))?;
+        // A missing file counts as empty.
+        let old_text = before.as_deref().unwrap_or_default();
+        let after = edit(old_text)
+            .map_err(|why| Error::Usage(format!("{} was not changed: {why}", path.display())))?;
         if before.as_deref() == Some(&after) {
             return Ok(None);
         }
@@ -55,9 +59,9 @@ impl FileChange {
     ///
     /// # Errors
     ///
-    /// The errors of [`FileChange::plan`].
+    /// Returns the errors of [`FileChange::plan`].
     pub fn removal(path: &Path, in_project: bool) -> Result<Option<Self>, Error> {
-        let target = target(path, in_project)?;
+        let target = real_path(path, in_project)?;
         let before = read(&target)?;
         if before.is_none() {
             return Ok(None);
@@ -65,22 +69,22 @@ impl FileChange {
         Ok(Some(Self { path: path.to_owned(), target, before, after: None }))
     }
 
-    /// The path that the user knows.
+    /// Returns the path for messages.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The content before the change. `None`: there is no file.
+    /// Returns the content before the change, or `None` if there is no file.
     pub fn before(&self) -> Option<&str> {
         self.before.as_deref()
     }
 
-    /// The content after the change. `None`: the file is removed.
+    /// Returns the content after the change, or `None` if the file is removed.
     pub fn after(&self) -> Option<&str> {
         self.after.as_deref()
     }
 
-    /// Returns the diff.
+    /// Returns the unified diff of the change.
     pub fn diff(&self) -> String {
         let before = self.before.as_deref().unwrap_or_default();
         let after = self.after.as_deref().unwrap_or_default();
@@ -89,18 +93,25 @@ impl FileChange {
         diff.unified_diff().header(&shown, &shown).to_string()
     }
 
-    /// Writes the new content completely, or not at all.
+    /// Makes the change in one step.
     ///
     /// # Errors
     ///
-    /// The file can't be written, or was changed since the change was planned.
+    /// Returns an error if the file can't be written, or if another program has changed the file.
     pub fn write(&self) -> Result<(), Error> {
+        match &self.after {
+            Some(after) => self.replace(after),
+            None => {
+                self.check_unchanged()?;
+                fs::remove_file(&self.target).map_err(writing(&self.path))?;
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes a temporary file next to the target, and renames it to the target.
+    fn replace(&self, after: &str) -> Result<(), Error> {
         let path = &self.path;
-        let Some(after) = &self.after else {
-            self.check_unchanged()?;
-            fs::remove_file(&self.target).map_err(writing(path))?;
-            return Ok(());
-        };
         let folder = self.target.parent().unwrap_or(Path::new("/"));
         new_file::private_folder(folder)?;
         let mut file = tempfile::Builder::new()
@@ -108,6 +119,7 @@ impl FileChange {
             .tempfile_in(folder)
             .map_err(writing(path))?;
         file.write_all(after.as_bytes()).map_err(writing(path))?;
+        // The permissions stay the same.
         if self.before.is_some() {
             let mode = fs::metadata(&self.target).map_err(writing(path))?.permissions();
             file.as_file().set_permissions(mode).map_err(writing(path))?;
@@ -117,47 +129,50 @@ impl FileChange {
         self.check_unchanged()?;
         let persisted = match self.before {
             Some(_) => file.persist(&self.target),
+            // Fails if another program has created the file.
             None => file.persist_noclobber(&self.target),
         };
         persisted.map_err(|error| writing(path)(error.error))?;
         Ok(())
     }
 
-    /// Checks that the file has the content that the change was planned for. The client may write
-    /// the file at the same time.
+    /// Checks that no other program has changed the file since the change was planned.
     fn check_unchanged(&self) -> Result<(), Error> {
         if read(&self.target)? == self.before {
             return Ok(());
         }
         Err(Error::Usage(format!(
-            "{} was changed in the meantime by another program, and isn't changed: try again",
+            "another program changed {} in the meantime, so the file was not changed: try again",
             self.path.display()
         )))
     }
 }
 
-/// Changes or creates a file. `edited` makes the new content from the old one. Returns the diff, or
-/// `None` if the content stays the same.
+/// Plans and makes a change. Returns the diff, or `None` if the content doesn't change. The
+/// parameters are the same as in [`FileChange::plan`].
 ///
 /// # Errors
 ///
-/// The errors of [`FileChange::plan`] and of [`FileChange::write`].
+/// Returns the errors of [`FileChange::plan`] and of [`FileChange::write`].
 pub fn change<E: Display>(
     path: &Path,
     in_project: bool,
-    edited: impl FnOnce(&str) -> Result<String, E>,
+    edit: impl FnOnce(&str) -> Result<String, E>,
 ) -> Result<Option<String>, Error> {
-    let Some(change) = FileChange::plan(path, in_project, edited)? else { return Ok(None) };
+    let Some(change) = FileChange::plan(path, in_project, edit)? else { return Ok(None) };
     change.write()?;
     Ok(Some(change.diff()))
 }
 
-/// Returns the target if `path` is a link. Some people store such files in another place.
-fn target(path: &Path, in_project: bool) -> Result<PathBuf, Error> {
+/// Returns the real path of a file. Links are followed, because some people keep their settings in
+/// another folder. With `in_project`, the file must be in the project.
+fn real_path(path: &Path, in_project: bool) -> Result<PathBuf, Error> {
+    // Only `/` has no parent and no name.
     let folder = path.parent().unwrap_or(Path::new("/"));
     let name = path.file_name().unwrap_or_default();
     let real_folder = match folder.canonicalize() {
         Ok(folder) => folder,
+        // A missing folder is made later. A broken link is an error.
         Err(error) if error.kind() == ErrorKind::NotFound && folder.symlink_metadata().is_err() => {
             folder.to_owned()
         }
@@ -170,29 +185,33 @@ fn target(path: &Path, in_project: bool) -> Result<PathBuf, Error> {
     };
 
     if in_project {
-        let project = std::env::current_dir()
-            .and_then(|here| here.canonicalize())
-            .map_err(looking_at(path))?;
-        if !target.starts_with(&project) {
-            let path = path.display();
-            let target = target.display();
-            return Err(Error::Usage(format!(
-                "{path} leads to {target}, which is outside the project, and isn't changed"
-            )));
-        }
+        check_in_project(path, &target)?;
     }
     Ok(target)
 }
 
-/// Converts an error of resolving `path`.
+/// Checks that `target` is in the working directory, the project.
+fn check_in_project(path: &Path, target: &Path) -> Result<(), Error> {
+    let project =
+        std::env::current_dir().and_then(|here| here.canonicalize()).map_err(looking_at(path))?;
+    if target.starts_with(&project) {
+        return Ok(());
+    }
+    let path = path.display();
+    let target = target.display();
+    Err(Error::Usage(format!(
+        "{path} leads to {target}, which is outside the project, so the file was not changed"
+    )))
+}
+
 fn looking_at(path: &Path) -> impl FnOnce(io::Error) -> HostError {
     HostError::io(format!("looking at {}", path.display()))
 }
 
-/// Reads a file. Returns `None` if the file doesn't exist.
+/// Reads the text of a file, or returns `None` if the file doesn't exist.
 fn read(path: &Path) -> Result<Option<String>, Error> {
     let shown = path.display();
-    // Opening a named pipe would wait for a writer.
+    // With this flag, opening a named pipe doesn't wait for a writer.
     let nonblocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let file = match File::options().read(true).custom_flags(nonblocking).open(path) {
         Ok(file) => file,
@@ -200,24 +219,24 @@ fn read(path: &Path) -> Result<Option<String>, Error> {
         Err(error) => return Err(reading(path)(error).into()),
     };
     if !file.metadata().map_err(reading(path))?.is_file() {
-        return Err(Error::Usage(format!("{shown} isn't a file, and isn't changed")));
+        return Err(Error::Usage(format!("{shown} isn't a file, so nothing was changed")));
     }
 
     let mut text = String::new();
-    match file.take(LONGEST + 1).read_to_string(&mut text) {
-        Ok(bytes) if bytes as u64 > LONGEST => Err(Error::Usage(format!(
-            "{shown} is too large, and isn't changed; the limit is {} MiB",
-            LONGEST >> 20
+    // One byte more shows that the file is too large.
+    match file.take(MAX_FILE + 1).read_to_string(&mut text) {
+        Ok(bytes) if bytes as u64 > MAX_FILE => Err(Error::Usage(format!(
+            "{shown} is too large, so the file was not changed; the limit is {} MiB",
+            MAX_FILE / MIB
         ))),
         Ok(_) => Ok(Some(text)),
         Err(error) if error.kind() == ErrorKind::InvalidData => {
-            Err(Error::Usage(format!("{shown} is not UTF-8, and isn't changed")))
+            Err(Error::Usage(format!("{shown} is not UTF-8, so the file was not changed")))
         }
         Err(error) => Err(reading(path)(error).into()),
     }
 }
 
-/// Converts an error of reading the file at `path`.
 fn reading(path: &Path) -> impl FnOnce(io::Error) -> HostError {
     HostError::io(format!("reading {}", path.display()))
 }

@@ -1,4 +1,4 @@
-//! The errors of commands, their output as text or JSON, and their exit codes.
+//! The errors of commands.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -12,26 +12,26 @@ use crate::exit::Exit;
 /// The reason why a command failed.
 #[derive(Debug)]
 pub enum CommandError {
-    /// The command line isn't valid.
+    /// The command line is invalid.
     Usage(String),
-    /// The command needs approval, and nobody can be asked.
+    /// Approval is needed, but nobody can be asked.
     Unasked(String),
-    /// A plugin can't be fetched.
+    /// A plugin can't be downloaded.
     Fetch(String),
     /// Toolhold itself failed.
     Host(HostError),
-    /// The output can't be written, because its reader is closed or the disk is full.
+    /// The output can't be written.
     Write(io::Error),
 }
 
 impl CommandError {
-    /// Makes the error for an invalid command line, or for an invalid object that it names.
+    /// Makes an error of the command line.
     pub fn usage(error: impl fmt::Display) -> Self {
         Self::Usage(error.to_string())
     }
 
-    /// Returns the exit code and the message. If the reader of the output is closed, as in
-    /// `toolhold … | head`, the command was successful, because the reader needs no more output.
+    /// Returns the exit code and the message. A closed stdout is a success, as in `toolhold … |
+    /// head`.
     pub fn end(self) -> (Exit, Option<String>) {
         match self {
             Self::Usage(message) => (Exit::Usage, Some(message)),
@@ -48,8 +48,7 @@ impl CommandError {
     }
 }
 
-/// Prints the error for a program that requested JSON. The failure of a *call* isn't printed here,
-/// because the call's answer contains it.
+/// Prints an error as JSON. Not for the failure of a call, which the call's answer contains.
 pub fn print_json(exit: Exit, message: &str) -> io::Result<()> {
     let kind = if exit == Exit::Usage { "usage" } else { "host" };
     let error = json!({ "ok": false, "error": { "kind": kind, "message": neutral(message) } });

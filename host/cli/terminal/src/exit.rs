@@ -1,15 +1,15 @@
-//! The exit codes of `toolhold`, also for each failure of a call.
+//! The exit codes of `toolhold`.
 
 use toolhold_core::{Category, Failure};
 
-/// The exit codes, which `toolhold --help` lists.
+/// An exit code. `toolhold --help` lists all exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exit {
     /// Success.
     Success,
     /// The tool failed.
     ToolFailure,
-    /// The command line is wrong, or the arguments don't match the tool.
+    /// The command line is wrong, or arguments don't match the tool.
     Usage,
     /// A rule denied the call, or the call needs approval and nobody was asked.
     Denied,
@@ -28,8 +28,8 @@ impl Exit {
     pub fn for_failure(failure: &Failure) -> Self {
         match failure.category {
             Category::PolicyBlocked | Category::ConfirmationRequired => Self::Denied,
-            // With a denial, the limit comes from the user's rules. Otherwise it comes from another
-            // server.
+            // A denial means that the user's own limit was reached. If there is no denial, another
+            // server refused the request.
             Category::RateLimited if failure.denial.is_some() => Self::Denied,
             Category::PermanentFailure if failure.is_of_host() => Self::Host,
             Category::ToolNotFound | Category::InvalidParameters | Category::TypeMismatch => {
@@ -54,7 +54,7 @@ impl Exit {
             Self::Host => 4,
             Self::Budget => 5,
             Self::Command(code) => code.into(),
-            // Shells use 128 plus the number of the signal.
+            // As in shells: 128 plus the number of the signal.
             Self::Interrupted => 130,
         }
     }

@@ -1,5 +1,4 @@
-//! Shows a tool's own question or form to the person at the terminal, and checks the answer with
-//! the schema.
+//! Shows questions and forms of tools at the terminal.
 
 use std::io::{BufRead, Write};
 use std::sync::Arc;
@@ -12,10 +11,10 @@ use toolhold_core::{Inquiry, InquiryAnswer, Wanted, compile_schema};
 use crate::ask::{Dialogue, open_dialogue};
 use crate::error::CommandError;
 
-/// The name of the answerer.
+/// The approver's name in the audit log.
 const BY: &str = "terminal";
 
-/// Puts a tool's own question to the person at the terminal, until `is_over` is set. Blocks.
+/// Asks the question of a tool until `is_over` is set. Blocks.
 pub fn ask(inquiry: &Inquiry, is_over: Arc<AtomicBool>) -> InquiryAnswer {
     let Some(dialogue) = open_dialogue("the question was not answered") else {
         return InquiryAnswer::Unanswered("there is no terminal to ask at".to_owned());
@@ -24,27 +23,30 @@ pub fn ask(inquiry: &Inquiry, is_over: Arc<AtomicBool>) -> InquiryAnswer {
         Ok(answer) => answer,
         Err(error) => {
             let (_, message) = error.end();
-            InquiryAnswer::Unanswered(message.unwrap_or_else(|| "the terminal is gone".to_owned()))
+            // The only error without a message is a closed terminal.
+            let reason = message.unwrap_or_else(|| "the terminal was closed".to_owned());
+            InquiryAnswer::Unanswered(reason)
         }
     }
 }
 
-/// Asks for consent first, and then for each field of the form.
+/// Asks whether the person wants to answer and, if so, asks for each field of the form.
 fn ask_in<R: BufRead, W: Write>(
     dialogue: &mut Dialogue<R, W>,
     inquiry: &Inquiry,
 ) -> Result<InquiryAnswer, CommandError> {
     dialogue.print(inquiry.to_text().trim_end())?;
-    let (question, schema) = match &inquiry.wanted {
-        Wanted::Visit(_) => ("Go on?", &Value::Null),
-        Wanted::Form(schema) => ("Answer it?", schema),
+    let (question, fields) = match &inquiry.wanted {
+        Wanted::Visit(_) => ("Continue?", Vec::new()),
+        Wanted::Form(schema) => ("Answer the question?", form_fields(schema)),
     };
-    if !dialogue.yes_or_no(question, false)? {
+    let default = false;
+    if !dialogue.yes_or_no(question, default)? {
         return Ok(InquiryAnswer::Declined { by: BY.to_owned() });
     }
 
     let mut content = Map::new();
-    for field in form_fields(schema) {
+    for field in fields {
         for line in field.lines() {
             dialogue.print(&line)?;
         }
@@ -55,7 +57,7 @@ fn ask_in<R: BufRead, W: Write>(
     Ok(InquiryAnswer::Accepted { content, by: BY.to_owned() })
 }
 
-/// Asks until the answer is valid. Returns `None` if the person leaves the field out.
+/// Asks for a field until the answer is valid. Returns `None` if the person skips the field.
 fn ask_for_field<R: BufRead, W: Write>(
     dialogue: &mut Dialogue<R, W>,
     field: &FormField,
@@ -78,29 +80,29 @@ pub struct FormField {
     choices: Vec<Choice>,
 }
 
-/// A value that the person may choose for a field.
 #[derive(Clone, Debug)]
 struct Choice {
     value: String,
     title: Option<String>,
 }
 
-/// Returns the fields of a form's JSON Schema, in their order.
+/// Returns the fields of a form's JSON Schema, in order.
 pub fn form_fields(schema: &Value) -> Vec<FormField> {
-    let required = schema["required"].as_array().map(Vec::as_slice).unwrap_or_default();
     let Some(properties) = schema["properties"].as_object() else { return Vec::new() };
-    properties
-        .iter()
-        .map(|(name, field)| FormField {
+    let required = schema["required"].as_array();
+    let mut fields = Vec::new();
+    for (name, field) in properties {
+        fields.push(FormField {
             name: name.clone(),
             schema: field.clone(),
-            is_required: required.iter().any(|other| other == name),
+            is_required: required.is_some_and(|names| names.iter().any(|other| other == name)),
             choices: choices(field),
-        })
-        .collect()
+        });
+    }
+    fields
 }
 
-/// A line that doesn't fit the field of a form. Each variant has the bounds of the field.
+/// An invalid answer for a field. The variants contain the limits of the field.
 #[derive(Debug, Error)]
 pub enum AnswerError {
     /// The field takes several values of a list.
@@ -116,11 +118,10 @@ pub enum AnswerError {
     #[error("Please answer with a number{}.", after_colon(.0))]
     Number(Vec<String>),
     /// The field takes text.
-    #[error("Please answer with a text{}.", after_colon(.0))]
+    #[error("Please answer with text{}.", after_colon(.0))]
     Text(Vec<String>),
 }
 
-/// Formats the bounds for the end of a sentence.
 fn after_colon(bounds: &[String]) -> String {
     if bounds.is_empty() { String::new() } else { format!(": {}", bounds.join(", ")) }
 }
@@ -131,12 +132,12 @@ impl FormField {
         &self.name
     }
 
-    /// Checks whether the typed text is a secret, which must not be visible on the screen.
+    /// Checks whether the answer is a secret, which must not be visible.
     pub fn is_secret(&self) -> bool {
         self.schema["format"] == "password" || self.schema["writeOnly"] == true
     }
 
-    /// Returns the lines above the question: the description and the choices.
+    /// Returns the description and the choices, to be shown above the question.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if let Some(description) = self.schema["description"].as_str() {
@@ -156,7 +157,7 @@ impl FormField {
         }
     }
 
-    /// Returns the question, with the meaning of Enter alone.
+    /// Returns the question, with the value that Enter stands for.
     pub fn question(&self) -> String {
         let name = &self.name;
         let label = match self.schema["title"].as_str() {
@@ -170,30 +171,36 @@ impl FormField {
         }
     }
 
-    /// Parses a typed line. Returns `None` if the person skips the field.
+    /// Parses an answer. Returns `None` if the person skips the field.
     ///
     /// # Errors
     ///
-    /// Returns an error if the line isn't valid for the field's schema.
+    /// Returns an error if the answer is invalid for the field's schema.
     pub fn read(&self, line: &str) -> Result<Option<Value>, AnswerError> {
-        let value = match (line, self.default()) {
-            ("", Some(default)) => Some(default.clone()),
-            ("", None) if !self.is_required => return Ok(None),
-            (line, _) => parse_value(line, &self.schema, &self.choices),
+        let default = self.default();
+        if line.is_empty() && default.is_none() && !self.is_required {
+            return Ok(None);
+        }
+        let value = match default {
+            Some(default) if line.is_empty() => Some(default.clone()),
+            _ => parse_value(line, &self.schema, &self.choices),
         };
 
         let Some(value) = value else { return Err(self.answer_error()) };
         match compile_schema(&self.schema) {
-            Ok(schema) if schema.is_valid(&value) => Ok(Some(value)),
+            Ok(validator) if validator.is_valid(&value) => Ok(Some(value)),
             _ => Err(self.answer_error()),
         }
     }
 
+    /// Returns the error that says which answers are valid.
     fn answer_error(&self) -> AnswerError {
-        let bounds = ["minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems"]
-            .iter()
-            .filter_map(|key| self.schema.get(*key).map(|bound| format!("{key} {bound}")))
-            .collect();
+        let mut bounds = Vec::new();
+        for key in ["minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems"] {
+            if let Some(bound) = self.schema.get(key) {
+                bounds.push(format!("{key} {bound}"));
+            }
+        }
         match self.schema["type"].as_str() {
             Some("array") => AnswerError::Several(bounds),
             _ if !self.choices.is_empty() => AnswerError::Choice(bounds),
@@ -204,37 +211,44 @@ impl FormField {
     }
 }
 
-/// Returns the values that a field's schema lists.
+/// Returns the choices of a field: alternatives with titles, or plain values.
 fn choices(field: &Value) -> Vec<Choice> {
-    // If a field takes several values, the choices are in the schema of its items.
-    let field = field.get("items").unwrap_or(field);
-    let titled = field.get("oneOf").or_else(|| field.get("anyOf"));
-    if let Some(titled) = titled.and_then(Value::as_array) {
-        return titled
-            .iter()
-            .filter_map(|choice| {
-                let value = string(&choice["const"])?;
-                Some(Choice { value, title: string(&choice["title"]) })
-            })
-            .collect();
+    // If a field takes several values, the choices are in the schema of the items.
+    let schema = field.get("items").unwrap_or(field);
+    let mut choices = Vec::new();
+    let alternatives = schema.get("oneOf").or_else(|| schema.get("anyOf"));
+    if let Some(alternatives) = alternatives.and_then(Value::as_array) {
+        for alternative in alternatives {
+            if let Some(value) = string(&alternative["const"]) {
+                choices.push(Choice { value, title: string(&alternative["title"]) });
+            }
+        }
+        return choices;
     }
 
-    let Some(values) = field["enum"].as_array() else { return Vec::new() };
-    let values = values.iter().filter_map(string).enumerate();
-    values
-        .map(|(index, value)| Choice { value, title: string(&field["enumNames"][index]) })
-        .collect()
+    let Some(values) = schema["enum"].as_array() else { return choices };
+    for (index, value) in values.iter().filter_map(string).enumerate() {
+        let title = string(&schema["enumNames"][index]);
+        choices.push(Choice { value, title });
+    }
+    choices
 }
 
 fn string(value: &Value) -> Option<String> {
     value.as_str().map(str::to_owned)
 }
 
-/// Parses a line by the type of the field. Returns `None` if the type doesn't match, or if the line
-/// isn't one of the choices.
+/// Parses an answer of the field's type. Returns `None` if the answer has the wrong type or isn't
+/// one of the choices.
 fn parse_value(line: &str, field: &Value, choices: &[Choice]) -> Option<Value> {
     match field["type"].as_str() {
-        Some("array") => line.split(',').map(|word| find_choice(word.trim(), choices)).collect(),
+        Some("array") => {
+            let mut values = Vec::new();
+            for word in line.split(',') {
+                values.push(find_choice(word.trim(), choices)?);
+            }
+            Some(Value::Array(values))
+        }
         _ if !choices.is_empty() => find_choice(line, choices),
         Some("boolean") => match line.to_ascii_lowercase().as_str() {
             "y" | "yes" | "true" => Some(json!(true)),
@@ -247,8 +261,8 @@ fn parse_value(line: &str, field: &Value, choices: &[Choice]) -> Option<Value> {
     }
 }
 
-/// Returns the choice with a value or a number, starting at one. Values are compared first, because
-/// a value may look like a number.
+/// Finds a choice by its value, or by its number from 1 on. Values come first, because a value may
+/// be a number.
 fn find_choice(word: &str, choices: &[Choice]) -> Option<Value> {
     if let Some(choice) = choices.iter().find(|choice| choice.value == word) {
         return Some(json!(choice.value));
@@ -287,7 +301,7 @@ mod tests {
         let content = content.as_object().expect("an object").clone();
         assert_eq!(reply, Some(InquiryAnswer::Accepted { content, by: BY.to_owned() }), "{shown}");
         assert!(
-            shown.starts_with("The server `s` asks a question of its own:\n│ one\n│ two\n"),
+            shown.starts_with("The server `s` has a question for you:\n│ one\n│ two\n"),
             "{shown}"
         );
         assert!(

@@ -1,4 +1,4 @@
-//! Handles Ctrl-C, Ctrl-Z and the signals that end a process while a command runs.
+//! Handles Ctrl-C, Ctrl-Z and the signals that end a process.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -7,42 +7,39 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP};
 use signal_hook::iterator::{Handle, Signals};
 use toolhold_core::{CancellationToken, HostError};
 
-/// A shell's exit code for an interrupted command: 128 plus the signal's number.
+/// As in shells: 128 plus the number of SIGINT.
 const INTERRUPTED: i32 = 130;
 
-/// Checks whether this process ignores SIGHUP, as a process does that `nohup` started.
+/// Checks whether this process ignores SIGHUP, for example under `nohup`.
 fn ignores_hangup() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let Some(mask) = status.lines().find_map(|line| line.strip_prefix("SigIgn:")) else {
         return false;
     };
     let Ok(mask) = u64::from_str_radix(mask.trim(), 16) else { return false };
-    // The lowest bit is for signal 1.
+    // The lowest bit stands for signal 1.
     let hangup_bit = 1 << (SIGHUP - 1);
     mask & hangup_bit != 0
 }
 
-/// The work that Ctrl-C interrupts. Ctrl-C ends the process if nothing runs, or if it is the second
-/// Ctrl-C.
+/// The work that Ctrl-C interrupts. Ctrl-C ends the process if there is no work, or if the work was
+/// already interrupted.
 #[derive(Clone)]
 pub struct Interrupts {
     current: Arc<Mutex<OnSignal>>,
     signals: Handle,
 }
 
-/// The effect of a signal.
 #[derive(Default)]
 enum OnSignal {
-    /// The signal ends the process.
     #[default]
     End,
     Cancel(CancellationToken),
-    /// The signal is passed on.
-    Pass(Box<dyn Fn() + Send>),
+    Call(Box<dyn Fn() + Send>),
 }
 
 impl Interrupts {
-    /// Handles Ctrl-C, SIGTERM and SIGHUP. A closed terminal sends SIGHUP.
+    /// Handles SIGINT, SIGTERM and SIGHUP, which a closed terminal sends.
     ///
     /// # Errors
     ///
@@ -70,19 +67,20 @@ impl Interrupts {
         token
     }
 
-    /// Lets the next Ctrl-C end the process, because nothing runs.
+    /// Lets the next Ctrl-C end the process.
     pub fn disarm(&self) {
         self.set(OnSignal::End);
     }
 
-    /// Calls `pass` for each of these signals, including SIGHUP, from now on. The callee must
-    /// restore the terminal before the process ends.
+    /// Calls `handler` for each signal from now on. The process doesn't end, because the terminal
+    /// must be restored first.
     ///
     /// # Errors
     ///
     /// Returns the system's error if the handler can't be set.
-    pub fn pass_to(&self, pass: impl Fn() + Send + 'static) -> std::io::Result<()> {
-        self.set(OnSignal::Pass(Box::new(pass)));
+    pub fn pass_to(&self, handler: impl Fn() + Send + 'static) -> std::io::Result<()> {
+        self.set(OnSignal::Call(Box::new(handler)));
+        // If the process ignores SIGHUP, `listen` has left it out.
         self.signals.add_signal(SIGHUP)
     }
 
@@ -91,22 +89,23 @@ impl Interrupts {
     }
 }
 
+/// Cancels a call, calls a function, or ends the process for each signal.
 fn watch(mut signals: Signals, current: &Mutex<OnSignal>) {
     for _signal in signals.forever() {
         let mut current = current.lock().unwrap_or_else(PoisonError::into_inner);
+        // `take` leaves `OnSignal::End`: the next signal ends the process.
         match std::mem::take(&mut *current) {
             OnSignal::Cancel(token) => token.cancel(),
-            OnSignal::Pass(pass) => {
-                pass();
-                *current = OnSignal::Pass(pass);
+            OnSignal::Call(handler) => {
+                handler();
+                *current = OnSignal::Call(handler);
             }
             OnSignal::End => std::process::exit(INTERRUPTED),
         }
     }
 }
 
-/// Makes a token that Ctrl-C cancels. The call then ends as cancelled, and tools leave no
-/// incomplete changes. A second Ctrl-C ends the process immediately.
+/// Makes a token that Ctrl-C cancels. A second Ctrl-C ends the process immediately.
 ///
 /// # Errors
 ///
@@ -115,8 +114,8 @@ pub fn cancellation() -> Result<CancellationToken, HostError> {
     Ok(Interrupts::listen()?.arm())
 }
 
-/// Stops this process as Ctrl-Z does, until the process is continued. The signal is sent to this
-/// thread. If another thread got the signal, this thread would run on for a moment.
+/// Stops this process until it is continued, as Ctrl-Z does. The signal goes to this thread,
+/// because this thread must stop immediately.
 ///
 /// # Errors
 ///

@@ -1,5 +1,4 @@
-//! Code that the commands share for the person at the terminal: questions, colours, progress, exit
-//! codes, and descriptions of values and plugins.
+//! Questions, colours, progress, exit codes and descriptions for the person at the terminal.
 
 pub mod approval;
 pub mod ask;

@@ -1,4 +1,4 @@
-//! Prints the output and progress of a running call on stderr, for a person who watches.
+//! Prints the output and progress of a running call on stderr.
 
 use std::io::{IsTerminal, Write};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -10,14 +10,14 @@ use toolhold_core::{Content, Events, Progress};
 
 use crate::style::FAINT;
 
-/// The most lines that wait for a slow terminal. Further lines are dropped.
+/// The most lines that wait for a slow terminal. Other lines are dropped.
 const MAX_WAITING: usize = 256;
 
-/// The most bytes of shown text that are stored. This is more than the largest output of a command.
+/// The most bytes of stored shown text. The largest output of a command is smaller.
 const MAX_SHOWN: usize = 4 << 20;
 
-/// Prints events on stderr from a separate thread, so that a stopped terminal doesn't delay the
-/// call. Dropping `Live` first prints the waiting lines.
+/// Prints events on stderr from a separate thread, so that a slow terminal doesn't delay the call.
+/// Dropping this value prints the waiting lines.
 #[derive(Debug)]
 pub struct Live {
     lines: Option<SyncSender<String>>,
@@ -25,17 +25,17 @@ pub struct Live {
     shown: Arc<Mutex<Shown>>,
 }
 
-/// The part of the answer that was shown while the call ran.
+/// The text that was printed during a call.
 #[derive(Debug, Default)]
 pub struct Shown {
     text: String,
-    /// Whether something is missing in the text or on the terminal.
+    /// Whether a part of the output was dropped.
     has_gaps: bool,
 }
 
 impl Live {
-    /// Starts the thread. Returns `None` if stderr isn't a terminal, or if the thread can't be
-    /// started.
+    /// Starts the printing thread. Returns `None` if stderr isn't a terminal, or if no thread can
+    /// be started.
     pub fn on_terminal() -> Option<Self> {
         if !std::io::stderr().is_terminal() {
             return None;
@@ -46,12 +46,12 @@ impl Live {
         Some(Self { lines: Some(lines), printer: Some(printer), shown: Arc::default() })
     }
 
-    /// Returns the event sender for the host. The thread ends only after the sender is dropped too.
+    /// Returns the sender of events. The printing thread ends after this sender is dropped too.
     pub fn events(&self) -> Arc<dyn Events> {
         Arc::new(Sender { lines: self.lines.clone(), shown: Arc::clone(&self.shown) })
     }
 
-    /// Prints the waiting lines and returns the shown text.
+    /// Prints the waiting lines, and returns the printed text.
     pub fn end(self) -> Shown {
         let shown = Arc::clone(&self.shown);
         drop(self);
@@ -60,8 +60,8 @@ impl Live {
 }
 
 impl Shown {
-    /// Checks whether each line of these texts was shown, and nothing else. The order of the lines
-    /// doesn't matter, because the order of two outputs is unknown.
+    /// Checks whether exactly the lines of `texts` were printed, in any order. Stdout and stderr of
+    /// a command may mix in any order.
     pub fn is_all_of(&self, texts: &[&str]) -> bool {
         if self.has_gaps || self.text.is_empty() {
             return false;
@@ -78,7 +78,7 @@ impl Drop for Live {
     fn drop(&mut self) {
         self.lines.take();
         if let Some(printer) = self.printer.take() {
-            // A panic of the thread has been reported and doesn't change the answer.
+            // The panic hook has already reported a panic.
             let _ = printer.join();
         }
     }
@@ -87,7 +87,7 @@ impl Drop for Live {
 fn print_lines(lines: &Receiver<String>) {
     let mut stderr = anstream::stderr();
     for line in lines {
-        // If the terminal is closed, printing the answer fails too.
+        // If stderr is closed, printing the answer fails too.
         let _ = writeln!(stderr, "{FAINT}{line}{FAINT:#}");
     }
 }
@@ -98,7 +98,7 @@ struct Sender {
 }
 
 impl Sender {
-    /// Sends a line to the printer. Returns `false` if the line is dropped.
+    /// Returns `false` if the line was dropped.
     fn send(&self, line: String) -> bool {
         match &self.lines {
             Some(lines) => lines.try_send(line).is_ok(),
@@ -112,6 +112,7 @@ impl Events for Sender {
         self.send(progress_line(&progress));
     }
 
+    /// Prints and stores a part of the output. Marks a gap if either fails.
     fn emitted(&self, part: &Content) {
         let Some(text) = part.as_text() else { return };
         let is_sent = self.send(neutral(text.trim_end_matches('\n')).into_owned());
@@ -127,6 +128,7 @@ impl Events for Sender {
 fn progress_line(progress: &Progress) -> String {
     let message = neutral_line(&progress.message);
     match progress.fraction {
+        // The tool's fraction may be NaN or infinite.
         Some(fraction) if fraction.is_finite() => {
             format!("… {:.0}% {message}", fraction.clamp(0.0, 1.0) * 100.0)
         }

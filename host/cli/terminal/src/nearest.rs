@@ -1,13 +1,18 @@
-//! Finds the name that an unknown word probably means, and a name that looks like another.
+//! Finds similar names.
 
-/// Returns the candidate that `word` probably means. Both differ by few letters, or the candidate
-/// contains the word.
+/// One wrong letter is allowed for each three letters.
+const LETTERS_PER_ERROR: usize = 3;
+
+/// The least bytes of a word that is searched in names. Too many names contain shorter words.
+const MIN_PART: usize = 3;
+
+/// Returns the most similar candidate that differs from `word` in few letters, or contains `word`.
 pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let max_distance = (word.chars().count() / 3).max(1);
+    let max_distance = (word.chars().count() / LETTERS_PER_ERROR).max(1);
     let mut similar = Vec::new();
     for candidate in candidates {
         let distance = strsim::damerau_levenshtein(word, candidate);
-        let has_word = word.len() >= 3 && candidate.contains(word);
+        let has_word = word.len() >= MIN_PART && candidate.contains(word);
         if distance <= max_distance || has_word {
             similar.push((distance, candidate));
         }
@@ -16,7 +21,7 @@ pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Opt
     Some(nearest)
 }
 
-/// Letters that look alike in common fonts, and the letter that replaces them.
+/// Letters that look like other letters in common fonts.
 const ALIKE: [(&str, &str); 12] = [
     ("rn", "m"),
     ("vv", "w"),
@@ -32,13 +37,13 @@ const ALIKE: [(&str, &str); 12] = [
     ("9", "g"),
 ];
 
-/// Returns another name that looks like this one, such as `mine` for `m1ne`.
+/// Returns a name that looks like `name`, such as `mine` for `m1ne`.
 pub fn look_alike<'a>(name: &str, others: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let own_skeleton = skeleton(name);
     others.into_iter().find(|other| *other != name && skeleton(other) == own_skeleton)
 }
 
-/// Returns the name without hyphens. One letter replaces all letters that look alike.
+/// Removes hyphens, and replaces letters that look alike by the same letter.
 fn skeleton(name: &str) -> String {
     let mut skeleton = name.replace('-', "");
     for (letters, stand_in) in ALIKE {

@@ -1,4 +1,4 @@
-//! Creates the user's configuration file once, and never overwrites it.
+//! Creates files without overwriting any.
 
 use std::fs::DirBuilder;
 use std::io::{self, ErrorKind, Write};
@@ -9,14 +9,14 @@ use toolhold_core::HostError;
 
 use crate::error::CommandError;
 
-/// Writes a private configuration file, unless the file exists. The file is written completely or
-/// not at all.
+/// Writes a new file in one step. Only the owner can read the file. Fails if the file exists.
 pub fn create(path: &Path, text: &str) -> Result<(), CommandError> {
-    // A broken link is an existing path too.
+    // A broken link exists too.
     if path.symlink_metadata().is_ok() {
         return Err(exists(path));
     }
 
+    // The parent of a plain file name is empty.
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
@@ -35,12 +35,11 @@ pub fn create(path: &Path, text: &str) -> Result<(), CommandError> {
     }
 }
 
-/// Converts an error of writing the file at `path`.
 pub(crate) fn writing(path: &Path) -> impl FnOnce(io::Error) -> HostError {
     HostError::io(format!("writing {}", path.display()))
 }
 
-/// Creates a private folder if it doesn't exist. An existing folder doesn't change.
+/// Creates a folder that only the owner can use. An existing folder keeps its mode.
 pub fn private_folder(path: &Path) -> Result<(), CommandError> {
     DirBuilder::new()
         .recursive(true)
@@ -50,10 +49,11 @@ pub fn private_folder(path: &Path) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Returns the error that the file exists, with the remedy.
+/// Returns the error for an existing file.
 pub fn exists(path: &Path) -> CommandError {
     let shown = path.display();
     CommandError::Usage(format!(
-        "{shown} already exists and is not overwritten; edit it, and see the result with `toolhold config show`"
+        "{shown} already exists and is not overwritten; edit the file, and check the result with \
+         `toolhold config show`"
     ))
 }

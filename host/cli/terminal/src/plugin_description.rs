@@ -1,4 +1,4 @@
-//! Describes a plugin and the differences of two versions for people.
+//! Describes plugins, and changes between two versions.
 
 use std::fmt;
 
@@ -8,13 +8,13 @@ use toolhold_core::{Change, Difference, Origin, PluginInfo, PluginInspection, Si
 
 use crate::style::{FAINT, STRONG};
 
-/// Bytes that are shown of a text.
+/// The most bytes of a plugin's text.
 const SHOWN: usize = 400;
 
-/// Describes a plugin for people: its identity and its requests.
+/// Formats a plugin's identity and its requests.
 pub struct Card<'a>(pub &'a PluginInfo);
 
-/// The identity that a plugin claims.
+/// Formats the identity that a plugin claims.
 pub struct Header<'a>(pub &'a PluginInfo);
 
 impl fmt::Display for Header<'_> {
@@ -41,7 +41,7 @@ impl fmt::Display for Header<'_> {
         }
         writeln!(f, "  size: {size} bytes\n  sha256: {digest}")?;
         if *without_manifest {
-            writeln!(f, "  no manifest: the component asks for everything that it imports")?;
+            writeln!(f, "  no manifest: the component asks for all its imports")?;
         }
         Ok(())
     }
@@ -67,11 +67,9 @@ impl fmt::Display for Card<'_> {
     }
 }
 
-/// Most settings that are shown.
 const MAX_SETTINGS: usize = 100;
 
-/// The settings of a plugin for people, by the schema in its manifest. Without a schema, the card
-/// is empty.
+/// Formats the settings in a plugin's manifest. The result is empty if there is no schema.
 pub struct SettingsCard<'a>(pub &'a PluginInfo);
 
 impl fmt::Display for SettingsCard<'_> {
@@ -79,10 +77,10 @@ impl fmt::Display for SettingsCard<'_> {
         let manifest = &self.0.manifest;
         let Some(schema) = &manifest.config_schema else { return Ok(()) };
         writeln!(f, "\n{STRONG}Settings{STRONG:#}\n  [plugins.{}.config]", manifest.name)?;
-        let required = schema["required"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let required = schema["required"].as_array();
         let Some(properties) = schema["properties"].as_object() else { return Ok(()) };
         for (name, property) in properties.iter().take(MAX_SETTINGS) {
-            let is_required = required.iter().any(|other| other == name);
+            let is_required = required.is_some_and(|names| names.iter().any(|other| other == name));
             let line = setting_line(name, property, is_required);
             writeln!(f, "  {}", neutral_line(cut(&line, SHOWN)))?;
         }
@@ -90,7 +88,6 @@ impl fmt::Display for SettingsCard<'_> {
     }
 }
 
-/// Formats a setting: its name, its type and default in brackets, and its description.
 fn setting_line(name: &str, property: &Value, is_required: bool) -> String {
     let mut facts = Vec::new();
     if let Some(kind) = property["type"].as_str() {
@@ -113,7 +110,7 @@ fn setting_line(name: &str, property: &Value, is_required: bool) -> String {
     line
 }
 
-/// The imports of a component for people.
+/// Formats a component's imports.
 pub struct Imports<'a>(pub &'a PluginInfo);
 
 impl fmt::Display for Imports<'_> {
@@ -126,7 +123,7 @@ impl fmt::Display for Imports<'_> {
     }
 }
 
-/// Notes for a person on the tools of a component that doesn't know Toolhold.
+/// Formats notes about the tools of a component that wasn't made for Toolhold.
 pub struct LeftOutTools<'a>(pub &'a PluginInspection);
 
 impl fmt::Display for LeftOutTools<'_> {
@@ -135,8 +132,8 @@ impl fmt::Display for LeftOutTools<'_> {
         if tools.iter().any(|tool| tool.foreign) {
             writeln!(
                 f,
-                "  {FAINT}Rules about paths see only the paths in arguments that you marked, not \
-                 other files that these tools use.{FAINT:#}"
+                "  {FAINT}Rules about paths only check the arguments that you marked as paths. \
+                 These tools may use other files, too.{FAINT:#}"
             )?;
         }
         if left_out.is_empty() {
@@ -150,7 +147,7 @@ impl fmt::Display for LeftOutTools<'_> {
     }
 }
 
-/// The differences from the previous version, for people. The signers are included if they differ.
+/// Formats the differences from the previous version, and a changed signer.
 pub struct Differences<'a>(pub &'a Difference, pub Option<&'a SignerChange>);
 
 impl fmt::Display for Differences<'_> {
@@ -165,7 +162,7 @@ impl fmt::Display for Differences<'_> {
         if **difference == Difference::default() {
             return writeln!(
                 f,
-                "  only the code differs: requests, imports and tools are the same"
+                "  only the code has changed: requests, imports and tools are the same"
             );
         }
 
@@ -197,13 +194,15 @@ impl fmt::Display for Differences<'_> {
     }
 }
 
-/// Writes the old and the new text. Long texts are shown from the first difference, because a long
-/// common beginning would hide the change.
+/// Writes both texts, long texts from the first word that differs on. A text that is only cut at
+/// its end could hide the difference.
 fn write_change(f: &mut fmt::Formatter<'_>, title: &str, change: &Change) -> fmt::Result {
     let Change { old, new } = change;
     let common = common_prefix(old, new);
+    // After a short common start, both texts are shown in full.
+    let is_long = common > SHOWN / 2;
     let start = match old[..common].rfind(char::is_whitespace) {
-        Some(space) if common > SHOWN / 2 => space + 1,
+        Some(last_space) if is_long => last_space + 1,
         _ => 0,
     };
     writeln!(f, "  {title}")?;
@@ -211,7 +210,7 @@ fn write_change(f: &mut fmt::Formatter<'_>, title: &str, change: &Change) -> fmt
     writeln!(f, "    {FAINT}is{FAINT:#}  {}", excerpt(new, start))
 }
 
-/// Returns the number of bytes that both texts begin with.
+/// Returns the number of equal bytes at the start.
 fn common_prefix(old: &str, new: &str) -> usize {
     for ((index, old_char), new_char) in old.char_indices().zip(new.chars()) {
         if old_char != new_char {
@@ -228,7 +227,8 @@ fn signer_in_words(signer: Option<&str>) -> String {
     }
 }
 
-/// Returns the text from a position on, cut to the length that is shown.
+/// Returns the text from `start` on, cut to [`SHOWN`] bytes, with an ellipsis for each missing
+/// part.
 fn excerpt(text: &str, start: usize) -> String {
     let tail = &text[start..];
     let shown = cut(tail, SHOWN);
@@ -240,14 +240,14 @@ fn excerpt(text: &str, start: usize) -> String {
 /// The signer of a component.
 #[derive(Clone, Debug)]
 pub enum SignedBy {
-    /// The trusted key of this name.
+    /// The name of a trusted key.
     Key(String),
-    /// Nobody who is trusted, with the reason.
+    /// The reason why the component has no signature of a trusted key.
     Nobody(String),
 }
 
 impl SignedBy {
-    /// Returns the name of the trusted key, or `None` if no trusted key signed the component.
+    /// Returns the name of the trusted key.
     pub fn key(&self) -> Option<&str> {
         match self {
             Self::Key(name) => Some(name),
@@ -256,7 +256,6 @@ impl SignedBy {
     }
 }
 
-/// Converts the name of a trusted key, or the reason why there is no such key.
 impl<E: fmt::Display> From<Result<String, E>> for SignedBy {
     fn from(signer: Result<String, E>) -> Self {
         match signer {
@@ -271,7 +270,7 @@ impl fmt::Display for SignedBy {
         match self {
             Self::Key(name) => write!(f, "Signed by your trusted key `{}`.", neutral_line(name)),
             Self::Nobody(why) => {
-                write!(f, "Not signed by a key that you trust: {}.", neutral_line(why))
+                write!(f, "No key that you trust signed the component: {}.", neutral_line(why))
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Says on a terminal why a command takes long.
+//! Explains long waits on a terminal.
 
 use std::io::{self, IsTerminal, Write};
 use std::pin::pin;
@@ -8,14 +8,13 @@ use tokio::time::timeout;
 
 use crate::style::FAINT;
 
-/// The time between two messages, and before the first message. A short wait needs no message.
+/// The time before the first message and between messages. Shorter waits have no message.
 const STEP: Duration = Duration::from_millis(500);
 
-/// Clears the line of the cursor.
 const CLEAR: &str = "\r\x1b[K";
 
-/// Waits for `work`. If the work takes long and stderr is a terminal, prints the reason and the
-/// time. `reason` returns at most one short line.
+/// Waits for `work`. During a long wait, prints `reason` and the elapsed time if stderr is a
+/// terminal. `reason` returns one short line.
 pub async fn show<T>(work: impl Future<Output = T>, reason: impl Fn() -> String) -> T {
     let mut work = pin!(work);
     if !io::stderr().is_terminal() {
@@ -38,13 +37,16 @@ pub async fn show<T>(work: impl Future<Output = T>, reason: impl Fn() -> String)
     }
 }
 
-/// Returns the message for these plugins while they are loading.
+/// The most names of plugins in a message.
+const MAX_NAMES: usize = 2;
+
+/// Returns the message about plugins that are loading.
 pub fn loading(plugins: &[String]) -> String {
-    /// Number of names that fit the line.
-    const MAX_NAMES: usize = 2;
-    let names: Vec<String> =
-        plugins.iter().take(MAX_NAMES).map(|name| format!("`{name}`")).collect();
-    let more = match plugins.len().saturating_sub(MAX_NAMES) {
+    let mut names = Vec::new();
+    for plugin in plugins.iter().take(MAX_NAMES) {
+        names.push(format!("`{plugin}`"));
+    }
+    let more = match plugins.len() - names.len() {
         0 => String::new(),
         count => format!(" and {count} more"),
     };

@@ -1,5 +1,5 @@
-//! The colours of the commands' output, and the form of warnings. `anstream` removes colours if
-//! they can't be shown (no terminal, `NO_COLOR`, `TERM=dumb`).
+//! The colours of the output, and warnings. `anstream` removes the colours if there is no terminal,
+//! or for `NO_COLOR` and `TERM=dumb`.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -27,13 +27,13 @@ pub fn warn(text: &str) -> io::Result<()> {
     writeln!(anstream::stderr(), "{}", Message("warning", text))
 }
 
-/// Prints a note for a person on stderr.
+/// Prints a note on stderr.
 pub fn note(text: &str) -> io::Result<()> {
     writeln!(anstream::stderr(), "{}", Message("note", text))
 }
 
-/// A message with its kind, such as `warning`, and its text. All lines after the first are
-/// indented, so that they don't look like another message.
+/// A message with its kind, such as `warning`. Later lines are indented, so that they don't look
+/// like separate messages.
 pub struct Message<'a>(pub &'static str, pub &'a str);
 
 impl fmt::Display for Message<'_> {

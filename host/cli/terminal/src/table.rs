@@ -1,18 +1,21 @@
-//! Prints the lists of the commands in one style: a heading, columns, and lines below a row.
+//! Prints tables.
 
 use std::io::{self, Write};
 
 use anstyle::Style;
-use toolhold_core::text::neutral_line;
+use toolhold_core::text::{neutral, neutral_line};
 
-use crate::shown::{LEAST, columns};
+use crate::shown::{MIN_COLUMNS, columns};
 use crate::style::{FAINT, STRONG};
 
-/// Rows with headings. The text of a cell can't steer the terminal.
+/// The space between two columns.
+const GAP: &str = "  ";
+
+/// A table with headings. Control characters in cells are removed.
 #[derive(Debug)]
 pub struct Table<const N: usize> {
     heads: [&'static str; N],
-    /// Columns of numbers, aligned right.
+    /// The indexes of right-aligned columns.
     numbers: &'static [usize],
     rows: Vec<Row<N>>,
 }
@@ -20,25 +23,25 @@ pub struct Table<const N: usize> {
 #[derive(Debug)]
 struct Row<const N: usize> {
     cells: [String; N],
-    /// The colour of one cell, such as the state.
+    /// The index of a column, and its colour.
     colour: Option<(usize, Style)>,
     /// Lines below the row.
     details: Vec<String>,
 }
 
 impl<const N: usize> Table<N> {
-    /// Makes a table without rows.
+    /// Makes a table without rows. `numbers`: the right-aligned columns.
     pub fn new(heads: [&'static str; N], numbers: &'static [usize]) -> Self {
         Self { heads, numbers, rows: Vec::new() }
     }
 
-    /// Adds a row. The first cell is the name of the thing that the row is about.
+    /// Adds a row.
     pub fn row(&mut self, cells: [String; N]) {
         let cells = cells.map(|cell| neutral_line(&cell));
         self.rows.push(Row { cells, colour: None, details: Vec::new() });
     }
 
-    /// Gives a cell of the last row a colour.
+    /// Sets the colour of a cell in the last row.
     pub fn colour(&mut self, column: usize, style: Style) {
         if let Some(row) = self.rows.last_mut() {
             row.colour = Some((column, style));
@@ -52,16 +55,24 @@ impl<const N: usize> Table<N> {
         }
     }
 
-    /// Writes the table for the terminal behind stdout, or with whole lines if there is none. A table
-    /// without rows writes nothing.
+    /// Adds the lines of a text below the last row. Tabs stay.
+    pub fn details(&mut self, text: &str) {
+        if let Some(row) = self.rows.last_mut() {
+            row.details.extend(text.lines().map(|line| neutral(line).into_owned()));
+        }
+    }
+
+    /// Writes the table for the width of the terminal, or in whole lines if stdout isn't a
+    /// terminal. Writes nothing if there are no rows.
     ///
     /// # Errors
     ///
-    /// The output can't be written.
+    /// Returns an error if the output can't be written.
     pub fn print(&self, out: &mut impl Write) -> io::Result<()> {
         self.print_in(out, columns())
     }
 
+    /// `columns`: the width of the terminal. `None`: whole lines.
     fn print_in(&self, out: &mut impl Write, columns: Option<usize>) -> io::Result<()> {
         if self.rows.is_empty() {
             return Ok(());
@@ -71,25 +82,9 @@ impl<const N: usize> Table<N> {
         for (column, head) in self.heads.iter().enumerate() {
             heads.push(self.pad(column, head, widths[column]));
         }
-        writeln!(out, "{FAINT}{}{FAINT:#}", heads.join("  ").trim_end())?;
+        writeln!(out, "{FAINT}{}{FAINT:#}", heads.join(GAP).trim_end())?;
         for row in &self.rows {
-            let mut line = String::new();
-            for (column, cell) in row.cells.iter().enumerate() {
-                let padded = self.pad(column, cell, widths[column]);
-                let is_last = column + 1 == N;
-                let text = if is_last { padded.trim_end() } else { &*padded };
-                line += &match row.colour {
-                    Some((coloured, style)) if coloured == column => {
-                        format!("{style}{text}{style:#}")
-                    }
-                    _ if column == 0 => format!("{STRONG}{text}{STRONG:#}"),
-                    _ => text.to_owned(),
-                };
-                if !is_last {
-                    line += "  ";
-                }
-            }
-            writeln!(out, "{}", line.trim_end())?;
+            writeln!(out, "{}", self.row_line(row, &widths).trim_end())?;
             for detail in &row.details {
                 writeln!(out, "  {FAINT}{detail}{FAINT:#}")?;
             }
@@ -97,7 +92,27 @@ impl<const N: usize> Table<N> {
         Ok(())
     }
 
-    /// Returns the widths of the columns. The last one gets what a terminal leaves.
+    /// The first column is bold.
+    fn row_line(&self, row: &Row<N>, widths: &[usize; N]) -> String {
+        let mut line = String::new();
+        for (column, cell) in row.cells.iter().enumerate() {
+            let padded = self.pad(column, cell, widths[column]);
+            let is_last = column + 1 == N;
+            let text = if is_last { padded.trim_end() } else { &*padded };
+            line += &match row.colour {
+                Some((coloured, style)) if coloured == column => format!("{style}{text}{style:#}"),
+                _ if column == 0 => format!("{STRONG}{text}{STRONG:#}"),
+                _ => text.to_owned(),
+            };
+            if !is_last {
+                line += GAP;
+            }
+        }
+        line
+    }
+
+    /// Returns the widths of the columns: the width of the longest cell. In a terminal with
+    /// `columns`, the last column gets only the remaining space.
     fn widths(&self, columns: Option<usize>) -> [usize; N] {
         let mut widths = self.heads.map(|head| head.chars().count());
         for row in &self.rows {
@@ -105,14 +120,21 @@ impl<const N: usize> Table<N> {
                 *width = cell.chars().count().max(*width);
             }
         }
-        if let (Some(columns), Some((last, others))) = (columns, widths.split_last_mut()) {
-            let taken = others.iter().map(|width| width + 2).sum();
-            *last = columns.saturating_sub(taken).max(LEAST).min(*last);
+
+        if let Some(columns) = columns
+            && let Some((last, others)) = widths.split_last_mut()
+        {
+            let mut taken = 0;
+            for width in others.iter() {
+                taken += width + GAP.len();
+            }
+            let room = columns.saturating_sub(taken).max(MIN_COLUMNS);
+            *last = room.min(*last);
         }
         widths
     }
 
-    /// Pads a text to the width of its column, or cuts it there.
+    /// Pads or cuts `text` to the width of its column. Numbers are right-aligned.
     fn pad(&self, column: usize, text: &str, width: usize) -> String {
         if text.chars().count() > width {
             let cut: String = text.chars().take(width.saturating_sub(1)).collect();
@@ -135,6 +157,7 @@ mod tests {
         table.row(["a".to_owned(), "12".to_owned(), "\u{1b}[2J short".to_owned()]);
         table.detail("below\nit");
         table.row(["longer".to_owned(), "3".to_owned(), "word ".repeat(10)]);
+        table.details("one\n\ttwo\u{7}\n");
         let mut out = Vec::new();
         table.print_in(&mut out, columns).expect("a vector takes everything");
         let text = String::from_utf8(out).expect("it is UTF-8");
@@ -149,6 +172,7 @@ mod tests {
         assert_eq!(lines[1], "a          12  \u{fffd}[2J short");
         assert_eq!(lines[2], "  below it");
         assert_eq!(lines[3], format!("longer      3  {}", "word ".repeat(10).trim_end()));
+        assert_eq!(lines[4..], ["  one", "  \ttwo\u{fffd}"]);
     }
 
     #[test]

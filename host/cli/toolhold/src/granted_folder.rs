@@ -1,47 +1,70 @@
-//! The folders that the user grants by name.
+//! Checks the folders that the user grants.
 
 use std::path::{Path, PathBuf};
 
 use toolhold_core::config::Folders;
 
-/// A folder that can't be granted.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FolderError {
-    #[error("a name is missing")]
+    #[error("the path is empty")]
     NoName,
     #[error("{} can't be used: {error}", path.display())]
     Unusable { path: PathBuf, error: std::io::Error },
     #[error("{} isn't a folder; name the folder that contains it", .0.display())]
     NotAFolder(PathBuf),
     #[error(
-        "that is the whole machine, with all keys and passwords; name the folders that tools need"
+        "`/` is the whole machine, with all keys and passwords; name the folders that tools need"
     )]
     WholeMachine,
-    #[error("{} contains no files, but the system itself", .0.display())]
+    #[error("{} has the kernel's file system instead of files", .0.display())]
     System(PathBuf),
     #[error("{} belongs to Toolhold, and no tool may use it", .0.display())]
     Own(PathBuf),
     #[error("the name of {} is not UTF-8", .0.display())]
     NotUtf8(PathBuf),
-    #[error("its name is not UTF-8")]
+    #[error("the path is not UTF-8")]
     GivenNotUtf8,
 }
 
-/// Returns the form of a folder in the file, as [`folder`] does, for a path.
-pub(crate) fn folder_at(path: &Path, own: &Folders, here: &Path) -> Result<String, FolderError> {
-    folder(path.to_str().ok_or(FolderError::GivenNotUtf8)?, own, here)
-}
-
-/// Returns the form of a folder in the file: its real path, or `.` for the working directory.
+/// Returns the real path of a folder that the user names. `.` stands for `here`, this command's
+/// working directory.
 ///
 /// # Errors
 ///
 /// Returns an error if the folder can't be granted.
-pub(crate) fn folder(written: &str, own: &Folders, here: &Path) -> Result<String, FolderError> {
+pub(crate) fn real_folder(
+    path: &Path,
+    toolhold: &Folders,
+    here: &Path,
+) -> Result<String, FolderError> {
+    let path = if path == Path::new(".") { here } else { path };
+    folder_at(path, toolhold, here)
+}
+
+/// Works like [`folder`] with a path, which must be UTF-8.
+pub(crate) fn folder_at(
+    path: &Path,
+    toolhold: &Folders,
+    here: &Path,
+) -> Result<String, FolderError> {
+    folder(path.to_str().ok_or(FolderError::GivenNotUtf8)?, toolhold, here)
+}
+
+/// Returns the folder for `toolhold.toml`: its real path, or `.`. `toolhold`: Toolhold's folders.
+/// `here`: the working directory.
+///
+/// # Errors
+///
+/// Returns an error for a folder that can't be granted, such as one of Toolhold's folders.
+pub(crate) fn folder(
+    written: &str,
+    toolhold: &Folders,
+    here: &Path,
+) -> Result<String, FolderError> {
     if written.is_empty() {
         return Err(FolderError::NoName);
     }
-    let path = match (&own.home, written.strip_prefix('~')) {
+    let path = match (&toolhold.home, written.strip_prefix('~')) {
         (Some(home), Some(rest)) if rest.is_empty() || rest.starts_with('/') => {
             home.join(rest.trim_start_matches('/'))
         }
@@ -54,21 +77,28 @@ pub(crate) fn folder(written: &str, own: &Folders, here: &Path) -> Result<String
     if real.parent().is_none() {
         return Err(FolderError::WholeMachine);
     }
-    if ["/proc", "/sys", "/dev"].iter().any(|system| real.starts_with(system)) {
+    let is_system = ["/proc", "/sys", "/dev"].iter().any(|system| real.starts_with(system));
+    if is_system {
         return Err(FolderError::System(real));
     }
-    if own.own().iter().any(|own| is_within(&real, &own.path)) {
-        return Err(FolderError::Own(real));
+    for toolhold_folder in toolhold.own_folders() {
+        if is_same_or_below(&real, &toolhold_folder.path) {
+            return Err(FolderError::Own(real));
+        }
     }
-    // In the file, `.` is always the folder in which Toolhold is started.
+    // In `toolhold.toml`, `.` stands for the folder in which Toolhold starts.
     if written == "." {
         return Ok(written.to_owned());
     }
     real.into_os_string().into_string().map_err(|name| FolderError::NotUtf8(name.into()))
 }
 
-fn is_within(path: &Path, folder: &Path) -> bool {
-    path.starts_with(folder.canonicalize().as_deref().unwrap_or(folder))
+/// Checks whether `path` is `folder` or a path below it.
+fn is_same_or_below(path: &Path, folder: &Path) -> bool {
+    match folder.canonicalize() {
+        Ok(real_folder) => path.starts_with(real_folder),
+        Err(_) => path.starts_with(folder),
+    }
 }
 
 #[cfg(test)]
@@ -88,15 +118,17 @@ mod tests {
             .expect("a link is made");
         let check = |written: &str| folder(written, &own, &real);
         assert_eq!(check(".").unwrap(), ".");
+        let here = real_folder(Path::new("."), &own, &real).unwrap();
+        assert_eq!(here, real.display().to_string());
         for same in ["a", "~/a", "./a/../a/"] {
             assert_eq!(check(same).unwrap(), real.join("a").display().to_string(), "{same}");
         }
         assert_eq!(check("~").unwrap(), real.display().to_string());
         for (written, reason) in [
-            ("", "missing"),
+            ("", "the path is empty"),
             ("/", "the whole machine"),
             ("/usr/..", "the whole machine"),
-            ("/proc/self", "the system itself"),
+            ("/proc/self", "kernel's file system"),
             ("none", "can't be used"),
             ("file", "isn't a folder"),
             ("own/data", "belongs to Toolhold"),

@@ -1,5 +1,4 @@
-//! Loads the configuration and builds the host for every command, from the options of the command
-//! line.
+//! Loads the configuration and builds the host of a command.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -20,10 +19,10 @@ use crate::options::Options;
 use crate::progress;
 use crate::style::{note, warn};
 
-/// Number of ignored keys that are named.
+/// The most warnings about single keys. More keys are only counted.
 const MAX_NOTICES: usize = 4;
 
-/// Loads the configuration. Warns about ignored keys of the working directory's file.
+/// Loads the configuration, and prints the warnings about it.
 pub(crate) fn load(options: &Options, folders: &Folders) -> Result<Config, Error> {
     let loaded = config::load(folders, &options.inputs()?).map_err(HostError::from)?;
     for renamed in &loaded.renamed {
@@ -35,7 +34,7 @@ pub(crate) fn load(options: &Options, folders: &Folders) -> Result<Config, Error
     Ok(loaded)
 }
 
-/// Warns about the ignored settings of an untrusted file, in a few lines.
+/// Warns about keys of a project's file that have no effect.
 fn warn_about_ignored(project: &Project) -> std::io::Result<()> {
     let ignored = project.ignored();
     if ignored.is_empty() {
@@ -46,7 +45,7 @@ fn warn_about_ignored(project: &Project) -> std::io::Result<()> {
     }
     if ignored.len() > MAX_NOTICES {
         let more = counted(ignored.len() - MAX_NOTICES, "more key");
-        warn(&format!("{more} of this file ignored too"))?;
+        warn(&format!("{more} of this file ignored, too"))?;
     }
     let change = if project.standing == ProjectTrust::Changed {
         "; the file has changed since you trusted it"
@@ -59,7 +58,7 @@ fn warn_about_ignored(project: &Project) -> std::io::Result<()> {
     )
 }
 
-/// Builds the host for `options`, and runs a function with it.
+/// Builds a host with all plugins, and runs `work` with it.
 pub(crate) fn run<T>(
     options: &Options,
     work: impl AsyncFnOnce(Host) -> Result<T, Error>,
@@ -72,20 +71,21 @@ pub(crate) fn run<T>(
     })
 }
 
-/// Runs a future until it ends. Doesn't wait for other tasks of the future, because a task may be
-/// blocked in a system call.
+/// Runs `work` on two threads. Other tasks are abandoned at the end, because they may be blocked in
+/// a system call.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     block_on_reactor(Builder::new_multi_thread().worker_threads(2), work)
 }
 
-/// Runs a future and all its non-blocking tasks on this thread. This is for a server with one
-/// client behind a pipe, because waking another thread takes longer than most calls.
+/// Runs `work` and its tasks on this thread. A client behind a pipe makes short calls, and waking
+/// another thread would take longer than most of them.
 pub(crate) fn block_on_this_thread<T>(
     work: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
     block_on_reactor(&mut Builder::new_current_thread(), work)
 }
 
+/// Runs `work` on a new reactor, and then abandons other tasks.
 fn block_on_reactor<T>(
     reactor: &mut Builder,
     work: impl Future<Output = Result<T, Error>>,
@@ -96,7 +96,7 @@ fn block_on_reactor<T>(
     result
 }
 
-/// Builds the host of a loaded configuration, with all plugins.
+/// Builds the host, and waits until all plugins are loaded.
 pub(crate) async fn build(
     options: &Options,
     folders: Folders,
@@ -111,8 +111,8 @@ pub(crate) async fn build(
     Ok(host)
 }
 
-/// Builds a host for one call. If a person makes the call, the plugin with the filters for models
-/// isn't loaded, because loading takes time.
+/// Builds the host for one call of `tool`. `for_model`: whether a model gets the output. People get
+/// unfiltered output, so the plugin with the filters isn't loaded for them.
 pub(crate) async fn build_for_call(
     options: &Options,
     folders: Folders,
@@ -121,6 +121,7 @@ pub(crate) async fn build_for_call(
     for_model: bool,
 ) -> Result<Host, HostError> {
     const FILTERS: &str = "filters";
+    // A plugin that replaces the filters can't be loaded into a host without the filters.
     let is_replaced = loaded.values.plugins.values().any(|plugin| plugin.replaces == FILTERS);
     let mut builtins: Vec<Builtin> = toolhold_builtins::all().to_vec();
     if !for_model && !is_replaced {
@@ -131,12 +132,12 @@ pub(crate) async fn build_for_call(
     let skills = OfferedSkills::find(&loaded, &folders)?;
     let servers = Servers::new(front_end);
     let directory = config::working_directory()?;
+    let only_tool = Some(tool);
     let builder =
-        builder_in(directory, options, folders, loaded, &servers, &skills, front_end, Some(tool))?;
+        builder_in(directory, options, folders, loaded, &servers, &skills, front_end, only_tool)?;
     start(observed(builder.builtins(&builtins).only_for(tool), telemetry)).await
 }
 
-/// Adds an observer that sends traces and metrics of the calls, if the configuration has one.
 pub(crate) fn observed(builder: HostBuilder, telemetry: Option<Arc<Telemetry>>) -> HostBuilder {
     match telemetry {
         Some(telemetry) => builder.observer(telemetry),
@@ -149,8 +150,8 @@ async fn start(builder: HostBuilder) -> Result<Host, HostError> {
         .await
 }
 
-/// Makes the builder of the host. `servers`: the upstream servers of this process, which may
-/// already run. `front_end`: the command's name in the audit log.
+/// Makes the builder of a host with the built-in plugins. `servers`: this process's upstream
+/// servers, which may already run. `front_end`: the command's name in the audit log.
 pub(crate) fn builder(
     options: &Options,
     folders: Folders,
@@ -160,13 +161,14 @@ pub(crate) fn builder(
     front_end: &'static str,
 ) -> Result<HostBuilder, HostError> {
     let directory = config::working_directory()?;
+    let only_tool = None;
     let builder =
-        builder_in(directory, options, folders, loaded, servers, skills, front_end, None)?;
+        builder_in(directory, options, folders, loaded, servers, skills, front_end, only_tool)?;
     Ok(builder.builtins(toolhold_builtins::all()))
 }
 
-/// Makes the builder in a directory, without the built-in plugins. `tool` is the only tool that is
-/// called.
+/// Makes the builder of a host without the built-in plugins. `only_tool`: the only tool that will
+/// be called. `None`: any tool.
 #[expect(clippy::too_many_arguments, reason = "each is another part of the host")]
 pub(crate) fn builder_in(
     directory: PathBuf,
@@ -176,25 +178,25 @@ pub(crate) fn builder_in(
     servers: &Servers,
     skills: &OfferedSkills,
     front_end: &'static str,
-    tool: Option<&str>,
+    only_tool: Option<&str>,
 ) -> Result<HostBuilder, HostError> {
-    let servers = servers.providers(&loaded, &folders, &directory, tool)?;
+    let upstream_servers = servers.providers(&loaded, &folders, &directory, only_tool)?;
     let reviewer = ModelReviewer::from_config(&loaded, &folders, &directory, front_end);
-    let providers = capability_providers(&loaded, &folders, &directory, front_end);
+    let capability_providers = capability_providers(&loaded, &folders, &directory, front_end);
     let readable = skills.skills.readable.clone();
-    let skills = skills.provider(&loaded, &folders, &directory)?;
+    let skill_loader = skills.provider(&loaded, &folders, &directory)?;
 
     let mut builder = Host::builder()
         .config(loaded)
         .folders(folders)
         .working_directory(directory)
         .front_end(front_end)
-        .capability_providers(providers)
+        .capability_providers(capability_providers)
         .readable(&readable);
     if let Some(reviewer) = reviewer {
         builder = builder.reviewer(Arc::new(reviewer));
     }
-    for provider in skills.into_iter().chain(servers) {
+    for provider in skill_loader.into_iter().chain(upstream_servers) {
         builder = builder.provider(provider);
     }
     for file in &options.plugin {

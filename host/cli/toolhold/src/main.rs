@@ -1,5 +1,4 @@
-//! The `toolhold` command: arguments in, text or JSON out. The library `toolhold_core` does the
-//! work.
+//! The `toolhold` command. The library `toolhold_core` does the work.
 
 mod agent;
 mod allow;
@@ -32,7 +31,6 @@ mod tools;
 mod trust;
 mod undo;
 
-/// Errors of commands.
 mod error {
     pub(crate) use toolhold_terminal::error::{CommandError as Error, print_json};
 }
@@ -67,24 +65,24 @@ use crate::exit::Exit;
 use crate::options::LogFormat;
 use crate::style::Message;
 
-/// The allocator of the static binary. The C library's allocator has one lock for all threads, so a
-/// call would take twice as long.
+/// musl, the C library of the static binary, has an allocator with one lock for all threads. Calls
+/// take twice as long with this allocator.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The longest wait for a collector of telemetry at the end of the program.
+/// The time limit for sending the last telemetry. The rest is lost.
 const LAST_SENDING: Duration = Duration::from_millis(500);
 
 fn main() {
-    // This comes before a second thread starts. In a helper process, the hook confines the process
-    // and never returns.
+    // In a helper process, the hook confines the process and never returns. The hook must run
+    // before a second thread starts.
     toolhold_core::helper_hook();
     allow_open_files();
     let arguments = match arguments::parse_line(std::env::args_os().skip(1).collect()) {
         Ok(arguments) => arguments,
         Err(error) => {
-            // If the reader of the help is closed, the exit code is still right.
+            // If the output is closed, the exit code still reports the result.
             let _ = print_help_or_error(&error);
             std::process::exit(error.exit_code());
         }
@@ -95,23 +93,24 @@ fn main() {
         Err(error) => {
             let (exit, message) = error.end();
             if let Some(message) = message {
-                // If stderr is closed, only the exit code remains.
+                // If stderr is closed, the exit code still reports the error.
                 let _ = print_error(exit, &message);
             }
             exit
         }
     };
     if let Err(error) = std::io::stdout().flush() {
+        // Lost output is a failure.
         let (exit_of_flush, _) = Error::from(error).end();
         exit = exit.max(exit_of_flush);
     }
 
     toolhold_export::flush_telemetry(LAST_SENDING);
-    // Exits without returning, because a blocked thread must not keep the process running.
+    // Returning from `main` could wait for a blocked thread.
     std::process::exit(exit.code());
 }
 
-/// Prints the help that the command line requests, or the error of the command line.
+/// Prints the help to stdout or an error to stderr. With `--json`, an error is a JSON object.
 fn print_help_or_error(error: &clap::Error) -> std::io::Result<()> {
     if error.use_stderr() && wants_json() {
         let message = error.to_string();
@@ -131,7 +130,7 @@ fn print_error(exit: Exit, message: &str) -> std::io::Result<()> {
 
 fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
     let default_level = match command {
-        // The report contains the output of the tested component.
+        // The test report already contains the component's output.
         Command::Plugin(PluginCommand::Author(AuthorCommand::Test { .. })) => LevelFilter::OFF,
         // These commands print the warnings themselves.
         Command::Config(ConfigCommand::Check { .. })
@@ -145,7 +144,7 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
     let needs_lock =
         !matches!(command, Command::Generate(_) | Command::Demo(_) | Command::Doctor(_));
     if needs_lock && let Ok(folders) = Folders::from_environment() {
-        // If the installation of a bundle was interrupted, the whole bundle applies from here on.
+        // An interrupted installation of a bundle is completed first.
         PluginApprovals::open(&folders).finish()?;
     }
 
@@ -182,23 +181,22 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
     }
 }
 
-/// Checks whether the command line has `--json`. The raw arguments are searched, because an invalid
-/// command line has no parsed form.
+/// An invalid command line can't be parsed, so the raw words are searched.
 fn wants_json() -> bool {
     std::env::args_os().skip(1).take_while(|word| word != "--").any(|word| word == "--json")
 }
 
-/// Raises the limit of open files to the allowed maximum. Each parallel call has hundreds of open
-/// files, and the usual limit is a thousand.
+/// Raises the limit of open files to the maximum. The usual limit is 1,024, but a call can have
+/// hundreds of open files.
 fn allow_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let maximum = getrlimit(Resource::Nofile).maximum;
-    // If that fails, the old limit stays.
+    // If this fails, the old limit applies.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
-/// Sends the log to stderr, as text or as JSON. The level comes from `--log`, from `TOOLHOLD_LOG`,
-/// or from the default.
+/// Starts writing the log to stderr. `flag`: the level of `--log`. `None`: the level in
+/// `TOOLHOLD_LOG`, or `default`.
 fn start_log(
     flag: Option<LevelFilter>,
     default: LevelFilter,
@@ -215,11 +213,11 @@ fn start_log(
         })?,
     };
 
-    // The protocol crate warns about each error answer, which the audit log contains too. At
+    // `rmcp` must be quieter. At `warn`, it repeats error answers that are in the audit log. At
     // `info`, it prints Rust values.
     let is_terse = level == LevelFilter::WARN || level == LevelFilter::INFO;
     let protocol_level = if is_terse { LevelFilter::ERROR } else { level };
-    // Calls that need an unreachable server report that server.
+    // The error of a failed call already names an unreachable server.
     let client_level = if is_terse { LevelFilter::OFF } else { level };
     let levels = Targets::new()
         .with_default(level)
@@ -235,7 +233,7 @@ fn start_log(
     Ok(())
 }
 
-/// The format of a log line. All other messages have the same format.
+/// Formats log lines like Toolhold's other messages.
 struct LogLine;
 
 impl<S, N> FormatEvent<S, N> for LogLine

@@ -44,25 +44,27 @@ pub(crate) enum LogFormat {
     /// Lines for people
     #[default]
     Text,
-    /// A JSON object a line
+    /// One JSON object per line
     Json,
 }
 
 impl Options {
-    /// Returns the path of the user's configuration file. The file may not exist yet.
     pub(crate) fn config_file(&self, folders: &Folders) -> PathBuf {
         self.config.clone().unwrap_or_else(|| folders.config_file())
     }
 
-    /// Returns the settings from the command line and the environment.
     pub(crate) fn inputs(&self) -> Result<Inputs, HostError> {
-        let read_write = self.allow.iter().map(|path| (path.clone(), PathAccess::ReadWrite));
-        let read = self.allow_read.iter().map(|path| (path.clone(), PathAccess::Read));
         let mut inputs = Inputs::from_environment()?;
         inputs.file.clone_from(&self.config);
         inputs.settings.clone_from(&self.set);
         inputs.only_tools.clone_from(&self.only_tools);
-        inputs.allow = read_write.chain(read).collect();
+        inputs.allow = Vec::new();
+        for path in &self.allow {
+            inputs.allow.push((path.clone(), PathAccess::ReadWrite));
+        }
+        for path in &self.allow_read {
+            inputs.allow.push((path.clone(), PathAccess::Read));
+        }
         Ok(inputs)
     }
 }

@@ -1,27 +1,26 @@
-//! Describes the arguments in a tool's schema as a table for people.
+//! Describes the arguments in a tool's schema for people.
 
 use serde_json::Value;
 use toolhold_core::object_forms;
 
-/// An argument of a tool.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Argument {
     pub(crate) name: String,
-    /// The type, such as `text`, `whole number` or `content|files|count`.
+    /// The type, for example `text`, `whole number` or `content|files|count`.
     pub(crate) takes: String,
     pub(crate) required: bool,
-    /// The default, if the schema has one.
     pub(crate) default: Option<String>,
     /// The description on one line.
     pub(crate) description: String,
 }
 
-/// The most nested references, because plugins write the schemas.
+/// The most nested references that are followed. A plugin's schema may be recursive.
 const MAX_DEPTH: usize = 8;
 
-/// Returns the arguments of a tool's input schema. Required arguments come first.
+/// Returns the arguments in a tool's schema, with required arguments first.
 pub(crate) fn arguments(schema: &Value) -> Vec<Argument> {
     let Some(properties) = schema["properties"].as_object() else { return Vec::new() };
+    let depth = 0;
     let mut arguments = Vec::new();
     for (name, property) in properties {
         let default = match &property["default"] {
@@ -32,12 +31,13 @@ pub(crate) fn arguments(schema: &Value) -> Vec<Argument> {
         let words: Vec<&str> = description.split_whitespace().collect();
         arguments.push(Argument {
             name: name.clone(),
-            takes: type_text(property, schema, 0),
+            takes: type_text(property, schema, depth),
             required: is_required(name, schema),
             default,
             description: words.join(" "),
         });
     }
+    // `false` comes before `true`.
     arguments.sort_by_key(|argument| !argument.required);
     arguments
 }
@@ -47,7 +47,8 @@ fn is_required(name: &str, schema: &Value) -> bool {
     required.iter().any(|other| other == name)
 }
 
-/// Describes the type of a schema. `root` is the schema that references lead into.
+/// Describes the type of a schema. `root`: the schema that references refer to. `depth`: the number
+/// of types around this type.
 fn type_text(schema: &Value, root: &Value, depth: usize) -> String {
     if depth > MAX_DEPTH {
         return "anything".to_owned();
@@ -87,7 +88,7 @@ fn type_text(schema: &Value, root: &Value, depth: usize) -> String {
             }
         }
     }
-    // A nullable argument is simply optional.
+    // An argument that may be null is shown as optional.
     types.retain(|name| name != "null");
     types.dedup();
     if types.is_empty() { "anything".to_owned() } else { types.join("|") }
@@ -100,6 +101,8 @@ fn literal(value: &Value) -> String {
     }
 }
 
+/// Describes the type `name` of a schema. `root`: the schema that references refer to. `depth`: the
+/// number of types around this type.
 fn named_type(name: &str, schema: &Value, root: &Value, depth: usize) -> String {
     match name {
         "string" => "text".to_owned(),

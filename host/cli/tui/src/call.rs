@@ -1,25 +1,25 @@
-//! A call in the transcript of the screen: one line, followed by its output and its result.
+//! A call in the transcript: its line, its output and its result.
 
 use ratatui::text::Line;
 use serde_json::Value;
 use toolhold_agent::QuestionAnswer;
 use toolhold_core::FilterSummary;
 use toolhold_core::text::{counted, cut, neutral, neutral_line};
-use toolhold_terminal::shown::error_for_person;
+use toolhold_terminal::shown::{error_for_person, without_marks};
 
 use crate::layout::{Breaks, wrap};
 use crate::theme::{Role, Theme};
 
-/// Bytes of the arguments, on the call's line.
+/// The most bytes of a call's arguments.
 const MAX_ARGUMENTS: usize = 400;
 
-/// The most bytes of live output that are stored. The last bytes are stored.
+/// The most bytes of live output. The start of longer output is dropped.
 const MAX_OUTPUT: usize = 4096;
 
-/// The most bytes of a result, a failure or a diff that are stored.
+/// The most bytes of a result, a failure or a diff.
 const MAX_RESULT: usize = 8192;
 
-/// Most lines of each part of a call.
+/// The most lines that are shown.
 struct Limits {
     text: usize,
     diff: usize,
@@ -29,7 +29,9 @@ const SHORT: Limits = Limits { text: 4, diff: 16 };
 
 const LONG: Limits = Limits { text: 60, diff: 200 };
 
-/// A call.
+/// The most lines of live output that are shown.
+const MAX_LIVE_LINES: usize = 2 * SHORT.text;
+
 #[derive(Clone, Debug)]
 pub(crate) struct CallBlock {
     pub(crate) id: String,
@@ -37,11 +39,10 @@ pub(crate) struct CallBlock {
     arguments: String,
     output: String,
     left_out: u64,
-    /// The diff that a person saw before approving the call.
+    /// The diff in the question about this call.
     diff: Option<String>,
-    /// The answers to the questions of the call.
+    /// Lines about the person's answers to questions about this call.
     answers: Vec<String>,
-    /// Whether the person refused the call.
     is_refused: bool,
     state: CallState,
 }
@@ -71,9 +72,8 @@ impl CallBlock {
         }
     }
 
-    /// Returns about how many bytes the call takes in memory.
+    /// Returns the approximate size in memory, in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        /// The bytes of the short fields.
         const OTHER_FIELDS: usize = 100;
         let result = match &self.state {
             CallState::Running => 0,
@@ -83,9 +83,12 @@ impl CallBlock {
         self.arguments.len() + self.output.len() + result + diff + OTHER_FIELDS
     }
 
+    /// Adds live output, and keeps only the end of all output. `left_out`: the number of dropped
+    /// bytes before `text`.
     pub(crate) fn add_output(&mut self, text: &str, left_out: u64) {
         self.output.push_str(&neutral(text));
         self.left_out += left_out;
+        // Text is moved less often if it is cut only at twice the length.
         if self.output.len() > 2 * MAX_OUTPUT {
             let start = self.output.ceil_char_boundary(self.output.len() - MAX_OUTPUT);
             self.left_out += start as u64;
@@ -97,8 +100,9 @@ impl CallBlock {
         self.diff = diff.map(|diff| neutral(cut(diff, MAX_RESULT)).into_owned());
     }
 
+    /// Adds a line about an answer to a question.
     pub(crate) fn add_answer(&mut self, answer: QuestionAnswer, by: &str, reason: &str) {
-        let word = match answer {
+        let outcome = match answer {
             QuestionAnswer::Once => "approved",
             QuestionAnswer::Session => "approved for the session",
             QuestionAnswer::Always => "approved for good",
@@ -106,8 +110,10 @@ impl CallBlock {
             QuestionAnswer::No => "refused",
             QuestionAnswer::Unanswered => "not answered",
         };
-        self.is_refused |= answer == QuestionAnswer::No;
-        let mut line = word.to_owned();
+        if answer == QuestionAnswer::No {
+            self.is_refused = true;
+        }
+        let mut line = outcome.to_owned();
         if !by.is_empty() {
             line += &format!(" ({})", neutral_line(by));
         }
@@ -117,6 +123,8 @@ impl CallBlock {
         self.answers.push(line);
     }
 
+    /// Ends the call. `text`: the result or the error. `category`: the category of a failed call.
+    /// `filtered`: what a filter removed from the result.
     pub(crate) fn end(
         &mut self,
         failed: bool,
@@ -124,7 +132,8 @@ impl CallBlock {
         text: &str,
         filtered: Option<&FilterSummary>,
     ) {
-        let shown = neutral(cut(text, MAX_RESULT)).into_owned();
+        let text = without_marks(text);
+        let shown = neutral(cut(&text, MAX_RESULT)).into_owned();
         self.state = if failed {
             let category = category.unwrap_or_default().to_owned();
             CallState::Failed { category, text: error_for_person(&shown) }
@@ -136,18 +145,17 @@ impl CallBlock {
             });
             CallState::Done { text: shown, lines: text.lines().count(), filtered }
         };
-        // The result contains the output or the end of the output.
+        // The result already contains the end of the output.
         self.output = String::new();
     }
 
-    /// Lays out the call. `is_long` shows more of the result.
     pub(crate) fn lines(&self, width: usize, theme: Theme, is_long: bool) -> Vec<Line<'static>> {
         let limits = if is_long { &LONG } else { &SHORT };
         let mut lines = CallLines { lines: self.first_lines(width, theme), width, theme };
         for answer in &self.answers {
             lines.put(answer, Role::Faint, Breaks::Words);
         }
-        // While the call needs approval, the question shows the diff.
+        // Before the person answers, the question shows the diff.
         let is_failed = matches!(self.state, CallState::Failed { .. });
         if !self.answers.is_empty()
             && !is_failed
@@ -163,7 +171,7 @@ impl CallBlock {
                     lines.put_diff(text, limits);
                 }
             }
-            // The diff above says more than the result.
+            // The diff above says more than the result, so only the result's first line is shown.
             CallState::Done { text, .. } if self.diff.is_some() => {
                 if let Some(line) = text.lines().next() {
                     lines.put(line, Role::Faint, Breaks::Anywhere);
@@ -179,7 +187,7 @@ impl CallBlock {
                     lines.put(&format!("… {more}{hint}"), Role::Faint, Breaks::Words);
                 }
             }
-            // The answer above says it.
+            // The answer above already shows the reason.
             CallState::Failed { .. } if self.is_refused => {}
             CallState::Failed { text, .. } => {
                 for line in text.lines().take(3 * limits.text) {
@@ -190,7 +198,6 @@ impl CallBlock {
         lines.lines
     }
 
-    /// Lays out the tool, its arguments, and a short description of the state.
     fn first_lines(&self, width: usize, theme: Theme) -> Vec<Line<'static>> {
         let (mark, role) = match &self.state {
             CallState::Running => ("● ", Role::Warning),
@@ -220,10 +227,9 @@ impl CallBlock {
         wrap(&pieces, width, &mark, &indent, Breaks::Words)
     }
 
-    /// Adds the last lines of the output.
     fn put_live_output(&self, lines: &mut CallLines) {
         let output: Vec<&str> = self.output.lines().collect();
-        let first = output.len().saturating_sub(2 * SHORT.text);
+        let first = output.len().saturating_sub(MAX_LIVE_LINES);
         if self.left_out > 0 || first > 0 {
             lines.put("…", Role::Faint, Breaks::Words);
         }
@@ -233,7 +239,8 @@ impl CallBlock {
     }
 }
 
-/// Formats arguments on one line. A single argument has no name.
+/// Returns arguments on one line. A single argument has no name. Among several arguments, a string
+/// with spaces or quotes is shown as JSON.
 fn arguments_text(arguments: &Value) -> String {
     let Some(fields) = arguments.as_object() else { return arguments.to_string() };
     let is_single = fields.len() == 1;
@@ -243,12 +250,15 @@ fn arguments_text(arguments: &Value) -> String {
             Some(text) if is_single || !text.contains([' ', '\n', '"']) => text.to_owned(),
             _ => value.to_string(),
         };
-        texts.push(if is_single { text } else { format!("{name}={text}") });
+        if is_single {
+            return text;
+        }
+        texts.push(format!("{name}={text}"));
     }
     texts.join(" ")
 }
 
-/// The lines of a call. The lines after the first ones begin with a bar.
+/// The lines of a call. Each line after the heading starts with a bar.
 struct CallLines {
     lines: Vec<Line<'static>>,
     width: usize,
@@ -269,7 +279,6 @@ impl CallLines {
     }
 }
 
-/// Returns the role of a line of a diff.
 pub(crate) fn diff_role(line: &str) -> Role {
     match line.as_bytes().first() {
         Some(b'+') => Role::Added,

@@ -1,9 +1,10 @@
-//! Offers commands after `/` and paths after `@` for the word before the cursor.
+//! Completes commands after `/` and paths after `@`.
 
 use toolhold_core::text::neutral_line;
+use toolhold_skills::CustomCommands;
 
-/// The commands, each with a description.
-pub(crate) const COMMANDS: [(&str, &str); 11] = [
+/// The commands with their descriptions.
+pub(crate) const COMMANDS: [(&str, &str); 12] = [
     ("/help", "list the keys and commands"),
     ("/compact", "summarise the older part of the conversation"),
     ("/clear", "start a new session"),
@@ -13,30 +14,34 @@ pub(crate) const COMMANDS: [(&str, &str); 11] = [
     ("/status", "show the model, its limits, and the current rules"),
     ("/tools", "list the tools that the model may call"),
     ("/undo", "undo the file changes of the last turn"),
+    ("/rewind", "go back to before a message, also in the files"),
     ("/transcript", "show the conversation on the normal screen"),
     ("/exit", "end the chat"),
 ];
 
-/// Checks whether a word is a command.
-pub(crate) fn is_command(word: &str) -> bool {
+/// Checks whether a word such as `/help` is a built-in command of the chat.
+pub fn is_command(word: &str) -> bool {
     COMMANDS.iter().any(|(name, _)| *name == word)
 }
 
-/// Number of offers that are shown.
+/// The columns of a completion, including the slash of a command.
+pub(crate) const OFFER_COLUMNS: usize = 12;
+
+/// The most visible completions.
 pub(crate) const SHOWN: usize = 8;
 
-/// Offers for a word.
+/// The completions for a word.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Popup {
     /// The word before the cursor.
     pub(crate) word: String,
-    /// The completions, each with a description.
+    /// The completions with their descriptions.
     pub(crate) offers: Vec<(String, String)>,
     pub(crate) chosen: usize,
 }
 
-/// Returns the word before the cursor if it can be completed. Such a word is a command at the start
-/// of the message, or a path after `@`. `before`: the text before the cursor.
+/// Returns the last word of `before`, if it is a command at the message's start or a path after
+/// `@`.
 pub(crate) fn word_to_complete(before: &str) -> Option<&str> {
     if before.starts_with('/') && !before.contains(char::is_whitespace) {
         return Some(before);
@@ -45,23 +50,34 @@ pub(crate) fn word_to_complete(before: &str) -> Option<&str> {
     if word.starts_with('@') { Some(word) } else { None }
 }
 
-/// Returns the commands that begin with a word.
-pub(crate) fn offer_commands(word: &str) -> Popup {
+/// Returns the commands that begin with a word. `custom`: the commands of the user and of the
+/// project.
+pub(crate) fn offer_commands(word: &str, custom: &CustomCommands) -> Popup {
     let mut offers = Vec::new();
-    for (name, meaning) in COMMANDS {
-        if name.starts_with(word) && name != word {
-            offers.push((name.to_owned(), meaning.to_owned()));
+    // After a whole command, Enter must send this command and not a longer command.
+    let is_complete = is_command(word) || custom.named(word).is_some();
+    if !is_complete {
+        for (name, meaning) in COMMANDS {
+            if name.starts_with(word) {
+                offers.push((name.to_owned(), meaning.to_owned()));
+            }
+        }
+        for command in custom.usable() {
+            let name = format!("/{}", command.name);
+            if name.starts_with(word) {
+                offers.push((name, command.description.clone()));
+            }
         }
     }
     Popup { word: word.to_owned(), offers, chosen: 0 }
 }
 
-/// Returns the offers for a word from paths that begin with the word.
 pub(crate) fn offer_paths(word: &str, paths: &[String]) -> Popup {
     let mut offers = Vec::new();
     for path in paths {
-        // The path can't be typed if it looks different on the screen.
-        let can_be_typed = neutral_line(path) == *path && !path.contains(char::is_whitespace);
+        // On the screen, control characters hide the path's real name. A space ends the path.
+        let has_control_characters = neutral_line(path) != *path;
+        let can_be_typed = !has_control_characters && !path.contains(char::is_whitespace);
         let text = format!("@{path}");
         if can_be_typed && text != word {
             offers.push((text, String::new()));
@@ -75,13 +91,13 @@ impl Popup {
         !self.offers.is_empty()
     }
 
-    /// Chooses the previous offer. After the first offer, continues with the last offer.
+    /// Chooses the previous completion, or the last completion after the first.
     pub(crate) fn choose_previous(&mut self) {
         let last = self.offers.len().saturating_sub(1);
         self.chosen = self.chosen.checked_sub(1).unwrap_or(last);
     }
 
-    /// Chooses the next offer. After the last offer, continues with the first offer.
+    /// Chooses the next completion, or the first completion after the last.
     pub(crate) fn choose_next(&mut self) {
         let count = self.offers.len().max(1);
         self.chosen = (self.chosen + 1) % count;

@@ -1,25 +1,24 @@
-//! The input of the screen: its text, its cursor, and its editing. The text can have several lines.
+//! An editor for a text with several lines.
 
 use toolhold_core::text::neutral;
 use unicode_segmentation::UnicodeSegmentation;
 
 use crate::layout::columns;
 
-/// Bytes of a message.
+/// The most bytes of a message.
 pub const MAX_MESSAGE: usize = 1024 * 1024;
 
-/// Bytes before and after the cursor that are laid out.
+/// The most bytes before and after the cursor that are laid out. More text doesn't fit on a screen.
 const NEAR: usize = 4096;
 
-/// A text with a cursor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Editor {
     text: String,
-    /// The cursor's position in bytes. The cursor is between two visible characters.
+    /// The cursor's byte offset, always between two visible characters.
     cursor: usize,
 }
 
-/// The rows of a text after layout, and the position of the cursor.
+/// The laid-out rows, and the cursor's position in the rows.
 #[derive(Debug, Default)]
 pub(crate) struct EditorRows {
     pub(crate) texts: Vec<String>,
@@ -36,7 +35,6 @@ impl Editor {
         self.text.is_empty()
     }
 
-    /// The text before the cursor.
     pub(crate) fn before(&self) -> &str {
         &self.text[..self.cursor]
     }
@@ -46,13 +44,13 @@ impl Editor {
         self.cursor = self.text.len();
     }
 
-    /// Takes the text out.
+    /// Returns the text, and empties the editor.
     pub(crate) fn take(&mut self) -> String {
         self.cursor = 0;
         std::mem::take(&mut self.text)
     }
 
-    /// Adds a text at the cursor. Returns `false` if the message would be too long.
+    /// Inserts text at the cursor. Returns `false` if the message is too long.
     pub(crate) fn insert(&mut self, text: &str) -> bool {
         let text = text.replace("\r\n", "\n").replace('\r', "\n");
         let text = neutral(&text);
@@ -64,25 +62,24 @@ impl Editor {
         true
     }
 
-    /// Replaces the last bytes before the cursor with a text.
+    /// Replaces the last `bytes` bytes before the cursor.
     pub(crate) fn replace_before(&mut self, bytes: usize, text: &str) {
         let start = self.text.floor_char_boundary(self.cursor.saturating_sub(bytes));
         self.delete_from(start);
         self.insert(text);
     }
 
-    /// Returns the position of the character before the cursor.
+    /// Returns the position before the character on the left of the cursor.
     fn previous(&self) -> usize {
         self.before().grapheme_indices(true).next_back().map_or(0, |(index, _)| index)
     }
 
-    /// Returns the position after the character at the cursor.
+    /// Returns the position after the character on the right of the cursor.
     fn next(&self) -> usize {
         let next = self.text[self.cursor..].graphemes(true).next();
         self.cursor + next.map_or(0, str::len)
     }
 
-    /// Returns the start of the word before the cursor.
     fn word_start(&self) -> usize {
         let word_end = self.before().trim_end().len();
         let before_word = self.text[..word_end].trim_end_matches(|c: char| !c.is_whitespace());
@@ -101,7 +98,6 @@ impl Editor {
         self.delete_from(self.line_start());
     }
 
-    /// Deletes the text between `start` and the cursor.
     fn delete_from(&mut self, start: usize) {
         self.text.replace_range(start..self.cursor, "");
         self.cursor = start;
@@ -152,41 +148,40 @@ impl Editor {
         self.cursor = self.line_end();
     }
 
-    /// Moves the cursor a line up. Returns `false` if the cursor is in the first line.
+    /// Moves the cursor up. Returns `false` if the cursor is in the first line.
     pub(crate) fn up(&mut self) -> bool {
         let start = self.line_start();
-        // The line above ends with the line feed before this line.
+        // The line above ends before the line feed.
         let Some(end_above) = start.checked_sub(1) else { return false };
         let start_above = line_start(&self.text, end_above);
         self.cursor = self.position_in(start_above, end_above, self.column());
         true
     }
 
-    /// Moves the cursor a line down. Returns `false` if the cursor is in the last line.
+    /// Moves the cursor down. Returns `false` if the cursor is in the last line.
     pub(crate) fn down(&mut self) -> bool {
         let end = self.line_end();
         if end == self.text.len() {
             return false;
         }
+        // The line below starts after the line feed.
         let start_below = end + 1;
         let end_below = line_end(&self.text, start_below);
         self.cursor = self.position_in(start_below, end_below, self.column());
         true
     }
 
-    /// Returns the number of characters between the start of the line and the cursor.
     fn column(&self) -> usize {
         self.text[self.line_start()..self.cursor].graphemes(true).count()
     }
 
-    /// Returns the position of a column in the line from `start` to `end`. A short line ends before
-    /// the column.
+    /// Returns the position of `column` in a line, or the end of a shorter line.
     fn position_in(&self, start: usize, end: usize, column: usize) -> usize {
         let mut graphemes = self.text[start..end].grapheme_indices(true);
         graphemes.nth(column).map_or(end, |(index, _)| start + index)
     }
 
-    /// Lays out the text around the cursor in rows of a width. `mask` replaces each character.
+    /// Lays out the text around the cursor. `mask` replaces each character of a secret.
     pub(crate) fn rows(&self, width: usize, mask: Option<char>) -> EditorRows {
         let width = width.max(2);
         let mut start = self.text.floor_char_boundary(self.cursor.saturating_sub(NEAR));
@@ -237,12 +232,10 @@ impl Editor {
     }
 }
 
-/// Returns the start of the line that contains a position.
 fn line_start(text: &str, position: usize) -> usize {
     text[..position].rfind('\n').map_or(0, |index| index + 1)
 }
 
-/// Returns the end of the line that contains a position.
 fn line_end(text: &str, position: usize) -> usize {
     text[position..].find('\n').map_or(text.len(), |index| position + index)
 }

@@ -1,40 +1,42 @@
-//! The effects of input on the rest of the program, such as a message to the agent.
+//! The effects of the person's input.
 
 use toolhold_core::{InquiryAnswer, Reply};
 
-/// An effect that the screen asks for.
+/// An effect of the person's input on the session, the screen or the process.
 #[derive(Debug, PartialEq)]
 pub enum ScreenEffect {
-    /// This message goes to the agent.
+    /// Send this message to the agent.
     Send(String),
-    /// The older part of the conversation is summarised.
+    /// Summarise the older part of the conversation.
     Compact,
-    /// A new session begins.
+    /// Start a new session.
     Clear,
-    /// The person wants to choose another session.
+    /// Let the person choose another session.
     Resume,
-    /// The person wants to undo the changes of the last turn.
+    /// Undo the changes of the last turn.
     Undo,
-    /// The next messages go to this model.
+    /// Let the person go back to an earlier message.
+    Rewind,
+    /// Use this model for the next messages.
     Model(String),
-    /// The running work is interrupted.
+    /// Interrupt the running work.
     Interrupt,
-    /// The question of this ID is answered.
+    /// Answer the question with this ID.
     Reply(String, Reply),
-    /// A tool's own question with this text is answered.
+    /// Answer the tool's question with this text.
     Inform(String, InquiryAnswer),
-    /// The paths that begin with this text are wanted.
+    /// Find the paths that start with this string.
     Complete(String),
-    /// The choice in a dialog. `None`: the person chose nothing.
+    /// Report the choice in a dialog by its index. `None`: the person chose nothing.
     Picked(Option<usize>),
-    /// The message is saved for later chats.
+    /// Save this message for later chats.
     Remember(String),
-    /// The conversation is shown on the normal screen.
+    /// Show the conversation on the normal screen.
     ShowTranscript,
-    /// The process stops until it is continued.
+    /// Stop the process until it is continued.
     Suspend,
-    /// The terminal tells the person that Toolhold waits.
+    /// Show a notification of the terminal.
     Notify,
-    /// The chat ends.
+    /// End the chat.
     Leave,
 }

@@ -1,5 +1,4 @@
-//! The queue of keys, events, questions and log lines that the screen takes in, in a bounded
-//! amount.
+//! The bounded queue of keys, events, questions and log lines for the screen.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,66 +12,66 @@ use toolhold_terminal::approval;
 
 use crate::state::ScreenState;
 
-/// The most bytes of text parts that are joined into one part.
+/// The bytes up to which text parts are joined.
 const MAX_PART: usize = 64 * 1024;
 
 /// The most events that are handled before keys are read again.
 const MAX_EVENTS_AT_ONCE: usize = 64;
 
-/// The most bytes of text parts that are handled before keys are read again.
+/// The most bytes of text that are handled before keys are read again.
 const MAX_BYTES_AT_ONCE: usize = 2 * MAX_PART;
 
-/// The most bytes of text parts that wait for a slow terminal. Further text isn't shown.
+/// The most bytes of text that wait for a slow terminal. More text isn't shown.
 const MAX_TEXT: usize = 16 * 1024 * 1024;
 
-/// Lines of the log that wait. Later lines are dropped.
+/// The most log lines that wait. More lines are dropped.
 const MAX_LOG: usize = 100;
 
-/// A message of a session to its screen, in addition to events.
+/// A message of a session to its screen.
 #[derive(Debug)]
 pub enum FromSession {
-    /// A command of the person is done, with a message.
+    /// A command of the person has ended, with this message.
     CommandEnded(String),
-    /// A command is done, with the state of another session.
+    /// A command has opened another session, with this state.
     Other(Box<ScreenState>),
     /// The person has to choose. The answer is [`crate::ScreenEffect::Picked`].
     Choose {
         /// The question.
         text: String,
-        /// The choices. Pressing Enter alone takes the first choice.
+        /// The choices. Enter takes the first choice.
         choices: Vec<String>,
-        /// Whether the dialog opens without a command of the person. If so, keys may be meant for
-        /// the prompt.
+        /// Whether the person didn't ask for the dialog. The next keys may then be meant for a
+        /// message.
         is_sudden: bool,
     },
-    /// The text that `/status` shows next to the state of the screen, from now on.
-    Status(String),
-    /// The paths that begin with the text.
+    /// The text for `/status`, and the model for the next message.
+    Status {
+        /// The text.
+        text: String,
+        /// The model, as `PROVIDER/MODEL`.
+        model: String,
+    },
+    /// The string, and the found paths that start with it.
     Paths(String, Vec<String>),
     /// The chat ends.
     End,
 }
 
-/// An item for the screen.
 #[derive(Debug)]
 pub(crate) enum InboxItem {
     Terminal(Event),
     Session(Box<RunEvent>),
     Message(FromSession),
-    /// A line for stderr.
     Log(String),
-    /// The process was asked to end.
     Signal,
-    /// The terminal is gone.
     Gone,
 }
 
 #[derive(Default)]
 struct Waiting {
     keys: VecDeque<Event>,
-    /// Events and messages of the session.
     session: VecDeque<InboxItem>,
-    /// Bytes of the text parts in `session`.
+    /// The bytes of the text parts in `session`.
     text_bytes: usize,
     log: VecDeque<String>,
     has_signal: bool,
@@ -89,7 +88,6 @@ impl Waiting {
     }
 }
 
-/// The place where items wait for the screen.
 #[derive(Default)]
 pub(crate) struct Inbox {
     waiting: Mutex<Waiting>,
@@ -126,6 +124,7 @@ impl Inbox {
         });
     }
 
+    /// Adds an event, unless too much text waits for a slow terminal.
     fn add_session_event(&self, event: RunEvent) {
         self.change(|waiting| {
             let bytes = text_bytes(&event);
@@ -137,20 +136,23 @@ impl Inbox {
         });
     }
 
-    /// Takes waiting items, with a limit for each time. Keys come first. If no item waits, waits
-    /// for at most `timeout`.
+    /// Takes waiting items: keys first, and at most [`MAX_EVENTS_AT_ONCE`] events. Waits up to
+    /// `timeout` for the first item.
     pub(crate) fn take(&self, timeout: Option<Duration>) -> Vec<InboxItem> {
         let mut waiting = self.wait(timeout);
         let mut items = Vec::new();
-        if std::mem::take(&mut waiting.has_signal) {
+        if waiting.has_signal {
+            waiting.has_signal = false;
             items.push(InboxItem::Signal);
         }
-        if std::mem::take(&mut waiting.is_gone) {
+        if waiting.is_gone {
+            waiting.is_gone = false;
             items.push(InboxItem::Gone);
         }
         items.extend(waiting.keys.drain(..).map(InboxItem::Terminal));
         items.extend(waiting.log.drain(..).map(InboxItem::Log));
 
+        // Many events must not delay the next keys.
         let mut bytes = 0;
         for _ in 0..MAX_EVENTS_AT_ONCE {
             let Some(item) = waiting.session.pop_front() else { break };
@@ -166,7 +168,7 @@ impl Inbox {
         items
     }
 
-    /// Waits until there is an item, but not longer than `timeout`.
+    /// Waits up to `timeout` for an item.
     fn wait(&self, timeout: Option<Duration>) -> MutexGuard<'_, Waiting> {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(timeout) = timeout else {
@@ -184,8 +186,9 @@ impl Inbox {
 }
 
 impl Waiting {
+    /// Adds an event. Text is joined with the text of the last event.
     fn add(&mut self, event: RunEvent) {
-        // If a stream arrives faster than it is shown, its parts are joined into a few large parts.
+        // A model may write faster than the screen is drawn. Joined text is drawn at once.
         if let Some(InboxItem::Session(last)) = self.session.back_mut() {
             match (&mut **last, &event) {
                 (RunEvent::TextPart { text }, RunEvent::TextPart { text: more })
@@ -195,6 +198,7 @@ impl Waiting {
                     text.push_str(more);
                     return;
                 }
+                // Other events aren't joined.
                 _ => {}
             }
         }
@@ -202,7 +206,7 @@ impl Waiting {
     }
 }
 
-/// Returns the bytes of a text part, or 0 for any other event.
+/// Returns the bytes of a text part, or 0 for other events.
 fn text_bytes(event: &RunEvent) -> usize {
     match event {
         RunEvent::TextPart { text } | RunEvent::ThinkingPart { text } => text.len(),
@@ -220,26 +224,25 @@ impl RunEvents for SessionEvents {
     }
 }
 
-/// Passes paths to the screen.
+/// Passes found paths to the screen.
 pub struct FoundPaths(pub(crate) Arc<Inbox>);
 
 impl FoundPaths {
-    /// Offers the paths that begin with a text.
+    /// Offers the paths that start with `path_start`.
     pub fn offer(&self, path_start: String, paths: Vec<String>) {
         self.0.add_message(FromSession::Paths(path_start, paths));
     }
 }
 
-/// Questions that wait for an answer on the screen.
 #[derive(Default)]
 pub(crate) struct PendingQuestions(Mutex<ReplySenders>);
 
 #[derive(Default)]
 struct ReplySenders {
-    /// The sender for each question, by the ID of the question.
+    /// The senders by the question's ID.
     questions: Vec<(String, oneshot::Sender<Reply>)>,
-    /// The sender for each inquiry, by the inquiry's text. Inquiries have no ID, so the answers of
-    /// two inquiries with the same text may be swapped.
+    /// The senders by the question's text, because there is no ID. Questions with the same text may
+    /// get each other's answers.
     inquiries: Vec<(String, oneshot::Sender<InquiryAnswer>)>,
 }
 
@@ -248,20 +251,24 @@ impl PendingQuestions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Passes a reply to the asker of the question `id`.
     pub(crate) fn reply(&self, id: &str, reply: Reply) {
         let mut senders = self.lock();
         if let Some(index) = senders.questions.iter().position(|(other, _)| other == id) {
             let (_, sender) = senders.questions.remove(index);
-            // The asker may have stopped waiting.
+            // The asker may no longer wait.
             let _ = sender.send(reply);
         }
     }
 
+    /// Passes an answer to the asker of the question with this text.
     pub(crate) fn inform(&self, text: &str, answer: InquiryAnswer) {
         let mut senders = self.lock();
-        senders.inquiries.retain(|(_, other)| !other.is_closed());
+        // Forgets askers that no longer wait.
+        senders.inquiries.retain(|(_, sender)| !sender.is_closed());
         if let Some(index) = senders.inquiries.iter().position(|(other, _)| other == text) {
             let (_, sender) = senders.inquiries.remove(index);
+            // The asker may no longer wait.
             let _ = sender.send(answer);
         }
     }
@@ -274,7 +281,7 @@ pub struct ScreenApprover {
 }
 
 impl ScreenApprover {
-    /// Makes an approver. The screen must be [opened](crate::Screen::open) with the same approver.
+    /// Makes the approver for [`crate::Screen::open`].
     pub fn new(questions: Questions) -> Self {
         Self { pending: Arc::default(), questions }
     }
@@ -285,29 +292,33 @@ impl Approver for ScreenApprover {
         let (sender, receiver) = oneshot::channel();
         {
             let mut senders = self.pending.lock();
-            senders.questions.retain(|(_, other)| !other.is_closed());
+            // Forgets askers that no longer wait.
+            senders.questions.retain(|(_, earlier)| !earlier.is_closed());
             senders.questions.push((question.id.to_string(), sender));
         }
         Box::pin(async move {
             let questions = self.questions.clone();
             let question_to_check = question.clone();
-            let earlier_reply = tokio::task::spawn_blocking(move || {
+            let check = tokio::task::spawn_blocking(move || {
                 approval::before_asking(&questions, &question_to_check)
             });
-            match earlier_reply.await {
-                Ok(None) => {}
+            match check.await {
                 Ok(Some(reply)) => return reply,
+                // Nobody has answered yet.
+                Ok(None) => {}
                 Err(error) => {
                     return Reply::Unasked(format!("the question can't be asked: {error}"));
                 }
             }
 
             let Ok(reply) = receiver.await else {
-                return Reply::Unasked("the screen is gone".to_owned());
+                return Reply::Unasked("the screen was closed".to_owned());
             };
             let questions = self.questions.clone();
-            let _ = tokio::task::spawn_blocking(move || approval::withdraw(&questions, &question))
-                .await;
+            let withdraw =
+                tokio::task::spawn_blocking(move || approval::withdraw(&questions, &question));
+            // The reply applies even if the question can't be withdrawn.
+            let _ = withdraw.await;
             reply
         })
     }
@@ -316,13 +327,14 @@ impl Approver for ScreenApprover {
         let (sender, receiver) = oneshot::channel();
         {
             let mut senders = self.pending.lock();
-            senders.inquiries.retain(|(_, other)| !other.is_closed());
+            // Forgets askers that no longer wait.
+            senders.inquiries.retain(|(_, earlier)| !earlier.is_closed());
             senders.inquiries.push((inquiry.to_text(), sender));
         }
         Box::pin(async move {
             match receiver.await {
                 Ok(answer) => answer,
-                Err(_) => InquiryAnswer::Unanswered("the screen is gone".to_owned()),
+                Err(_) => InquiryAnswer::Unanswered("the screen was closed".to_owned()),
             }
         })
     }

@@ -1,27 +1,30 @@
-//! Decides the effect of each key: typing, answering a question, scrolling, interrupting.
+//! Handles the keys of the screen.
 
 use std::time::Duration;
 
 use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use toolhold_agent::RunEvent;
 
-use crate::complete::{self, Popup};
+use crate::complete::{self, OFFER_COLUMNS, Popup};
 use crate::editor::{Editor, MAX_MESSAGE};
 use crate::effect::ScreenEffect;
 use crate::question::{QUIET, QuestionReply};
 use crate::state::{MAX_HISTORY, MAX_QUEUED, Phase, ScreenState};
 
+/// The lines of a page that stay visible on the next page.
+const OVERLAP: usize = 2;
+
 const HELP: &str = "\
 Enter sends; Alt-Enter or Ctrl-J starts a new line. Up and Down show earlier messages.
 @ completes paths, / completes commands, Tab accepts the suggestion.
-Esc interrupts the agent, and so does Ctrl-C; Ctrl-C or Ctrl-D at an empty prompt leaves.
+Esc or Ctrl-C interrupts the agent; Ctrl-C or Ctrl-D at an empty prompt ends the chat.
 PageUp and PageDown scroll. Ctrl-T shows longer results, Ctrl-O the whole conversation on the \
 normal screen.
 A message that you send while the agent works waits until the agent is done; Up takes it back.
 ";
 
 impl ScreenState {
-    /// Handles input of the terminal. Returns the effects.
+    /// Handles input of the terminal, and returns its effects.
     pub fn input(&mut self, event: Event, now: Duration) -> Vec<ScreenEffect> {
         match event {
             Event::Key(key) if key.kind != KeyEventKind::Release => {
@@ -45,8 +48,8 @@ impl ScreenState {
         }
     }
 
-    /// Checks whether keys answer the first question. While the person types a message, and for a
-    /// moment afterwards, keys don't answer.
+    /// Checks whether keys answer the first question. Keys belong to the message while the person
+    /// types it, and for [`QUIET`] afterwards.
     pub(crate) fn is_answering(&self, now: Duration) -> bool {
         let Some(question) = self.questions.front() else { return false };
         if question.typed().is_some() {
@@ -55,33 +58,36 @@ impl ScreenState {
         self.editor.is_empty() && self.is_quiet(question.visible_since, now)
     }
 
-    /// Checks whether the person hasn't typed for a moment since something became visible.
+    /// Checks whether [`QUIET`] has passed since something became visible, and since the last
+    /// typing.
     fn is_quiet(&self, visible_since: Option<Duration>, now: Duration) -> bool {
         self.quiet_from(visible_since).is_some_and(|quiet_from| now >= quiet_from)
     }
 
-    /// Returns the time after which a key isn't meant for a message.
+    /// Returns the time after which keys aren't meant for a message.
     fn quiet_from(&self, visible_since: Option<Duration>) -> Option<Duration> {
         Some(visible_since?.max(self.wrote_at) + QUIET)
     }
 
-    /// Returns the next time at which the screen changes without input or events.
+    /// Returns the time of the picture's next change without input.
     pub(crate) fn next_change(&self, now: Duration) -> Option<Duration> {
         if let Some(question) = self.questions.front() {
-            // The task's clock is stopped, but the hint changes when keys start to answer.
+            // The task's clock stands still. Only the hint changes, when keys start to answer.
             if !self.editor.is_empty() {
                 return None;
             }
-            return self.quiet_from(question.visible_since).filter(|time| *time > now);
+            let quiet_from = self.quiet_from(question.visible_since)?;
+            return if quiet_from > now { Some(quiet_from) } else { None };
         }
+        // The picture shows the task's time in seconds.
         if self.is_busy() { Some(now + Duration::from_secs(1)) } else { None }
     }
 
     fn key(&mut self, key: KeyEvent, now: Duration) -> Vec<ScreenEffect> {
         let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
         let (columns, lines) = self.shown;
-        // Two lines of the page before stay visible.
-        let page = isize::try_from(lines.saturating_sub(2).max(1)).unwrap_or(1);
+        // The lines of a terminal always fit.
+        let page = isize::try_from(lines.saturating_sub(OVERLAP).max(1)).unwrap_or(1);
         match key.code {
             KeyCode::Char('c') if is_control => return self.interrupt_or_leave(),
             KeyCode::Char('o') if is_control => return vec![ScreenEffect::ShowTranscript],
@@ -92,7 +98,7 @@ impl ScreenState {
             _ if self.dialog.is_some() => return self.dialog_key(key, now),
             KeyCode::Esc => return self.escape(),
             _ if self.is_answering(now) && self.is_answer(key) => return self.answer(key, now),
-            // Any other key is typed text, and so are the next keys.
+            // All other keys belong to the message.
             _ => {
                 self.wrote_at = now;
                 return self.write(key);
@@ -101,6 +107,8 @@ impl ScreenState {
         Vec::new()
     }
 
+    /// Handles Ctrl-C: closes a dialog, interrupts a task, deletes the typed message, or ends the
+    /// chat.
     fn interrupt_or_leave(&mut self) -> Vec<ScreenEffect> {
         if self.dialog.take().is_some() {
             return vec![ScreenEffect::Picked(None)];
@@ -116,6 +124,7 @@ impl ScreenState {
         Vec::new()
     }
 
+    /// Handles Esc: closes the completions, goes back in a question, or interrupts a task.
     fn escape(&mut self) -> Vec<ScreenEffect> {
         if self.popup.is_open() {
             self.popup.offers.clear();
@@ -132,7 +141,7 @@ impl ScreenState {
 
     fn dialog_key(&mut self, key: KeyEvent, now: Duration) -> Vec<ScreenEffect> {
         let Some(dialog) = &self.dialog else { return Vec::new() };
-        // The dialog may have opened while the person typed.
+        // The dialog may have opened while the person typed a message.
         let takes_keys = !dialog.is_sudden || self.is_quiet(dialog.visible_since, now);
         if !takes_keys && key.code != KeyCode::Esc {
             self.wrote_at = now;
@@ -168,12 +177,13 @@ impl ScreenState {
 
     fn answer(&mut self, key: KeyEvent, now: Duration) -> Vec<ScreenEffect> {
         let Some(question) = self.questions.front_mut() else { return Vec::new() };
+        // Enter confirms the answer of a letter. A second letter shows that the person is writing a
+        // message, which starts with both letters.
         if let KeyCode::Char(letter) = key.code
-            && let Some(first) = question.take_letter()
+            && let Some(answer_letter) = question.take_letter()
         {
-            // The person writes a message.
             self.wrote_at = now;
-            return self.insert(&format!("{first}{letter}"));
+            return self.insert(&format!("{answer_letter}{letter}"));
         }
         if key.code != KeyCode::Enter
             && let Some(editor) = question.editor()
@@ -190,7 +200,6 @@ impl ScreenState {
         }
     }
 
-    /// Handles a key in the message.
     fn write(&mut self, key: KeyEvent) -> Vec<ScreenEffect> {
         let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
         let is_new_line = key.modifiers.intersects(KeyModifiers::ALT | KeyModifiers::SHIFT);
@@ -198,6 +207,7 @@ impl ScreenState {
             KeyCode::Enter if is_new_line => return self.insert("\n"),
             KeyCode::Char('j') if is_control => return self.insert("\n"),
             KeyCode::Tab if self.popup.is_open() => return self.accept(),
+            // Enter completes and sends a command, but only completes a path.
             KeyCode::Enter if self.popup.is_open() && self.popup.word.starts_with('/') => {
                 let mut effects = self.accept();
                 effects.extend(self.send());
@@ -231,6 +241,7 @@ impl ScreenState {
         Vec::new()
     }
 
+    /// Inserts text into the typed answer to a question, or into the message.
     fn insert(&mut self, text: &str) -> Vec<ScreenEffect> {
         if let Some(editor) = self.questions.front_mut().and_then(|question| question.editor()) {
             editor.insert(text);
@@ -245,14 +256,14 @@ impl ScreenState {
         self.complete()
     }
 
-    /// Looks for completions of the word before the cursor.
+    /// Offers completions for the word before the cursor.
     fn complete(&mut self) -> Vec<ScreenEffect> {
         let Some(word) = complete::word_to_complete(self.editor.before()) else {
             self.popup = Popup::default();
             return Vec::new();
         };
         if word.starts_with('/') {
-            self.popup = complete::offer_commands(word);
+            self.popup = complete::offer_commands(word, &self.about.commands);
             return Vec::new();
         }
         let path_start = word.trim_start_matches('@');
@@ -260,11 +271,11 @@ impl ScreenState {
             self.popup = Popup::default();
             return Vec::new();
         }
-        // The old offers are shown until new offers arrive.
+        // The old completions stay until new completions arrive.
         vec![ScreenEffect::Complete(path_start.to_owned())]
     }
 
-    /// Offers paths that begin with a text, unless the person has changed the text.
+    /// Shows completions, unless the person has changed the word.
     pub(crate) fn offer(&mut self, path_start: &str, paths: &[String]) {
         let word = format!("@{path_start}");
         if complete::word_to_complete(self.editor.before()) == Some(word.as_str()) {
@@ -272,7 +283,7 @@ impl ScreenState {
         }
     }
 
-    /// Writes the chosen offer instead of the word before the cursor.
+    /// Replaces the word before the cursor by the chosen completion.
     fn accept(&mut self) -> Vec<ScreenEffect> {
         let popup = std::mem::take(&mut self.popup);
         let Some((text, _)) = popup.offers.get(popup.chosen) else { return Vec::new() };
@@ -285,9 +296,12 @@ impl ScreenState {
         let is_folder = text.ends_with('/');
         let space = if is_command || is_folder { "" } else { " " };
         self.editor.replace_before(bytes, &format!("{text}{space}"));
+        // Next, the paths in the folder are offered.
         if is_folder { self.complete() } else { Vec::new() }
     }
 
+    /// Takes back the last waiting message, or shows an older message of the history. Index 0 is
+    /// the newest message of the history.
     fn recall_older(&mut self) {
         if self.recalled.is_none()
             && self.editor.is_empty()
@@ -296,7 +310,10 @@ impl ScreenState {
             self.editor.set(&text);
             return;
         }
-        let older = self.recalled.map_or(0, |recalled| recalled + 1);
+        let older = match self.recalled {
+            Some(index) => index + 1,
+            None => 0,
+        };
         let Some(text) = self.about.history.iter().rev().nth(older) else { return };
         if self.recalled.is_none() {
             self.draft = self.editor.take();
@@ -305,6 +322,8 @@ impl ScreenState {
         self.editor.set(text);
     }
 
+    /// Shows a newer message of the history, or the person's draft after the newest message. Index
+    /// 0 is the newest message of the history.
     fn recall_newer(&mut self) {
         match self.recalled {
             None => {}
@@ -313,8 +332,8 @@ impl ScreenState {
                 let draft = std::mem::take(&mut self.draft);
                 self.editor.set(&draft);
             }
-            Some(recalled) => {
-                let newer = recalled - 1;
+            Some(index) => {
+                let newer = index - 1;
                 self.recalled = Some(newer);
                 if let Some(text) = self.about.history.iter().rev().nth(newer) {
                     self.editor.set(text);
@@ -323,14 +342,13 @@ impl ScreenState {
         }
     }
 
-    /// Handles Enter.
+    /// Sends the message, or runs the command in it.
     fn send(&mut self) -> Vec<ScreenEffect> {
         if self.editor.text().trim().is_empty() {
             return Vec::new();
         }
         if self.is_busy() && self.queued.len() >= MAX_QUEUED {
-            self.transcript
-                .push_notice(&format!("{MAX_QUEUED} messages already wait, which is the limit"));
+            self.transcript.push_notice(&format!("{MAX_QUEUED} messages already wait, the limit"));
             return Vec::new();
         }
         let text = self.editor.take().trim().to_owned();
@@ -338,10 +356,19 @@ impl ScreenState {
         self.recalled = None;
         self.transcript.scroll_to_end();
 
-        // A message that begins with a path isn't a command.
+        let expanded = match self.about.commands.expand(&text) {
+            Ok(expanded) => expanded,
+            Err(error) => {
+                self.transcript.push_notice(&error.to_string());
+                self.editor.set(&text);
+                return Vec::new();
+            }
+        };
+        // A message may start with a path.
         let word = text.split_whitespace().next().unwrap_or_default();
         let is_single_word = word.len() == text.len();
-        if word.starts_with('/') && (is_single_word || complete::is_command(word)) {
+        let is_command = word.starts_with('/') && (is_single_word || complete::is_command(word));
+        if is_command && expanded.is_none() {
             return self.command(&text);
         }
 
@@ -355,16 +382,17 @@ impl ScreenState {
             effects.push(ScreenEffect::Remember(text.clone()));
         }
 
+        let message = expanded.unwrap_or(text);
         if self.is_busy() {
-            effects.extend(self.apply(RunEvent::Queued { text }, self.last_key));
+            effects.extend(self.apply(RunEvent::Queued { text: message }, self.last_key));
         } else {
             self.phase = Phase::Starting;
-            effects.push(ScreenEffect::Send(text));
+            effects.push(ScreenEffect::Send(message));
         }
         effects
     }
 
-    /// Carries out a command. Only `/model` takes an argument.
+    /// Only `/model` takes an argument.
     fn command(&mut self, text: &str) -> Vec<ScreenEffect> {
         let mut name = text;
         let mut model = "";
@@ -376,10 +404,7 @@ impl ScreenState {
         }
         let effect = match name {
             "/help" => {
-                let commands: String = complete::COMMANDS
-                    .iter()
-                    .map(|(name, meaning)| format!("{name:12} {meaning}\n"))
-                    .collect();
+                let commands = self.commands_in_words();
                 self.transcript.push_output(&format!("{HELP}\n{commands}"));
                 return Vec::new();
             }
@@ -411,9 +436,9 @@ impl ScreenState {
             "/clear" => ScreenEffect::Clear,
             "/resume" => ScreenEffect::Resume,
             "/undo" => ScreenEffect::Undo,
+            "/rewind" => ScreenEffect::Rewind,
             other => {
-                let names: Vec<_> = complete::COMMANDS.iter().map(|(name, _)| *name).collect();
-                let names = names.join(", ");
+                let names = self.command_names().join(", ");
                 let error = match other.split_once(char::is_whitespace) {
                     Some((name, _)) => format!("{name} takes no arguments"),
                     None => format!("there is no {other}"),
@@ -424,16 +449,45 @@ impl ScreenState {
         };
         if self.is_busy() {
             self.transcript.push_notice(&format!(
-                "{name} isn't possible while the agent works: press Esc first, or let the task end"
+                "{name} isn't possible while the agent works: press Esc first, or wait for the end \
+                 of the task"
             ));
             return Vec::new();
         }
         self.phase = Phase::Starting;
         vec![effect]
     }
+
+    /// Lists all commands with their meanings, one per line.
+    fn commands_in_words(&self) -> String {
+        let mut text = String::new();
+        for (name, meaning) in complete::COMMANDS {
+            text.push_str(&format!("{name:OFFER_COLUMNS$} {meaning}\n"));
+        }
+        for command in &self.about.commands.found {
+            let name = format!("/{}", command.name);
+            let meaning = if command.origin.is_usable() {
+                command.description.as_str()
+            } else {
+                command.origin.in_words()
+            };
+            text.push_str(&format!("{name:OFFER_COLUMNS$} {meaning}\n"));
+        }
+        text
+    }
+
+    /// Returns the names of all usable commands.
+    fn command_names(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        for (name, _) in complete::COMMANDS {
+            names.push(name.to_owned());
+        }
+        names.extend(self.about.commands.usable().map(|command| format!("/{}", command.name)));
+        names
+    }
 }
 
-/// Handles a key that changes a text.
+/// Handles a key that changes the text or moves the cursor.
 fn edit(editor: &mut Editor, key: KeyEvent) {
     let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
     let is_alt = key.modifiers.contains(KeyModifiers::ALT);

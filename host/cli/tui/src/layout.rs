@@ -1,4 +1,4 @@
-//! Breaks texts into lines of the screen's width.
+//! Breaks text into lines.
 
 use std::borrow::Cow;
 
@@ -7,49 +7,47 @@ use ratatui::text::{Line, Span};
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
-/// Columns to the next stop of a tab.
+/// The columns between two tab stops.
 const TAB: usize = 4;
 
-/// A text with one style and no line ends.
+/// A text with one style and without line ends.
 pub(crate) type Piece = (String, Style);
 
-/// The places where lines are broken.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Breaks {
     /// Between words.
     Words,
-    /// At any character. All spaces are preserved.
+    /// At any character, with all spaces.
     Anywhere,
 }
 
-/// Returns the columns that a text takes.
+/// Returns the columns of a text on the screen.
 pub(crate) fn columns(text: &str) -> usize {
     text.graphemes(true).map(UnicodeWidthStr::width).sum()
 }
 
-/// Collects characters to lines.
 struct Breaker<'a> {
     lines: Vec<Line<'static>>,
-    /// The current line. The first span is the prefix of the line.
+    /// The current line. The first span is the prefix.
     spans: Vec<Piece>,
     column: usize,
-    /// The last place between words in the current line.
+    /// The last gap between words in the current line.
     gap: Option<Gap>,
     width: usize,
-    /// The prefix of each line after the first line.
+    /// The prefix of lines after the first.
     indent: &'a Piece,
 }
 
-/// A place where a line may be broken.
+/// A gap between words.
 struct Gap {
-    /// The number of spans before the gap.
+    /// The number of spans up to the gap.
     spans: usize,
-    /// The bytes of the last of these spans before the gap.
+    /// The bytes of the last of these spans.
     bytes: usize,
 }
 
-/// Breaks pieces to lines of a width. `first` begins the first line, and `indent` begins each other
-/// line.
+/// Breaks text into lines. `first`: the prefix of the first line. `indent`: the prefix of later
+/// lines.
 pub(crate) fn wrap(
     pieces: &[Piece],
     width: usize,
@@ -78,6 +76,7 @@ pub(crate) fn wrap(
 }
 
 impl Breaker<'_> {
+    /// Adds a grapheme to the line, or to a new line if the line is full.
     fn push(&mut self, grapheme: &str, style: Style, breaks: Breaks) {
         if grapheme == "\n" || grapheme == "\r\n" {
             self.end_line();
@@ -85,13 +84,14 @@ impl Breaker<'_> {
             return;
         }
         let text = match grapheme {
+            // A tab fills the line up to the next tab stop.
             "\t" => Cow::Owned(" ".repeat(TAB - self.column % TAB)),
             grapheme => Cow::Borrowed(grapheme),
         };
         let text_columns = text.width();
         if self.column + text_columns > self.width {
             if text.trim().is_empty() && breaks == Breaks::Words {
-                // The line end replaces the space.
+                // The line end stands for the space.
                 self.end_line();
                 self.begin_line();
                 return;
@@ -99,11 +99,7 @@ impl Breaker<'_> {
             self.break_line();
         }
 
-        let is_prefix = self.spans.len() <= 1;
-        match self.spans.last_mut() {
-            Some((last, last_style)) if *last_style == style && !is_prefix => last.push_str(&text),
-            _ => self.spans.push((text.to_string(), style)),
-        }
+        self.push_text(&text, style);
         self.column += text_columns;
         if text == " " && breaks == Breaks::Words {
             let bytes = self.spans.last().map_or(0, |(last, _)| last.len());
@@ -111,24 +107,38 @@ impl Breaker<'_> {
         }
     }
 
-    /// Breaks the line at its last gap. The text after the gap moves to the next line.
+    /// Adds text to the last span, or to a new span if the style differs.
+    fn push_text(&mut self, text: &str, style: Style) {
+        // The prefix stays a separate span.
+        let has_only_prefix = self.spans.len() <= 1;
+        match self.spans.last_mut() {
+            Some((last, last_style)) if *last_style == style && !has_only_prefix => {
+                last.push_str(text);
+            }
+            _ => self.spans.push((text.to_owned(), style)),
+        }
+    }
+
+    /// Breaks the line at its last gap, or at its end if there is no gap.
     fn break_line(&mut self) {
         let Some(gap) = self.gap.take() else {
             self.end_line();
             self.begin_line();
             return;
         };
-        let mut moved = self.spans.split_off(gap.spans);
+        let mut after_gap = self.spans.split_off(gap.spans);
         if let Some((last, style)) = self.spans.last_mut() {
             let tail = last.split_off(gap.bytes);
             if !tail.is_empty() {
-                moved.insert(0, (tail, *style));
+                after_gap.insert(0, (tail, *style));
             }
         }
         self.end_line();
         self.begin_line();
-        self.column += moved.iter().map(|(text, _)| columns(text)).sum::<usize>();
-        self.spans.extend(moved);
+        for (text, style) in after_gap {
+            self.column += columns(&text);
+            self.spans.push((text, style));
+        }
     }
 
     fn end_line(&mut self) {
@@ -148,7 +158,7 @@ impl Breaker<'_> {
     }
 }
 
-/// Lays out a text with one style. Its line ends are preserved.
+/// Lays out a text with its line ends, in one style. `indent`: the prefix of all lines.
 pub(crate) fn text(
     text: &str,
     style: Style,
@@ -157,9 +167,12 @@ pub(crate) fn text(
     breaks: Breaks,
 ) -> Vec<Line<'static>> {
     let prefix = (indent.to_owned(), style);
-    text.lines()
-        .flat_map(|line| wrap(&[(line.to_owned(), style)], width, &prefix, &prefix, breaks))
-        .collect()
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        let piece = (line.to_owned(), style);
+        lines.extend(wrap(&[piece], width, &prefix, &prefix, breaks));
+    }
+    lines
 }
 
 #[cfg(test)]

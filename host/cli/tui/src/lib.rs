@@ -1,7 +1,7 @@
-//! The full screen of `toolhold chat`, drawn from the session's events and the person's input.
+//! The full screen of `toolhold chat`.
 //!
-//! [`ScreenState`] depends only on the session's events and the person's input. A [`Screen`] draws
-//! the state, and turns input into [`ScreenEffect`]s.
+//! Only events and input change the [`ScreenState`], so tests need no terminal. A [`Screen`] draws
+//! the state on the terminal, and turns keys into [`ScreenEffect`]s.
 
 mod call;
 mod complete;
@@ -21,6 +21,7 @@ mod theme;
 mod transcript;
 mod view;
 
+pub use complete::is_command;
 pub use editor::MAX_MESSAGE;
 pub use effect::ScreenEffect;
 pub use inbox::{FoundPaths, FromSession, ScreenApprover, SessionEvents};

@@ -1,5 +1,7 @@
 //! Lays out Markdown for the screen.
 
+use std::borrow::Cow;
+
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 use ratatui::style::Style;
 use ratatui::text::Line;
@@ -7,27 +9,34 @@ use ratatui::text::Line;
 use crate::layout::{Breaks, Piece, columns, wrap};
 use crate::theme::{Role, Theme};
 
-/// The most levels of lists and quotes that are indented. With more levels, there would be no room
-/// for the text.
+/// The most levels of lists and quotes that are indented. More levels leave no room for text.
 const MAX_DEPTH: usize = 6;
 
-/// Columns of a table.
+/// The most cells of a row that are shown.
 const MAX_CELLS: usize = 12;
 
-/// Lays out a neutral text. `fence` is the first line of a block of code that began before
-/// the text and has not ended.
+/// The most columns of a horizontal rule.
+const MAX_RULE: usize = 40;
+
+/// The bar between two cells of a table.
+const CELL_BAR: &str = " │ ";
+
+/// Lays out Markdown without control characters. `fence`: the opening line of a code block that
+/// started before `text`.
 pub(crate) fn lines(
     text: &str,
     fence: Option<&str>,
     width: usize,
     theme: Theme,
 ) -> Vec<Line<'static>> {
-    let whole = fence.map(|fence| format!("{fence}\n{text}"));
-    let text = whole.as_deref().unwrap_or(text);
+    let whole_text = match fence {
+        Some(fence) => Cow::Owned(format!("{fence}\n{text}")),
+        None => Cow::Borrowed(text),
+    };
     let mut renderer = Renderer::new(width, theme);
     let options =
         Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
-    for event in Parser::new_ext(text, options) {
+    for event in Parser::new_ext(&whole_text, options) {
         renderer.event(event);
     }
     renderer.flush();
@@ -38,17 +47,16 @@ struct Renderer {
     lines: Vec<Line<'static>>,
     pieces: Vec<Piece>,
     styles: Vec<Style>,
-    /// The number of the next item of each open list. `None`: the list has no numbers.
+    /// The number of the next item in each open list. `None`: bullets instead of numbers.
     lists: Vec<Option<u64>>,
-    /// The mark at the start of the item's first line.
+    /// The bullet or number for the next line.
     marker: Option<String>,
     quotes: usize,
     link: Option<String>,
     is_code: bool,
-    /// The rows of a table, each with the texts of its cells.
     table: Vec<Vec<String>>,
     is_table: bool,
-    /// Whether the next block is set apart from the block above.
+    /// Whether an empty line must precede the next block.
     needs_gap: bool,
     width: usize,
     theme: Theme,
@@ -88,6 +96,7 @@ impl Renderer {
         }
     }
 
+    /// Adds text to the current cell or block.
     fn text(&mut self, text: &str, style: Style) {
         if self.is_table
             && let Some(row) = self.table.last_mut()
@@ -108,13 +117,14 @@ impl Renderer {
                 let style = self.style().patch(self.theme.style(Role::Code));
                 self.text(&code, style);
             }
-            // HTML is shown as plain text, because this isn't a browser.
+            // HTML is shown as it is written.
             Event::Html(html) | Event::InlineHtml(html) => self.text(&html, self.style()),
             Event::SoftBreak => self.text(" ", self.style()),
             Event::HardBreak => self.text("\n", self.style()),
             Event::Rule => {
                 self.begin_block();
-                self.pieces.push(("─".repeat(self.width.min(40)), self.theme.style(Role::Faint)));
+                let rule = "─".repeat(self.width.min(MAX_RULE));
+                self.pieces.push((rule, self.theme.style(Role::Faint)));
                 self.end_block();
             }
             Event::TaskListMarker(is_done) => {
@@ -220,7 +230,7 @@ impl Renderer {
             }
             TagEnd::Item => {
                 self.flush();
-                // An item without text also has a marker.
+                // An empty item shows only its marker.
                 if self.marker.is_some() {
                     self.pieces.push((String::new(), self.style()));
                     self.flush();
@@ -235,7 +245,7 @@ impl Renderer {
             TagEnd::Emphasis | TagEnd::Strong | TagEnd::Strikethrough => self.pop_style(),
             TagEnd::Link | TagEnd::Image => {
                 self.pop_style();
-                // The link's target is shown, so that the person sees it before opening the link.
+                // Before opening a link, the person must see its target.
                 let target = self.link.take().unwrap_or_default();
                 let is_shown = self.pieces.last().is_some_and(|(text, _)| *text == target);
                 if !is_shown && !target.is_empty() {
@@ -263,12 +273,12 @@ impl Renderer {
         self.needs_gap = true;
     }
 
-    /// Puts the collected text into lines.
     fn flush(&mut self) {
         if self.pieces.is_empty() {
             return;
         }
         let mut pieces = std::mem::take(&mut self.pieces);
+
         let quotes = "│ ".repeat(self.quotes.min(MAX_DEPTH));
         let depth = self.lists.len().saturating_sub(1).min(MAX_DEPTH);
         let mut first = format!("{quotes}{}", "  ".repeat(depth));
@@ -277,7 +287,7 @@ impl Renderer {
             first += &marker;
             indent += &" ".repeat(columns(&marker));
         } else if !self.lists.is_empty() {
-            // Later paragraphs of an item are indented like its first paragraph.
+            // All paragraphs of an item have the same indentation.
             first += "  ";
             indent += "  ";
         }
@@ -287,58 +297,63 @@ impl Renderer {
             breaks = Breaks::Anywhere;
             first += "  ";
             indent += "  ";
+            // The last line end must not add an empty line.
             if let Some((last, _)) = pieces.last_mut()
                 && last.ends_with('\n')
             {
                 last.pop();
             }
         }
+
         let faint = self.theme.style(Role::Faint);
         self.lines.extend(wrap(&pieces, self.width, &(first, faint), &(indent, faint), breaks));
     }
 
-    /// Lays out the table in columns. If there isn't enough room, lays it out row by row.
+    /// Lays out the table: in columns, or row by row if the columns don't fit.
     fn put_table(&mut self) {
         let table = std::mem::take(&mut self.table);
         let widths = column_widths(&table);
-        let bars = 3 * widths.len();
+        let bars = columns(CELL_BAR) * widths.len();
         let fits = widths.iter().sum::<usize>() + bars <= self.width;
 
         let plain = self.theme.style(Role::Plain);
         let strong = self.theme.style(Role::Strong);
         let faint = self.theme.style(Role::Faint);
-        let none = (String::new(), plain);
+        let no_prefix = (String::new(), plain);
         for (number, row) in table.iter().enumerate() {
             let is_head = number == 0;
             let style = if is_head { strong } else { plain };
             let mut pieces = Vec::new();
             for (index, (cell, width)) in row.iter().zip(&widths).enumerate() {
                 if index > 0 {
-                    pieces.push((" │ ".to_owned(), faint));
+                    pieces.push((CELL_BAR.to_owned(), faint));
                 }
                 let padding = if fits { width.saturating_sub(columns(cell)) } else { 0 };
                 pieces.push((format!("{cell}{}", " ".repeat(padding)), style));
             }
-            self.lines.extend(wrap(&pieces, self.width, &none, &none, Breaks::Words));
+            self.lines.extend(wrap(&pieces, self.width, &no_prefix, &no_prefix, Breaks::Words));
 
             if is_head && fits {
                 let rules: Vec<String> = widths.iter().map(|width| "─".repeat(*width)).collect();
                 let rule = (rules.join("─┼─"), faint);
-                self.lines.extend(wrap(&[rule], self.width, &none, &none, Breaks::Anywhere));
+                let rule_lines =
+                    wrap(&[rule], self.width, &no_prefix, &no_prefix, Breaks::Anywhere);
+                self.lines.extend(rule_lines);
             }
         }
     }
 }
 
-/// Returns the width of the widest cell in each column of a table.
+/// Returns the width of the widest cell of each column.
 fn column_widths(table: &[Vec<String>]) -> Vec<usize> {
     let mut widths = Vec::new();
     for row in table {
         for (index, cell) in row.iter().take(MAX_CELLS).enumerate() {
-            if index == widths.len() {
-                widths.push(0);
+            let width = columns(cell);
+            match widths.get_mut(index) {
+                Some(widest) => *widest = width.max(*widest),
+                None => widths.push(width),
             }
-            widths[index] = columns(cell).max(widths[index]);
         }
     }
     widths

@@ -1,5 +1,4 @@
-//! Questions on the screen. Decides which key answers a question, and whether a key belongs to a
-//! message.
+//! Questions on the screen, and the keys that answer them.
 
 use std::time::Duration;
 
@@ -17,17 +16,16 @@ use crate::editor::Editor;
 use crate::layout::{Breaks, wrap};
 use crate::theme::{Role, Theme};
 
-/// How long no key must have been typed before a key is an answer. Earlier keys were meant for
-/// something else.
+/// A key answers a question only if no other key was typed for this time. An earlier key may be
+/// meant for a message.
 pub(crate) const QUIET: Duration = Duration::from_millis(500);
 
-/// The name of the answerer.
+/// The approver's name in the audit log.
 const BY: &str = "terminal";
 
-/// The start of each line of a change.
+/// The prefix of a diff's lines.
 const BAR: &str = "  │ ";
 
-/// A question.
 #[derive(Debug)]
 pub(crate) struct OpenQuestion {
     pub(crate) id: String,
@@ -35,50 +33,48 @@ pub(crate) struct OpenQuestion {
     text: String,
     kind: Kind,
     stage: Stage,
-    /// The time from which the person can see the question.
+    /// The time at which the question became visible.
     pub(crate) visible_since: Option<Duration>,
-    /// Lines that are scrolled away.
     scrolled: usize,
 }
 
 #[derive(Debug)]
 enum Kind {
-    /// `rule` is the rule that a permanent approval would write.
-    /// `wider` has the approvals of more calls.
-    Approval { rule: Option<String>, wider: Vec<WiderApproval> },
-    /// The fields of a form. Without fields, the person has to open an address. `original`: the
-    /// text as the tool asked it.
+    /// `rule`: the rule that a permanent approval writes. `wider_approvals` also cover other calls.
+    Approval { rule: Option<String>, wider_approvals: Vec<WiderApproval> },
+    /// `original`: the tool's unchanged text. If there are no fields, the tool asks the person to
+    /// open an address.
     Inquiry { original: String, fields: Vec<FormField> },
 }
 
 #[derive(Debug)]
 enum Stage {
     Choosing,
-    /// Enter approves, and any other letter starts a message. An answer needs two keys, because a
-    /// message can begin with any letter.
+    /// Enter approves, and another letter starts a message. A message may start with any letter, so
+    /// one key isn't enough for an answer.
     Confirm(Scope, char),
-    /// The person gives the reason for a refusal.
+    /// The person types the reason of a denial.
     Reason(Editor),
-    /// A field of the form.
     Field {
         index: usize,
-        /// The values of the fields before.
+        /// The values of earlier fields.
         content: Map<String, Value>,
         editor: Editor,
-        /// The error in the last answer, or an empty string.
+        /// The error of the last answer, or an empty string.
         error: String,
     },
 }
 
-/// An answer of the person.
 #[derive(Debug, PartialEq)]
 pub(crate) enum QuestionReply {
     Approval(Reply),
-    /// The text of the question, and its answer. The asker doesn't know the question's ID.
+    /// The tool's unchanged text, with the answer. The asker knows no ID of the question.
     Inquiry(String, InquiryAnswer),
 }
 
 impl OpenQuestion {
+    /// Makes the question about the approval of a call. `rule`: the rule that a permanent approval
+    /// writes.
     pub(crate) fn approval(
         id: String,
         call: String,
@@ -87,7 +83,7 @@ impl OpenQuestion {
         rule: Option<String>,
     ) -> Self {
         let mut shown = String::new();
-        // Most texts name the caller already.
+        // Most texts already contain the caller's name.
         if let Some(caller) = caller
             && !text.contains(caller)
         {
@@ -95,13 +91,13 @@ impl OpenQuestion {
         }
         shown += &neutral(text);
         let rule = rule.map(|rule| neutral(&rule).into_owned());
-        Self::new(id, call, shown, Kind::Approval { rule, wider: Vec::new() })
+        Self::new(id, call, shown, Kind::Approval { rule, wider_approvals: Vec::new() })
     }
 
-    /// Adds the approvals of more calls than this one.
+    /// Adds approvals that also cover other calls.
     pub(crate) fn offering(mut self, approvals: Vec<WiderApproval>) -> Self {
-        if let Kind::Approval { wider, .. } = &mut self.kind {
-            *wider = approvals;
+        if let Kind::Approval { wider_approvals, .. } = &mut self.kind {
+            *wider_approvals = approvals;
         }
         self
     }
@@ -116,7 +112,7 @@ impl OpenQuestion {
         Self { id, call, text, kind, stage: Stage::Choosing, visible_since: None, scrolled: 0 }
     }
 
-    /// Returns the editor that keys go to, or `None` if no text can be typed.
+    /// Returns the editor of a reason or a field.
     pub(crate) fn editor(&mut self) -> Option<&mut Editor> {
         match &mut self.stage {
             Stage::Reason(editor) | Stage::Field { editor, .. } => Some(editor),
@@ -124,8 +120,7 @@ impl OpenQuestion {
         }
     }
 
-    /// Returns the text that the person types, and the character that hides each character of a
-    /// secret.
+    /// Returns the text that the person types, and the character that hides a secret.
     pub(crate) fn typed(&self) -> Option<(&Editor, Option<char>)> {
         match (&self.stage, &self.kind) {
             (Stage::Reason(editor), _) => Some((editor, None)),
@@ -138,7 +133,7 @@ impl OpenQuestion {
         }
     }
 
-    /// Handles a key. Returns `None` if the question isn't answered yet.
+    /// Handles a key. Returns the reply if the question is answered.
     pub(crate) fn key(&mut self, key: KeyEvent) -> Option<QuestionReply> {
         match key.code {
             KeyCode::Up if self.editor().is_none() => {
@@ -154,7 +149,8 @@ impl OpenQuestion {
         }
     }
 
-    /// Handles Enter, which completes a stage.
+    /// Handles Enter, which confirms an approval or sends the typed text. Returns the reply if the
+    /// question is answered.
     fn enter(&mut self) -> Option<QuestionReply> {
         match &mut self.stage {
             Stage::Choosing => None,
@@ -171,12 +167,12 @@ impl OpenQuestion {
                 let field = fields.get(*index)?;
                 match field.read(editor.text().trim()) {
                     Ok(value) => {
-                        let next = *index + 1;
+                        let next_index = *index + 1;
                         let mut content = std::mem::take(content);
                         if let Some(value) = value {
                             content.insert(field.name().to_owned(), value);
                         }
-                        self.go_to_field(next, content)
+                        self.go_to_field(next_index, content)
                     }
                     Err(answer_error) => {
                         *error = answer_error.to_string();
@@ -187,15 +183,17 @@ impl OpenQuestion {
         }
     }
 
-    /// Handles a key that isn't Enter: a letter chooses an answer.
+    /// Handles Tab, and the letter of an answer. Returns the reply if the question is answered.
     fn choose(&mut self, key: KeyEvent) -> Option<QuestionReply> {
         match &self.stage {
             Stage::Choosing => {}
+            // Tab changes to the next wider approval. Any other key goes back.
             Stage::Confirm(scope, letter) => {
-                let next = if key.code == KeyCode::Tab { self.next_wider(*scope) } else { None };
-                self.stage = match next {
-                    Some(next) => Stage::Confirm(next, *letter),
-                    None => Stage::Choosing,
+                self.stage = match self.scope_after(*scope) {
+                    Some(next_scope) if key.code == KeyCode::Tab => {
+                        Stage::Confirm(next_scope, *letter)
+                    }
+                    _ => Stage::Choosing,
                 };
                 return None;
             }
@@ -223,17 +221,17 @@ impl OpenQuestion {
         None
     }
 
-    /// Returns the approval that Tab goes on to: the next one that lasts as long and covers more, or
-    /// again the narrowest one. Returns `None` if the question offers only one.
-    fn next_wider(&self, scope: Scope) -> Option<Scope> {
+    /// Returns the scope that Tab chooses: the next wider scope or, after the widest, the
+    /// narrowest. Returns `None` if there is no other scope.
+    fn scope_after(&self, scope: Scope) -> Option<Scope> {
         let first = match scope {
             Scope::Once => return None,
             Scope::Session | Scope::SessionTool | Scope::SessionSource => Scope::Session,
             Scope::Always | Scope::AlwaysTool | Scope::AlwaysSource => Scope::Always,
         };
-        let Kind::Approval { wider, .. } = &self.kind else { return None };
+        let Kind::Approval { wider_approvals, .. } = &self.kind else { return None };
         let mut scopes = vec![first];
-        for approval in wider {
+        for approval in wider_approvals {
             if approval.scope.is_permanent() == first.is_permanent() {
                 scopes.push(approval.scope);
             }
@@ -241,17 +239,19 @@ impl OpenQuestion {
         if scopes.len() == 1 {
             return None;
         }
-        let at = scopes.iter().position(|known| *known == scope)?;
-        Some(scopes[(at + 1) % scopes.len()])
+        let index = scopes.iter().position(|known| *known == scope)?;
+        // After the last scope, the first scope follows.
+        Some(scopes.get(index + 1).copied().unwrap_or(first))
     }
 
-    /// Returns what a wider approval covers, or the rule that it writes.
-    fn wider_text(&self, scope: Scope) -> Option<&str> {
-        let Kind::Approval { wider, .. } = &self.kind else { return None };
-        wider.iter().find(|approval| approval.scope == scope).map(|approval| &*approval.text)
+    /// Describes the calls that an approval covers, or the rule that it writes.
+    fn scope_text(&self, scope: Scope) -> Option<&str> {
+        let Kind::Approval { wider_approvals, .. } = &self.kind else { return None };
+        let approval = wider_approvals.iter().find(|approval| approval.scope == scope)?;
+        Some(&approval.text)
     }
 
-    /// Checks whether a key is for the question. Any other key writes a message.
+    /// Checks whether a key is for the question. All other keys belong to the message.
     pub(crate) fn uses(&self, key: KeyEvent) -> bool {
         let KeyCode::Char(letter) = key.code else {
             let is_scrolling = matches!(key.code, KeyCode::Up | KeyCode::Down);
@@ -266,6 +266,7 @@ impl OpenQuestion {
             (Stage::Choosing, Kind::Inquiry { .. }) => {
                 matches!(letter.to_ascii_lowercase(), 'y' | 'n')
             }
+            // The person confirms an approval or types an answer.
             _ => true,
         }
     }
@@ -274,14 +275,15 @@ impl OpenQuestion {
         matches!(self.stage, Stage::Choosing)
     }
 
-    /// Takes back the letter that waits for Enter. If another letter follows, both start a message.
+    /// Returns the letter that waits for Enter, and cancels its answer. The letter then becomes the
+    /// start of a message.
     pub(crate) fn take_letter(&mut self) -> Option<char> {
         let Stage::Confirm(_, letter) = self.stage else { return None };
         self.stage = Stage::Choosing;
         Some(letter)
     }
 
-    /// Goes back to the choice. Returns `false` if the person is choosing already.
+    /// Goes back to the first choice. Returns `false` if this is already the first choice.
     pub(crate) fn go_back(&mut self) -> bool {
         if self.is_choosing() {
             return false;
@@ -290,7 +292,7 @@ impl OpenQuestion {
         true
     }
 
-    /// Asks for a field. If there are no more fields, returns the answer.
+    /// Asks for the field at `index`, or returns the answer after the last field.
     fn go_to_field(&mut self, index: usize, content: Map<String, Value>) -> Option<QuestionReply> {
         let Kind::Inquiry { original, fields } = &self.kind else { return None };
         if index >= fields.len() {
@@ -303,7 +305,7 @@ impl OpenQuestion {
         None
     }
 
-    /// Describes the keys that answer the question. `others` is the number of further questions.
+    /// Returns the hint about the keys. `others`: the number of other questions.
     pub(crate) fn hint(&self, others: usize) -> String {
         let more = match others {
             0 => String::new(),
@@ -311,12 +313,12 @@ impl OpenQuestion {
         };
         let keys = match (&self.stage, &self.kind) {
             (Stage::Choosing, Kind::Approval { rule: Some(_), .. }) => {
-                "y once · s this session · a always, then Enter · n no"
+                "y once · s this session · a always · n no, then Enter"
             }
             (Stage::Choosing, Kind::Approval { rule: None, .. }) => {
-                "y once · s this session, then Enter · n no"
+                "y once · s this session · n no, then Enter"
             }
-            (Stage::Choosing, Kind::Inquiry { .. }) => "y answer it · n no",
+            (Stage::Choosing, Kind::Inquiry { .. }) => "y answer the question · n no",
             (Stage::Confirm(Scope::Once, _), _) => "Enter approves it once · Esc goes back",
             (Stage::Confirm(Scope::Session, _), _) => {
                 "Enter approves the same call for this session · Esc goes back"
@@ -328,15 +330,15 @@ impl OpenQuestion {
             (Stage::Reason(_), _) => "say why, or what to do instead · Enter sends · Esc goes back",
             (Stage::Field { .. }, _) => "Enter answers · Esc goes back",
         };
-        let widens = match self.stage {
-            Stage::Confirm(scope, _) => self.next_wider(scope).is_some(),
-            _ => false,
-        };
-        let tab = if widens { " · Tab covers more calls" } else { "" };
+        let mut tab = "";
+        if let Stage::Confirm(scope, _) = self.stage
+            && self.scope_after(scope).is_some()
+        {
+            tab = " · Tab covers more calls";
+        }
         format!("{keys}{tab}{more}")
     }
 
-    /// Lays out the question in at most `height` lines.
     pub(crate) fn lines(
         &mut self,
         width: usize,
@@ -348,6 +350,7 @@ impl OpenQuestion {
         self.visible_part(lines, height, theme)
     }
 
+    /// Lays out the text of the question. Diffs have colours.
     fn text_lines(&self, width: usize, theme: Theme) -> Vec<Line<'static>> {
         let mut lines = Vec::new();
         let mut is_change = false;
@@ -368,18 +371,21 @@ impl OpenQuestion {
         lines
     }
 
-    /// Lays out the rule that Enter would write, or the field that the person fills in.
+    /// Lays out what Enter approves, or the field of a form.
     fn stage_lines(&self, width: usize, theme: Theme) -> Vec<Line<'static>> {
         let mut lines = Vec::new();
         match (&self.stage, &self.kind) {
             (Stage::Confirm(Scope::Always, _), Kind::Approval { rule: Some(rule), .. }) => {
-                let style = theme.style(Role::Warning);
-                lines.extend(rule.lines().flat_map(|line| question_line(line, style, width)));
+                for line in rule.lines() {
+                    lines.extend(question_line(line, theme.style(Role::Warning), width));
+                }
             }
             (Stage::Confirm(scope, _), _) => {
-                let style = theme.style(Role::Warning);
-                let text = neutral(self.wider_text(*scope).unwrap_or_default());
-                lines.extend(text.lines().flat_map(|line| question_line(line, style, width)));
+                // An approval of a single call has no text.
+                let text = neutral(self.scope_text(*scope).unwrap_or_default());
+                for line in text.lines() {
+                    lines.extend(question_line(line, theme.style(Role::Warning), width));
+                }
             }
             (Stage::Field { index, error, .. }, Kind::Inquiry { fields, .. }) => {
                 if let Some(field) = fields.get(*index) {
@@ -398,7 +404,7 @@ impl OpenQuestion {
         lines
     }
 
-    /// Returns the visible lines. A last line has the scroll position.
+    /// Cuts `lines` to `height`. If lines are cut, the last line shows the scroll position.
     fn visible_part(
         &mut self,
         mut lines: Vec<Line<'static>>,
@@ -411,11 +417,15 @@ impl OpenQuestion {
             return lines;
         }
 
+        // The scroll position takes one line.
         let room = height.saturating_sub(1);
-        let max_scrolled = count - height + 1;
-        // A later stage adds its lines at the end, and the person must see them.
-        self.scrolled =
-            if self.is_choosing() { self.scrolled.min(max_scrolled) } else { max_scrolled };
+        let max_scrolled = count - room;
+        if self.is_choosing() {
+            self.scrolled = self.scrolled.min(max_scrolled);
+        } else {
+            // After the first choice, the end must be visible, for example the rule.
+            self.scrolled = max_scrolled;
+        }
         let end = (self.scrolled + room).min(count);
         let mut visible: Vec<_> = lines.drain(self.scrolled..end).collect();
 
@@ -426,7 +436,7 @@ impl OpenQuestion {
     }
 }
 
-/// Lays out one line of a text. If the line begins with a bar, all its rows begin with a bar.
+/// If the text starts with a bar, each of its rows starts with a bar.
 fn question_line(text: &str, style: Style, width: usize) -> Vec<Line<'static>> {
     let none = (String::new(), style);
     let bar = (BAR.to_owned(), style);

@@ -1,4 +1,4 @@
-//! The loop that draws the screen and reads the keys, on a separate thread.
+//! Draws the screen and handles its input, on a separate thread.
 
 use std::io::{self, BufWriter, Stdout, Write};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,21 +22,26 @@ use crate::state::ScreenState;
 use crate::terminal;
 use crate::view::draw;
 
-/// Time between two pictures. Typed text is shown at once.
+/// The time between two pictures, unless a key was pressed.
 const FRAME: Duration = Duration::from_millis(16);
 
-/// A shell's exit code for an ended command: 128 plus the number of SIGTERM.
+/// The bytes of the buffer for output to the terminal.
+const OUTPUT_BUFFER: usize = 64 * 1024;
+
+/// The fewest columns to which the text of a conversation is wrapped.
+const MIN_TEXT: u16 = 20;
+
+/// As in shells: 128 plus the number of SIGTERM.
 const ENDED: i32 = 143;
 
-/// The work that the person can interrupt.
 #[derive(Default)]
 struct Running {
     token: Option<CancellationToken>,
-    /// Whether a sent message was interrupted before its work started.
+    /// Whether the person interrupted before the work started.
     is_interrupted: bool,
 }
 
-/// The screen.
+/// The open screen.
 pub struct Screen {
     terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
     state: ScreenState,
@@ -45,14 +50,13 @@ pub struct Screen {
     effects: UnboundedSender<ScreenEffect>,
     running: Arc<Mutex<Running>>,
     opened_at: Instant,
-    /// Whether the conversation is shown on the normal screen.
+    /// Whether the normal screen shows the conversation.
     is_outside: bool,
     /// Whether the chat was asked to end.
     is_ending: bool,
 }
 
-/// A handle to the screen, for the session that the screen shows. Dropping the handle gives the
-/// terminal back.
+/// The session's handle to its screen. Dropping the handle restores the terminal.
 pub struct ScreenHandle {
     inbox: Arc<Inbox>,
     running: Arc<Mutex<Running>>,
@@ -60,8 +64,8 @@ pub struct ScreenHandle {
 }
 
 impl Screen {
-    /// Opens the screen with a state. The screen answers the questions of `approver`. The receiver
-    /// gets the effects, and closes when the screen closes. From now on, SIGINT, SIGTERM and SIGHUP
+    /// Opens the screen, which shows the questions of `approver`. Returns the session's handle, and
+    /// the receiver of the effects, which is closed with the screen. SIGINT, SIGTERM and SIGHUP now
     /// end the chat.
     ///
     /// # Errors
@@ -77,7 +81,7 @@ impl Screen {
         let pending = Arc::clone(&approver.pending);
         let (effects, receiver) = unbounded_channel();
         terminal::open()?;
-        // From here on, dropping the handle gives the terminal back.
+        // After this line, dropping `handle` restores the terminal.
         let mut handle =
             ScreenHandle { inbox: Arc::clone(&inbox), running: Arc::clone(&running), thread: None };
         terminal::catch_stderr(&inbox)?;
@@ -85,7 +89,7 @@ impl Screen {
         interrupts.pass_to(move || signal_inbox.signal())?;
         terminal::read_keys(&inbox)?;
 
-        let out = BufWriter::with_capacity(64 * 1024, io::stdout());
+        let out = BufWriter::with_capacity(OUTPUT_BUFFER, io::stdout());
         let screen = Self {
             terminal: Terminal::new(CrosstermBackend::new(out))?,
             state,
@@ -109,19 +113,20 @@ impl Screen {
             let items = self.inbox.take(self.timeout(needs_drawing, drawn_at));
             let now = self.opened_at.elapsed();
 
-            // No item means that the wait has ended, so it is time to draw the screen again.
+            // There is no item if the wait for the next picture has ended.
             if items.is_empty() {
                 needs_drawing = true;
             }
             let mut has_input = false;
             for item in items {
-                match &item {
-                    InboxItem::Terminal(event) if !terminal::is_visible(event) => {}
-                    InboxItem::Terminal(_) => {
+                if let InboxItem::Terminal(event) = &item {
+                    // Focus and mouse events change nothing visible.
+                    if terminal::is_visible(event) {
                         needs_drawing = true;
                         has_input = true;
                     }
-                    _ => needs_drawing = true,
+                } else {
+                    needs_drawing = true;
                 }
                 if !self.handle(item, now) {
                     return;
@@ -137,7 +142,7 @@ impl Screen {
         }
     }
 
-    /// Returns how long to wait for an item. `None`: the screen changes only after an item.
+    /// Returns the longest wait for an item. `None`: only an item changes the picture.
     fn timeout(&self, needs_drawing: bool, drawn_at: Option<Duration>) -> Option<Duration> {
         let now = self.opened_at.elapsed();
         if needs_drawing && !self.is_outside {
@@ -148,7 +153,7 @@ impl Screen {
         Some(next_change.saturating_sub(now))
     }
 
-    /// Draws the screen. Returns the time after drawing.
+    /// Returns the time after drawing.
     fn draw_picture(&mut self, now: Duration) -> Duration {
         let state = &mut self.state;
         if self.terminal.draw(|frame| draw(state, frame, now)).is_err() {
@@ -159,13 +164,13 @@ impl Screen {
         drawn_at
     }
 
-    /// Handles an item. Returns `false` if the screen ends.
+    /// Handles an item of the inbox. Returns `false` if the screen must end.
     fn handle(&mut self, item: InboxItem, now: Duration) -> bool {
         let effects = match item {
             InboxItem::Terminal(Event::Key(key)) if self.is_outside => {
                 if matches!(key.code, KeyCode::Enter | KeyCode::Esc) {
                     self.is_outside = false;
-                    // The shell's next output must start on a new line.
+                    // The terminal's next output must start on a new line.
                     let _ = write!(io::stdout(), "\r\n");
                     let _ = terminal::enter().and_then(|()| self.redraw());
                 }
@@ -177,6 +182,7 @@ impl Screen {
             InboxItem::Message(FromSession::End) => return false,
             InboxItem::Message(message) => self.handle_message(message, now),
             InboxItem::Signal => {
+                // After a second signal, the process ends immediately.
                 if self.is_ending {
                     terminal::restore();
                     std::process::exit(ENDED);
@@ -204,28 +210,36 @@ impl Screen {
                 return self.state.end_command();
             }
             FromSession::Other(state) => {
-                let before = std::mem::replace(&mut self.state, *state);
-                self.state.continue_from(before, now);
+                let previous = std::mem::replace(&mut self.state, *state);
+                self.state.continue_from(previous, now);
                 return self.state.end_command();
             }
             FromSession::Choose { text, choices, is_sudden } => {
                 self.state.open_dialog(&text, choices, is_sudden);
             }
-            FromSession::Status(status) => self.state.about.status = status,
+            FromSession::Status { text, model } => {
+                self.state.about.status = text;
+                self.state.ask_model(&model);
+            }
             FromSession::Paths(path_start, paths) => self.state.offer(&path_start, &paths),
             FromSession::End => {}
         }
         Vec::new()
     }
 
+    /// Carries out the effect of a key, or passes it to the session.
     fn carry_out(&mut self, effect: ScreenEffect) {
-        // If the terminal is closed, the thread that reads it sends `InboxItem::Gone`.
+        // `InboxItem::Gone` reports a closed terminal, so errors are ignored here.
         match effect {
             ScreenEffect::Interrupt => self.interrupt(),
             ScreenEffect::Reply(id, reply) => self.pending.reply(&id, reply),
             ScreenEffect::Inform(text, answer) => self.pending.inform(&text, answer),
-            ScreenEffect::Notify => drop(terminal::notify()),
-            ScreenEffect::ShowTranscript => drop(self.show_transcript()),
+            ScreenEffect::Notify => {
+                let _ = terminal::notify();
+            }
+            ScreenEffect::ShowTranscript => {
+                let _ = self.show_transcript();
+            }
             ScreenEffect::Suspend => {
                 terminal::restore();
                 let _ = interrupt::stop();
@@ -237,6 +251,7 @@ impl Screen {
                 let _ = self.effects.send(ScreenEffect::Leave);
             }
             effect => {
+                // A new message isn't interrupted by an earlier interruption.
                 if matches!(effect, ScreenEffect::Send(_)) {
                     let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
                     running.is_interrupted = false;
@@ -246,8 +261,8 @@ impl Screen {
         }
     }
 
-    /// Draws the whole screen the next time. `Terminal::clear` can't be used here. It would ask the
-    /// terminal for the cursor position, and treat typed keys as the answer.
+    /// Lets the next picture draw the whole screen. `Terminal::clear` asks the terminal for the
+    /// cursor position, and could take typed keys for the answer.
     fn redraw(&mut self) -> io::Result<()> {
         let size = self.terminal.size()?;
         self.terminal.resize(Rect::new(0, 0, size.width, size.height))
@@ -261,7 +276,6 @@ impl Screen {
         }
     }
 
-    /// Interrupts the running work, and then ends the chat.
     fn end(&mut self) {
         if !self.is_ending {
             self.is_ending = true;
@@ -269,10 +283,11 @@ impl Screen {
         }
     }
 
+    /// Prints the whole conversation on the normal screen, where the terminal keeps it.
     fn show_transcript(&mut self) -> io::Result<()> {
         self.is_outside = true;
         terminal::leave()?;
-        let width = usize::from(self.terminal.size()?.width.max(20));
+        let width = usize::from(self.terminal.size()?.width.max(MIN_TEXT));
         let text = self.state.transcript_text(width).replace('\n', "\r\n");
         let mut out = io::stdout().lock();
         write!(out, "\r\n{text}\r\nPress Enter to go back to the chat.")?;
@@ -281,17 +296,17 @@ impl Screen {
 }
 
 impl ScreenHandle {
-    /// Returns the sink for the session's events.
+    /// Returns the receiver of the session's events.
     pub fn events(&self) -> SessionEvents {
         SessionEvents(Arc::clone(&self.inbox))
     }
 
-    /// Returns the sink for paths that complete a word.
+    /// Returns the receiver of found paths.
     pub fn paths(&self) -> FoundPaths {
         FoundPaths(Arc::clone(&self.inbox))
     }
 
-    /// Sends another message to the screen.
+    /// Sends a message to the screen.
     pub fn tell(&self, message: FromSession) {
         self.inbox.add_message(message);
     }
@@ -300,14 +315,16 @@ impl ScreenHandle {
     pub fn arm(&self) -> CancellationToken {
         let token = CancellationToken::new();
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        if std::mem::take(&mut running.is_interrupted) {
+        // The person may interrupt before the work starts.
+        if running.is_interrupted {
+            running.is_interrupted = false;
             token.cancel();
         }
         running.token = Some(token.clone());
         token
     }
 
-    /// Notes that nothing runs.
+    /// Forgets the token, because the work has ended.
     pub fn disarm(&self) {
         self.running.lock().unwrap_or_else(PoisonError::into_inner).token = None;
     }
@@ -317,7 +334,7 @@ impl Drop for ScreenHandle {
     fn drop(&mut self) {
         self.inbox.add_message(FromSession::End);
         if let Some(thread) = self.thread.take() {
-            // A panic was reported.
+            // The panic hook has already reported a panic.
             let _ = thread.join();
         }
         terminal::restore();

@@ -1,4 +1,4 @@
-//! The state of the screen, changed by the session's events and the person's input.
+//! The state of the screen.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -6,6 +6,7 @@ use std::time::Duration;
 use toolhold_agent::{EndKind, RunEvent, Spent};
 use toolhold_core::Confidence;
 use toolhold_core::text::{cut, grouped, neutral_line};
+use toolhold_skills::CustomCommands;
 
 use crate::call::CallBlock;
 use crate::complete::Popup;
@@ -15,59 +16,60 @@ use crate::question::OpenQuestion;
 use crate::theme::Theme;
 use crate::transcript::{Block, Transcript};
 
-/// Messages that wait.
+/// The most messages that wait. More messages are refused.
 pub(crate) const MAX_QUEUED: usize = 100;
 
-/// Earlier messages that Up shows.
+/// The most earlier messages that Up shows.
 pub(crate) const MAX_HISTORY: usize = 1000;
 
-/// Bytes of a reason at the end of a task.
+/// The most bytes of the reason at the end of a task.
 const MAX_REASON: usize = 2000;
 
-/// Facts for commands of the person that aren't known from events.
+/// Facts that aren't in the events of a session.
 #[derive(Clone, Debug, Default)]
 pub struct About {
-    /// The limits and the rules in force.
+    /// The limits and the rules.
     pub status: String,
-    /// The tools that the model is offered.
+    /// The model for the first message, as `PROVIDER/MODEL`.
+    pub model: String,
+    /// The tools of the model.
     pub tools: String,
-    /// The messages of earlier chats in this directory. The newest message is the last one.
+    /// Messages of earlier chats in this directory, the newest last.
     pub history: Vec<String>,
+    /// The commands of the user and of the project.
+    pub commands: CustomCommands,
     /// Whether the terminal shows a notification when Toolhold needs the person.
     pub notify: bool,
 }
 
-/// The agent's activity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// The agent waits for a message.
     Idle,
-    /// A message or a command was sent but hasn't started.
+    /// A message or command was sent, but its work hasn't started.
     Starting,
-    /// The model has the request and hasn't answered yet.
+    /// The model has the request, but hasn't answered.
     Asking,
     Thinking,
     Writing,
-    /// The model writes a call.
     WritingCall,
-    /// Calls run.
     Running,
 }
 
-/// A choice that the session asks the person for.
+/// A choice for the person.
 #[derive(Clone, Debug)]
 pub(crate) struct Dialog {
     pub(crate) text: String,
     pub(crate) choices: Vec<String>,
     pub(crate) chosen: usize,
-    /// Whether the dialog opened without a command of the person.
+    /// Whether the person didn't ask for the dialog.
     pub(crate) is_sudden: bool,
-    /// The time from which the person can see the dialog.
+    /// When the dialog became visible.
     pub(crate) visible_since: Option<Duration>,
 }
 
 impl Dialog {
-    /// Chooses the first choice that begins with a letter, such as `y` for "Yes".
+    /// Chooses by the first letter, for example "Yes" by `y`.
     pub(crate) fn choose_by_letter(&mut self, letter: char) {
         let letter = letter.to_lowercase().to_string();
         let found = self.choices.iter().position(|it| it.to_lowercase().starts_with(&letter));
@@ -83,12 +85,12 @@ pub struct ScreenState {
     pub(crate) session: String,
     pub(crate) directory: String,
     pub(crate) model: String,
-    /// The size of the model's context in tokens. 0: the size is unknown.
+    /// The size of the model's context in tokens. 0: unknown.
     context_limit: u64,
-    /// Tokens of the context that the model read last.
+    /// The tokens of the context in the last request.
     context_used: u64,
     pub(crate) phase: Phase,
-    /// Tokens of the request that the model reads, or read last.
+    /// The tokens of the current or last request.
     asked_tokens: u64,
     pub(crate) transcript: Transcript,
     pub(crate) questions: VecDeque<OpenQuestion>,
@@ -96,46 +98,45 @@ pub struct ScreenState {
     pub(crate) dialog: Option<Dialog>,
     pub(crate) editor: Editor,
     pub(crate) popup: Popup,
-    /// The recalled message as an index from the end of the history. `None`: the text is new.
+    /// The index of the recalled message, from the end of the history. `None`: a new text.
     pub(crate) recalled: Option<usize>,
-    /// The text that was typed before an earlier message was recalled.
+    /// The typed text before a message was recalled.
     pub(crate) draft: String,
     pub(crate) spent: Spent,
-    /// The tokens and the cost before this task.
+    /// The tokens and the cost before the current task.
     spent_before: Spent,
-    /// The number of results for each confidence of filters: full, partial, fallback.
+    /// The number of filtered results with full, partial and fallback confidence.
     pub(crate) filtered: [u64; 3],
-    /// Calls that run.
     running: BTreeSet<String>,
-    /// The start of the task. `None`: there is no running task.
+    /// When the running task started.
     started_at: Option<Duration>,
-    /// The duration of the last task.
     last_task_time: Duration,
-    /// The time since which the task waits for the person's answers.
+    /// When the task started to wait for the person.
     waiting_since: Option<Duration>,
-    /// How long the task has waited for earlier answers.
+    /// The total time of earlier waits for the person in the task.
     waited: Duration,
-    /// The time of the last key.
+    /// When the last key was pressed.
     pub(crate) last_key: Duration,
-    /// When the person last changed the message.
+    /// When the message was last changed.
     pub(crate) wrote_at: Duration,
     /// Whether the terminal is large enough for the picture.
     pub(crate) is_visible: bool,
-    /// Whether the terminal's window has the focus. `None`: the terminal doesn't report the focus.
+    /// `None`: the terminal reports no focus.
     pub(crate) has_focus: Option<bool>,
-    /// The columns and lines of the transcript when it was last drawn.
+    /// The columns and lines of the transcript on the screen.
     pub(crate) shown: (usize, usize),
 }
 
 impl ScreenState {
     /// Makes the state of a new screen.
     pub fn new(theme: Theme, about: About) -> Self {
+        let model = neutral_line(&about.model);
         Self {
             theme,
             about,
             session: String::new(),
             directory: String::new(),
-            model: String::new(),
+            model,
             context_limit: 0,
             context_used: 0,
             phase: Phase::Idle,
@@ -160,11 +161,12 @@ impl ScreenState {
             wrote_at: Duration::ZERO,
             is_visible: true,
             has_focus: None,
+            // A guess until the first picture.
             shown: (80, 20),
         }
     }
 
-    /// Applies an event. `now` is the time on a clock that only grows. Returns the effects.
+    /// Applies an event, and returns its effects. `now`: the time of a monotonic clock.
     pub fn apply(&mut self, event: RunEvent, now: Duration) -> Vec<ScreenEffect> {
         match event {
             RunEvent::Session { id, directory } => {
@@ -254,6 +256,12 @@ impl ScreenState {
         Vec::new()
     }
 
+    /// Shows the model that gets the next message, as `PROVIDER/MODEL`.
+    pub fn ask_model(&mut self, model: &str) {
+        self.model = neutral_line(model);
+    }
+
+    /// Starts the task of a message, which no longer waits.
     fn start_task(&mut self, text: &str, now: Duration) {
         if self.queued.front().is_some_and(|queued| queued == text) {
             self.queued.pop_front();
@@ -266,8 +274,8 @@ impl ScreenState {
         self.waiting_since = None;
     }
 
-    /// Ends the task and sends the next message. If the person interrupted, the waiting messages
-    /// go back into the prompt instead.
+    /// Ends the task, and sends the next message. After an interruption, waiting messages return to
+    /// the editor.
     fn end_task(&mut self, kind: EndKind, now: Duration) -> Vec<ScreenEffect> {
         self.last_task_time = self.time(now);
         self.started_at = None;
@@ -277,6 +285,7 @@ impl ScreenState {
         if kind != EndKind::Cancelled {
             return self.send_queued();
         }
+        // The messages come before the typed text, the oldest first.
         while let Some(text) = self.queued.pop_back() {
             let typed = self.editor.take();
             let gap = if typed.is_empty() { "" } else { "\n" };
@@ -285,6 +294,7 @@ impl ScreenState {
         Vec::new()
     }
 
+    /// Sends the first waiting message, which stays in the queue until its task starts.
     fn send_queued(&mut self) -> Vec<ScreenEffect> {
         match self.queued.front() {
             Some(text) => {
@@ -295,16 +305,19 @@ impl ScreenState {
         }
     }
 
-    /// Notes that a command of the person is done. Sends the next message.
+    /// Ends a command and sends the next message.
     pub(crate) fn end_command(&mut self) -> Vec<ScreenEffect> {
         self.phase = Phase::Idle;
         self.send_queued()
     }
 
-    /// Removes an answered question. After the last question, the task continues.
+    /// Removes an answered question, and returns the question if it was open. After the last
+    /// question, the task's clock continues.
     fn close_question(&mut self, id: &str, now: Duration) -> Option<OpenQuestion> {
-        let index = self.questions.iter().position(|question| question.id == id);
-        let question = index.and_then(|index| self.questions.remove(index));
+        let mut question = None;
+        if let Some(index) = self.questions.iter().position(|question| question.id == id) {
+            question = self.questions.remove(index);
+        }
         if self.questions.is_empty()
             && let Some(since) = self.waiting_since.take()
         {
@@ -313,6 +326,7 @@ impl ScreenState {
         question
     }
 
+    /// Adds a question, and notifies the person unless the terminal has the focus.
     fn ask(&mut self, question: OpenQuestion, now: Duration) -> Vec<ScreenEffect> {
         self.waiting_since.get_or_insert(now);
         self.questions.push_back(question);
@@ -323,7 +337,7 @@ impl ScreenState {
         }
     }
 
-    /// Notes that the picture is on the terminal, with the first question and the dialog.
+    /// Notes that the first question and the dialog are visible.
     pub(crate) fn was_drawn(&mut self, now: Duration) {
         if let Some(question) = self.questions.front_mut() {
             note_visible(&mut question.visible_since, self.is_visible, now);
@@ -333,29 +347,26 @@ impl ScreenState {
         }
     }
 
-    /// Takes over the text that the person typed in the session before.
-    pub(crate) fn continue_from(&mut self, before: Self, now: Duration) {
-        self.editor = before.editor;
-        self.queued = before.queued;
-        self.has_focus = before.has_focus;
+    /// Takes over the typed text, the waiting messages and the history of the earlier session.
+    pub(crate) fn continue_from(&mut self, previous: Self, now: Duration) {
+        self.editor = previous.editor;
+        self.queued = previous.queued;
+        self.has_focus = previous.has_focus;
         self.last_key = now;
-        self.about.history = before.about.history;
+        self.about.history = previous.about.history;
     }
 
-    /// Shows a choice that the session asks for.
     pub(crate) fn open_dialog(&mut self, text: &str, choices: Vec<String>, is_sudden: bool) {
         let choices = choices.iter().map(|choice| neutral_line(choice)).collect();
         let text = toolhold_core::text::neutral(text).into_owned();
         self.dialog = Some(Dialog { text, choices, chosen: 0, is_sudden, visible_since: None });
     }
 
-    /// Checks whether a task or a command runs.
     pub(crate) fn is_busy(&self) -> bool {
         self.phase != Phase::Idle
     }
 
-    /// Returns the duration of the current or last task, without the time in which the task waited
-    /// for the person.
+    /// Returns the time of the current or last task, without waits for the person.
     pub(crate) fn time(&self, now: Duration) -> Duration {
         let Some(started_at) = self.started_at else { return self.last_task_time };
         let mut waited = self.waited;
@@ -365,7 +376,6 @@ impl ScreenState {
         now.saturating_sub(started_at).saturating_sub(waited)
     }
 
-    /// Describes the agent's activity.
     pub(crate) fn phase_in_words(&self) -> String {
         if !self.questions.is_empty() {
             return "waits for you".to_owned();
@@ -387,8 +397,7 @@ impl ScreenState {
         }
     }
 
-    /// Returns the fill level of the model's context after the last request, in percent. Returns
-    /// `None` if the limit is unknown, or if there was no request.
+    /// Returns the used percentage of the model's context, or `None` if its size is unknown.
     pub(crate) fn context_fill(&self) -> Option<u64> {
         if self.context_used == 0 {
             return None;
@@ -396,12 +405,12 @@ impl ScreenState {
         self.context_used.saturating_mul(100).checked_div(self.context_limit)
     }
 
-    /// Returns the part of the read tokens that came from the provider's cache, in percent.
+    /// Returns the percentage of read tokens that came from the provider's cache.
     pub(crate) fn cache_hits(&self) -> Option<u64> {
         self.spent.cache_read.saturating_mul(100).checked_div(read_tokens(&self.spent))
     }
 
-    /// Returns the number of answers in this task, or in the session if no task runs.
+    /// Returns the number of answers in the running task, or else in the session.
     pub(crate) fn turns(&self) -> u64 {
         match self.started_at {
             Some(_) => self.spent.turns.saturating_sub(self.spent_before.turns),
@@ -415,12 +424,10 @@ impl ScreenState {
     }
 }
 
-/// Returns the tokens that a model read, from the provider's cache or not.
 fn read_tokens(spent: &Spent) -> u64 {
     spent.input.saturating_add(spent.cache_read).saturating_add(spent.cache_written)
 }
 
-/// Sets the time since which something is visible, unless it was already visible.
 fn note_visible(since: &mut Option<Duration>, is_visible: bool, now: Duration) {
     if is_visible {
         since.get_or_insert(now);

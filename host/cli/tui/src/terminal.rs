@@ -1,4 +1,4 @@
-//! Sets up the terminal for the full screen, and always restores it, even after a panic.
+//! Sets up the terminal for the full screen, and restores it, even after a panic.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
@@ -18,21 +18,19 @@ use ratatui::crossterm::terminal::{
 
 use crate::inbox::Inbox;
 
-/// Bytes of a line of the log.
+/// The most bytes of a log line. A longer line becomes several lines.
 const MAX_LOG_LINE: u64 = 4096;
 
-/// The sequence with which a terminal shows a notification. The text is fixed, because untrusted
-/// text must not appear here.
+/// Shows a notification of the terminal. The text is fixed, because untrusted text could contain
+/// control characters.
 const NOTIFY: &[u8] = b"\x1b]9;Toolhold needs approval\x1b\\\x07";
 
-/// Whether the screen is open.
 static IS_OPEN: AtomicBool = AtomicBool::new(false);
 
-/// The stderr of the process before the screen was opened.
+/// The process's original stderr, while the screen is open.
 static STDERR: Mutex<Option<OwnedFd>> = Mutex::new(None);
 
-/// Checks whether a full screen can be shown. Stdin and stdout must be a terminal with a movable
-/// cursor.
+/// Checks whether stdin and stdout are a terminal that can show a full screen.
 pub fn fits() -> bool {
     let term = std::env::var_os("TERM").unwrap_or_default();
     if term.is_empty() || term == "dumb" {
@@ -41,7 +39,7 @@ pub fn fits() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
-/// Sets up the terminal for the screen. The mouse isn't captured, so text can be selected.
+/// Opens the full screen. The mouse isn't captured, so that the person can select text.
 pub(crate) fn open() -> io::Result<()> {
     restore_after_panics();
     IS_OPEN.store(true, Ordering::SeqCst);
@@ -54,13 +52,12 @@ pub(crate) fn open() -> io::Result<()> {
     result
 }
 
-/// Restores the terminal if the screen has changed it. Any thread can call this function, also more
-/// than once.
+/// Restores the terminal if the screen has changed it. Any thread can do this at any time.
 pub fn restore() {
     if !IS_OPEN.swap(false, Ordering::SeqCst) {
         return;
     }
-    // If the terminal is closed, nothing has to be restored.
+    // A closed terminal needs no restoring.
     let _ = execute!(
         io::stdout(),
         DisableFocusChange,
@@ -85,25 +82,23 @@ fn restore_after_panics() {
     });
 }
 
-/// Shows the normal screen for a while. Keys still arrive one by one.
+/// Shows the normal screen. The terminal stays in raw mode.
 pub(crate) fn leave() -> io::Result<()> {
     execute!(io::stdout(), LeaveAlternateScreen, Show)
 }
 
-/// Goes back to the screen.
 pub(crate) fn enter() -> io::Result<()> {
     execute!(io::stdout(), EnterAlternateScreen)
 }
 
-/// Tells the terminal that Toolhold waits for the person.
 pub(crate) fn notify() -> io::Result<()> {
     let mut out = io::stdout();
     out.write_all(NOTIFY)?;
     out.flush()
 }
 
-/// Redirects text for stderr to the inbox. Otherwise log lines and messages of other crates would
-/// be written across the screen.
+/// Sends stderr to the inbox, because log lines and messages of other crates must not be written
+/// across the screen.
 pub(crate) fn catch_stderr(inbox: &Arc<Inbox>) -> io::Result<()> {
     if !io::stderr().is_terminal() {
         return Ok(());
@@ -129,13 +124,14 @@ fn pass_lines(pipe: OwnedFd, inbox: &Inbox) {
     }
 }
 
-/// Passes keys to the inbox until the terminal is closed.
+/// Starts the thread that passes keys to the inbox.
 pub(crate) fn read_keys(inbox: &Arc<Inbox>) -> io::Result<()> {
     let inbox = Arc::clone(inbox);
     thread::Builder::new().name("keys".to_owned()).spawn(move || pass_keys(&inbox))?;
     Ok(())
 }
 
+/// Passes terminal events to the inbox until the terminal is closed.
 fn pass_keys(inbox: &Inbox) {
     loop {
         match event::read() {
@@ -149,7 +145,6 @@ fn pass_keys(inbox: &Inbox) {
     }
 }
 
-/// Checks whether an event changes the picture.
 pub(crate) fn is_visible(event: &Event) -> bool {
     !matches!(event, Event::FocusGained | Event::FocusLost | Event::Mouse(_))
 }

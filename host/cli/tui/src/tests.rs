@@ -1,5 +1,6 @@
 //! Pictures of states, and what keys do.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use ratatui::Terminal;
@@ -8,6 +9,7 @@ use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
 use serde_json::{Value, json};
 use toolhold_agent::{QuestionAnswer, RunEvent};
 use toolhold_core::{InquiryAnswer, Reply, Scope};
+use toolhold_skills::{CustomCommand, CustomCommands, SkillOrigin};
 
 use crate::effect::ScreenEffect;
 use crate::state::{About, ScreenState};
@@ -27,8 +29,10 @@ impl Scene {
     fn new() -> Self {
         let about = About {
             status: "limits    100 answers\n".to_owned(),
+            model: String::new(),
             tools: "read  Reads a file\n".to_owned(),
             history: vec!["an earlier message".to_owned()],
+            commands: CustomCommands::default(),
             notify: true,
         };
         let mut state = ScreenState::new(Theme::new(true), about);
@@ -291,6 +295,10 @@ fn commands_show_the_cost_and_choose_the_model() {
     scene.write("/model ollama/qwen3");
     scene.key(KeyCode::Enter);
     assert_eq!(scene.effects(), [ScreenEffect::Model("ollama/qwen3".to_owned())]);
+    scene.state.end_command();
+    scene.write("/rewind");
+    scene.key(KeyCode::Enter);
+    assert_eq!(scene.effects(), [ScreenEffect::Rewind]);
 }
 
 #[test]
@@ -306,6 +314,16 @@ fn status_line_has_cost_and_turns_at_every_width() {
         let line = picture.lines().last().unwrap_or_default();
         assert!(line.contains("cost 0.0125") && line.contains("turns 1"), "{width}: {line}");
     }
+}
+
+#[test]
+fn panel_breaks_between_words() {
+    let mut scene = Scene::new();
+    scene.task("count");
+    scene.event(json!({ "event": "asking", "tokens": 4181, "tools": 3000 }));
+    let picture = scene.picture(120, 24);
+    assert!(picture.contains("phase    model reads 4,181"), "{picture}");
+    assert!(picture.contains("│          tokens"), "{picture}");
 }
 
 #[test]
@@ -382,7 +400,7 @@ fn questions_queue_and_say_who_asks() {
     scene.event(json!({ "event": "answered", "id": "q1", "answer": "unanswered", "by": "" }));
     scene.wait(1);
     scene.assert_shows("asked by helper \u{fffd}[2J");
-    scene.assert_shows("y once · s this session, then Enter · n no");
+    scene.assert_shows("y once · s this session · n no, then Enter");
     scene.end("cancelled");
     assert!(scene.state.questions.is_empty());
 }
@@ -407,7 +425,7 @@ fn form_of_a_tool_is_answered_field_by_field_and_secrets_are_masked() {
     let mut scene = Scene::new();
     scene.task("x");
     scene.event(json!({
-        "event": "inquiry", "id": "c1/1", "call": "c1", "text": "The server `s` asks a question of its own:\n│ who?\n",
+        "event": "inquiry", "id": "c1/1", "call": "c1", "text": "The server `s` has a question for you:\n│ who?\n",
         "form": { "type": "object", "required": ["name"], "properties": {
             "name": { "type": "string", "enum": ["ann", "bob"] },
             "token": { "type": "string", "format": "password" },
@@ -499,7 +517,7 @@ fn commands_and_paths_are_completed() {
     scene.assert_shows("there is no /nonsense; the commands are /help, /compact");
     scene.write("/help");
     scene.key(KeyCode::Enter);
-    scene.assert_shows("Esc interrupts the agent");
+    scene.assert_shows("Ctrl-C interrupts the agent");
     scene.write("/clear all");
     scene.key(KeyCode::Enter);
     scene.assert_shows("/clear takes no arguments");
@@ -509,6 +527,39 @@ fn commands_and_paths_are_completed() {
     scene.write("/etc/hosts is which file?");
     scene.key(KeyCode::Enter);
     assert!(sends(&mut scene));
+}
+
+#[test]
+fn custom_commands_are_completed_listed_and_sent() {
+    let mut scene = Scene::new();
+    for (name, origin) in [("review", SkillOrigin::User), ("rest", SkillOrigin::Untrusted)] {
+        scene.state.about.commands.found.push(CustomCommand {
+            name: name.to_owned(),
+            description: "reviews a file".to_owned(),
+            path: PathBuf::new(),
+            origin,
+            source: "Review $ARGUMENTS.".to_owned(),
+            digest: String::new(),
+        });
+    }
+    scene.write("/rev");
+    scene.assert_shows("› /review      reviews a file");
+    scene.key(KeyCode::Tab);
+    scene.write(" a.rs");
+    scene.key(KeyCode::Enter);
+    let remembered = ScreenEffect::Remember("/review a.rs".to_owned());
+    assert_eq!(scene.effects(), [remembered, ScreenEffect::Send("Review a.rs.".to_owned())]);
+    scene.state.end_command();
+    scene.write("/rest");
+    scene.key(KeyCode::Enter);
+    scene.assert_shows("you haven't trusted it");
+    assert_eq!((scene.effects(), scene.state.editor.text()), (vec![], "/rest"));
+    scene.control('u');
+    scene.write("/help");
+    scene.key(KeyCode::Enter);
+    for shown in ["/review      reviews a file", "/rest        of the project, not trusted"] {
+        scene.assert_shows(shown);
+    }
 }
 
 #[test]

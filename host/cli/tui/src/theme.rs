@@ -1,21 +1,19 @@
-//! The colours and styles of the screen. Only the terminal's sixteen colours are used, because the
-//! user chose them.
+//! The colours of the screen: only the sixteen colours that the user can change in the terminal.
 
 use ratatui::style::{Color, Modifier, Style};
 
-/// The role of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Plain,
     /// Names and headings.
     Strong,
-    /// Details, and the model's thoughts.
+    /// Details, and the model's thinking.
     Faint,
     Emphasis,
     Struck,
     Code,
     Link,
-    /// The words of the person.
+    /// The person's messages.
     Person,
     Tool,
     Added,
@@ -23,19 +21,18 @@ pub(crate) enum Role {
     Good,
     Warning,
     Bad,
-    /// The choice that Enter would take.
+    /// The choice that Enter takes.
     Selected,
 }
 
-/// The looks of the screen.
+/// The styles of the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Theme {
     has_colours: bool,
 }
 
 impl Theme {
-    /// Makes a theme with colours. Without colours, the theme has only bold, underlined and
-    /// reversed text.
+    /// Makes a theme. Without colours, text is bold, underlined or reversed instead.
     pub fn new(has_colours: bool) -> Self {
         Self { has_colours }
     }

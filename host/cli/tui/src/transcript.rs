@@ -1,4 +1,4 @@
-//! The transcript of the screen: texts and actions as blocks, with scrolling.
+//! The transcript: a scrollable list of blocks.
 
 use std::collections::VecDeque;
 
@@ -11,31 +11,36 @@ use crate::layout::{Breaks, text, wrap};
 use crate::markdown;
 use crate::theme::{Role, Theme};
 
-/// The most bytes of text in the transcript. Older text is only in the session file.
+/// The most bytes of text. Older blocks are dropped, but stay in the session file.
 const MAX_BYTES: usize = 2 * 1024 * 1024;
 
-/// The most blocks in the transcript.
+/// The most blocks. Older blocks are dropped.
 const MAX_BLOCKS: usize = 4000;
 
-/// The most laid-out lines in memory.
+/// The most laid-out lines in memory. Layouts far from the visible part are dropped.
 const MAX_LINES: usize = 4000;
 
-/// The most bytes of one text of the person or of Toolhold that are shown.
+/// The most bytes of a text of the person or of Toolhold.
 const MAX_TEXT: usize = 32 * 1024;
 
-/// The bytes of an answer's part after which the next paragraph starts a new part.
+/// After this number of bytes, a new part of the answer starts at the next paragraph.
 const MIN_PART: usize = 1024;
 
-/// The bytes of an answer's part after which the next line starts a new part.
+/// After this number of bytes, a new part of the answer starts at the next line.
 const MAX_PART: usize = 4096;
 
-/// The number of blocks around the visible blocks whose lines stay in memory.
+/// After this number of bytes, a new part of the answer starts inside the line.
+const MAX_LINE_PART: usize = 2 * MAX_PART;
+
+/// The bytes that make a line the fence of a code block.
+const FENCE: usize = "```".len();
+
+/// The number of blocks around the visible blocks whose layouts stay in memory.
 const NEAR_BLOCKS: usize = 50;
 
-/// The most bytes of one thought that are shown. The last bytes are shown.
+/// The most bytes of the model's thinking. The start of longer thinking is dropped.
 const MAX_THOUGHT: usize = 4096;
 
-/// A part of the transcript.
 #[derive(Clone, Debug)]
 pub(crate) enum Block {
     Person(String),
@@ -43,60 +48,62 @@ pub(crate) enum Block {
     Thinking(String),
     Call(Box<CallBlock>),
     Notice(String),
-    /// The message of a person's command.
+    /// The output of a command of the person.
     CommandOutput(String),
     Ended(EndKind, String, Spent),
 }
 
-/// A part of an answer.
+/// A part of an answer. Only the last part grows, so earlier parts are laid out once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AnswerPart {
     text: String,
-    /// The line that began a block of code in an earlier part.
+    /// The opening line of a code block that continues from an earlier part.
     fence: Option<String>,
-    /// The opening line of a code block, if the block is still open at the end of the scanned text.
+    /// The opening line of the code block at the end of the scanned text, if there is one.
     next_fence: Option<String>,
-    /// Bytes of the text that were searched for fences.
+    /// The number of bytes that were searched for fences.
     scanned: usize,
-    /// Whether the part starts in the middle of a paragraph or a list.
+    /// Whether the part continues a paragraph or a list.
     is_continuation: bool,
+}
+
+/// The end of a scanned line.
+struct LineEnd {
+    position: usize,
+    is_paragraph_end: bool,
 }
 
 #[derive(Debug)]
 struct Entry {
     block: Block,
     bytes: usize,
-    /// The lines, unless the block has changed.
+    /// `None` after a change of the block.
     layout: Option<Layout>,
 }
 
-/// The lines of a block for a width.
 #[derive(Debug)]
 struct Layout {
     width: usize,
     lines: Vec<Line<'static>>,
 }
 
-/// The first line that is visible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Top {
-    /// The number of the block since the beginning.
+    /// The number of the block, counted from the start of the chat.
     block: u64,
     line: usize,
 }
 
-/// The blocks.
 #[derive(Debug)]
 pub(crate) struct Transcript {
     entries: VecDeque<Entry>,
-    /// Blocks that were dropped.
+    /// The number of dropped blocks.
     dropped: u64,
     bytes: usize,
-    /// Whether the last part of an answer grows.
+    /// Whether the last answer is still incomplete.
     is_open: bool,
-    /// The top of the visible part. `None`: the end is visible.
+    /// `None`: the end of the transcript is visible.
     top: Option<Top>,
-    /// Whether results are shown at length.
     is_long: bool,
     theme: Theme,
 }
@@ -118,6 +125,7 @@ impl Transcript {
         self.entries.is_empty()
     }
 
+    /// Adds a block, and drops the oldest blocks above the limits.
     pub(crate) fn push(&mut self, block: Block) {
         self.is_open = false;
         let bytes = block.bytes();
@@ -131,7 +139,7 @@ impl Transcript {
         }
     }
 
-    /// Checks whether the first block has to be dropped. The last block always stays.
+    /// The last block is never dropped.
     fn is_too_large(&self) -> bool {
         let is_over_limit = self.bytes > MAX_BYTES || self.entries.len() > MAX_BLOCKS;
         is_over_limit && self.entries.len() > 1
@@ -149,13 +157,15 @@ impl Transcript {
         self.push(Block::CommandOutput(bounded(text)));
     }
 
-    /// Adds a part to the thought that is the last block, or starts a thought.
+    /// Adds a part of the model's thinking to the last block, or to a new block. Keeps only the end
+    /// of long thinking.
     pub(crate) fn add_thinking(&mut self, part: &str) {
         let part = neutral(part);
         if let Some(entry) = self.entries.back_mut()
             && let Block::Thinking(text) = &mut entry.block
         {
             text.push_str(&part);
+            // Text is moved less often if it is cut only at twice the length.
             if text.len() > 2 * MAX_THOUGHT {
                 let start = text.ceil_char_boundary(text.len() - MAX_THOUGHT);
                 text.drain(..start);
@@ -166,12 +176,11 @@ impl Transcript {
         }
     }
 
-    /// Adds a part of the answer that is being written.
     pub(crate) fn add_answer(&mut self, part: &str) {
         let part = neutral(part);
         let mut remaining: &str = &part;
         while !remaining.is_empty() {
-            // The steps are small, so that a part ends soon after it reaches its size.
+            // With small steps, a part ends soon after it has reached its size.
             let step = remaining.ceil_char_boundary(MIN_PART.min(remaining.len()));
             let (text, later) = remaining.split_at(step);
             remaining = later;
@@ -179,7 +188,7 @@ impl Transcript {
         }
     }
 
-    /// Adds a text to the open part of the answer. Starts a new part if the part is full.
+    /// Adds text to the last part of the answer, or to a new part if the last part is full.
     fn add_to_answer(&mut self, text: &str) {
         if !self.is_open {
             self.push_answer(AnswerPart::default());
@@ -194,13 +203,11 @@ impl Transcript {
         }
     }
 
-    /// Pushes a part of an answer that grows.
     fn push_answer(&mut self, part: AnswerPart) {
         self.push(Block::Answer(part));
         self.is_open = true;
     }
 
-    /// Notes that the answer is complete.
     pub(crate) fn end_answer(&mut self) {
         self.is_open = false;
     }
@@ -218,7 +225,6 @@ impl Transcript {
         }
     }
 
-    /// Switches between long and short results.
     pub(crate) fn toggle_length(&mut self) {
         self.is_long = !self.is_long;
         for entry in &mut self.entries {
@@ -226,7 +232,6 @@ impl Transcript {
         }
     }
 
-    /// Scrolls to the end.
     pub(crate) fn scroll_to_end(&mut self) {
         self.top = None;
     }
@@ -235,7 +240,7 @@ impl Transcript {
         self.top.is_none()
     }
 
-    /// Returns the lines of an entry. An earlier layout is used if it still applies.
+    /// Returns the lines of an entry. A valid layout isn't made again.
     fn entry_lines(&mut self, index: usize, width: usize) -> &[Line<'static>] {
         let entry = &mut self.entries[index];
         if entry.layout.as_ref().is_some_and(|layout| layout.width != width) {
@@ -248,18 +253,18 @@ impl Transcript {
         &layout.lines
     }
 
-    /// Returns the note that older blocks were dropped, or `None` if all blocks are here.
+    /// Returns the line about dropped blocks, if blocks were dropped.
     fn dropped_note(&self, session: &str) -> Option<Line<'static>> {
         if self.dropped == 0 {
             return None;
         }
         let parts = counted(self.dropped, "older part");
-        let text = format!("{parts} left the screen: `toolhold run sessions show {session}`");
+        let text =
+            format!("{parts} no longer on the screen: `toolhold run sessions show {session}`");
         Some(Line::styled(text, self.theme.style(Role::Faint)))
     }
 
-    /// Returns the scroll position at which the end of the transcript is at the bottom of the
-    /// screen.
+    /// Returns the scroll position at which the transcript's end is at the bottom.
     fn last_top(&mut self, width: usize, height: usize) -> Top {
         let mut room = height;
         for index in (0..self.entries.len()).rev() {
@@ -272,30 +277,31 @@ impl Transcript {
         Top { block: self.dropped, line: 0 }
     }
 
-    /// Scrolls by lines. A negative number scrolls up.
+    /// Scrolls down by a number of lines. A negative number scrolls up.
     pub(crate) fn scroll(&mut self, by: isize, width: usize, height: usize) {
         if self.entries.is_empty() {
             return;
         }
         let last = self.last_top(width, height);
-        let top = self.top.unwrap_or(last);
+        let current = self.top.unwrap_or(last);
         let distance = by.unsigned_abs();
-        let top = if by < 0 {
-            self.top_above(top, distance, width)
+        let new = if by < 0 {
+            self.top_above(current, distance, width)
         } else {
-            self.top_below(top, distance, width)
+            self.top_below(current, distance, width)
         };
-        let is_at_end = (top.block, top.line) >= (last.block, last.line);
-        self.top = if is_at_end { None } else { Some(top) };
+        let is_at_end = (new.block, new.line) >= (last.block, last.line);
+        self.top = if is_at_end { None } else { Some(new) };
     }
 
-    /// Returns the index of the top's entry. If the entry was dropped, returns the first entry's
-    /// index.
+    /// Returns the index of the entry at `top`, or 0 if the entry was dropped.
     fn entry_index(&self, top: Top) -> usize {
+        // The number always fits, because so many blocks are in memory.
         let index = usize::try_from(top.block.saturating_sub(self.dropped)).unwrap_or(0);
         index.min(self.entries.len() - 1)
     }
 
+    /// Returns the scroll position `distance` lines above `top`.
     fn top_above(&mut self, top: Top, distance: usize, width: usize) -> Top {
         let mut index = self.entry_index(top);
         let mut line = top.line;
@@ -308,6 +314,7 @@ impl Transcript {
         Top { block: self.dropped + index as u64, line: line.saturating_sub(remaining) }
     }
 
+    /// Returns the scroll position `distance` lines below `top`.
     fn top_below(&mut self, top: Top, distance: usize, width: usize) -> Top {
         let mut index = self.entry_index(top);
         let mut line = top.line;
@@ -326,7 +333,7 @@ impl Transcript {
         Top { block: self.dropped + index as u64, line }
     }
 
-    /// Returns the visible lines.
+    /// Returns the visible lines. `session`: the session's ID for the note about dropped blocks.
     pub(crate) fn visible(
         &mut self,
         width: usize,
@@ -335,35 +342,38 @@ impl Transcript {
     ) -> Vec<Line<'static>> {
         let top = match self.top {
             Some(top) if top.block >= self.dropped => top,
+            // The top block was dropped.
             Some(_) => Top { block: self.dropped, line: 0 },
             None => self.last_top(width, height),
         };
         let mut lines = Vec::new();
+        // The number always fits, because so many blocks are in memory.
         let first = usize::try_from(top.block - self.dropped).unwrap_or(0);
         if first == 0 && top.line == 0 {
             lines.extend(self.dropped_note(session));
         }
 
-        let mut skipped = top.line;
+        // Only the first visible block can have hidden lines above.
+        let mut hidden_lines = top.line;
         for index in first..self.entries.len() {
             let room = height.saturating_sub(lines.len());
             let entry_lines = self.entry_lines(index, width);
-            lines.extend(entry_lines.iter().skip(skipped).take(room).cloned());
-            skipped = 0;
+            lines.extend(entry_lines.iter().skip(hidden_lines).take(room).cloned());
+            hidden_lines = 0;
             if lines.len() >= height {
                 break;
             }
         }
         self.drop_layouts_far_from(first);
 
-        // The end matters more than the note on older parts.
+        // The end is more important than the note about dropped blocks.
         if self.top.is_none() && lines.len() > height {
             lines.drain(..lines.len() - height);
         }
         lines
     }
 
-    /// Drops the layouts of blocks far from the visible block if there are many layouts.
+    /// Drops the layouts far from the first visible block if too many lines are in memory.
     fn drop_layouts_far_from(&mut self, visible: usize) {
         let layouts = self.entries.iter().filter_map(|entry| entry.layout.as_ref());
         let line_count: usize = layouts.map(|layout| layout.lines.len()).sum();
@@ -377,7 +387,7 @@ impl Transcript {
         }
     }
 
-    /// Returns the transcript as text, for the normal screen.
+    /// Returns the transcript without colours for the normal screen.
     pub(crate) fn to_text(&self, width: usize, session: &str) -> String {
         let plain = Theme::new(false);
         let mut text = String::new();
@@ -394,7 +404,6 @@ impl Transcript {
     }
 }
 
-/// Returns the text without control characters. A long text is truncated.
 fn bounded(text: &str) -> String {
     let shown = cut(text, MAX_TEXT);
     let more = match text.len() - shown.len() {
@@ -405,7 +414,7 @@ fn bounded(text: &str) -> String {
 }
 
 impl Entry {
-    /// Notes that the block was changed. `total` is the number of bytes of all blocks.
+    /// Updates the sizes after a change. `total`: the bytes of all blocks.
     fn note_change(&mut self, total: &mut usize) {
         let bytes = self.block.bytes();
         *total = *total + bytes - self.bytes;
@@ -415,32 +424,19 @@ impl Entry {
 }
 
 impl AnswerPart {
-    /// Ends this part if it is long enough. Returns the next part.
+    /// Splits a long part after a paragraph, after a line, or inside a very long line. Returns the
+    /// next part if the part was split.
     fn split(&mut self) -> Option<Self> {
-        let mut end = None;
-        let mut is_continuation = true;
-        while let Some(length) = self.text[self.scanned..].find('\n') {
-            let line = &self.text[self.scanned..self.scanned + length];
-            let is_blank = line.trim().is_empty();
-            self.next_fence = fence_after(line, self.next_fence.take());
-            self.scanned += length + 1;
-
-            let is_paragraph_end = is_blank && self.next_fence.is_none();
-            let limit = if is_paragraph_end { MIN_PART } else { MAX_PART };
-            if self.scanned >= limit {
-                end = Some(self.scanned);
-                is_continuation = !is_paragraph_end;
-                break;
+        let (end, is_continuation) = match self.scan_lines() {
+            Some(line_end) => (line_end.position, !line_end.is_paragraph_end),
+            // A very long line is split inside.
+            None if self.text.len() >= MAX_LINE_PART => {
+                let middle = self.text.ceil_char_boundary(MAX_LINE_PART);
+                self.scanned = self.scanned.max(middle);
+                (middle, true)
             }
-        }
-        if end.is_none() && self.text.len() >= 2 * MAX_PART {
-            // The line is too long, so the part ends inside it.
-            let middle = self.text.ceil_char_boundary(2 * MAX_PART);
-            self.scanned = self.scanned.max(middle);
-            end = Some(middle);
-        }
-
-        let end = end?;
+            None => return None,
+        };
         if end == self.text.len() {
             return None;
         }
@@ -452,20 +448,38 @@ impl AnswerPart {
             is_continuation,
         })
     }
+
+    /// Scans whole new lines. Returns the first line end at which the part is long enough.
+    fn scan_lines(&mut self) -> Option<LineEnd> {
+        while let Some(length) = self.text[self.scanned..].find('\n') {
+            let line = &self.text[self.scanned..self.scanned + length];
+            let is_blank = line.trim().is_empty();
+            self.next_fence = fence_after(line, self.next_fence.take());
+            self.scanned += length + 1;
+
+            let is_paragraph_end = is_blank && self.next_fence.is_none();
+            let limit = if is_paragraph_end { MIN_PART } else { MAX_PART };
+            if self.scanned >= limit {
+                return Some(LineEnd { position: self.scanned, is_paragraph_end });
+            }
+        }
+        None
+    }
 }
 
-/// Returns the opening line of the code block that is open after `line`. `fence`: the opening line
-/// of the code block that is open before `line`.
-fn fence_after(line: &str, fence: Option<String>) -> Option<String> {
+/// Returns the opening line of the code block around the end of `line`. `opening`: the opening line
+/// of the code block around the start of `line`.
+fn fence_after(line: &str, opening: Option<String>) -> Option<String> {
     let start = line.trim_start();
-    if !start.starts_with("```") && !start.starts_with("~~~") {
-        return fence;
+    let is_fence = start.starts_with("```") || start.starts_with("~~~");
+    if !is_fence {
+        return opening;
     }
-    match fence {
+    match opening {
         None => Some(line.to_owned()),
-        // A fence ends a block only with the characters that began the block.
-        Some(fence) if start.starts_with(&fence.trim_start()[..3]) => None,
-        Some(fence) => Some(fence),
+        // Only a fence of the same characters ends the code block.
+        Some(opening) if start.starts_with(&opening.trim_start()[..FENCE]) => None,
+        Some(opening) => Some(opening),
     }
 }
 
@@ -482,7 +496,7 @@ impl Block {
         }
     }
 
-    /// Lays out the block, with an empty line above it.
+    /// The first line is empty.
     fn lines(&self, width: usize, theme: Theme, is_long: bool) -> Vec<Line<'static>> {
         let mut lines = vec![Line::default()];
         match self {

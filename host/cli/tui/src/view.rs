@@ -1,4 +1,4 @@
-//! Draws the screen: transcript, panel, status line and input.
+//! Draws the screen.
 
 use std::time::Duration;
 
@@ -8,30 +8,52 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use toolhold_core::text::neutral_line;
 
-use crate::complete::{Popup, SHOWN};
+use crate::complete::{OFFER_COLUMNS, Popup, SHOWN};
 use crate::layout::{Breaks, columns, text, wrap};
 use crate::state::{Dialog, ScreenState};
 use crate::theme::{Role, Theme};
 
-/// The least columns of the terminal.
+/// The fewest columns for the screen. A smaller terminal shows only a message.
 const MIN_COLUMNS: u16 = 40;
 
-/// The least lines of the terminal.
 const MIN_LINES: u16 = 10;
 
-/// The least columns of a terminal that has room for the panel.
+/// The fewest columns for the panel. A narrower terminal has a status line instead.
 const MIN_COLUMNS_WITH_PANEL: u16 = 110;
 
-/// The columns of the panel.
 const PANEL_COLUMNS: u16 = 32;
 
-/// Lines of the message that are shown.
+/// The most visible lines of the typed message.
 const MAX_ROWS: usize = 8;
 
-/// Queued messages that are shown.
+/// The free lines below a dialog or question, for the hint and the message.
+const LINES_BELOW_QUESTION: usize = 6;
+
+/// The fewest lines of a dialog's choices or of a question.
+const MIN_QUESTION_LINES: usize = 2;
+
+/// The lines for the message below a dialog.
+const LINES_BELOW_DIALOG: usize = 4;
+
+/// The fewest lines to which a dialog is cut.
+const MIN_DIALOG_LINES: usize = 4;
+
+/// The lines besides the message that stay free.
+const LINES_BESIDES_MESSAGE: usize = 2;
+
+/// The columns of the mark before a choice or a row of the message.
+const MARK: usize = 2;
+
+/// The columns of the panel's left bar and the space after it.
+const PANEL_BAR: u16 = 2;
+
+/// The columns of a fact's name.
+const LABEL_COLUMNS: usize = 9;
+
+/// The most visible messages that wait.
 const MAX_QUEUED: usize = 3;
 
-/// Draws the state. For `now`, see [`ScreenState::apply`].
+/// `now`: the time of the clock in [`ScreenState::apply`].
 pub(crate) fn draw(state: &mut ScreenState, frame: &mut Frame<'_>, now: Duration) {
     let area = frame.area();
     state.is_visible = area.width >= MIN_COLUMNS && area.height >= MIN_LINES;
@@ -51,7 +73,7 @@ pub(crate) fn draw(state: &mut ScreenState, frame: &mut Frame<'_>, now: Duration
         main.width -= PANEL_COLUMNS;
         let panel = Rect { x: main.width, width: PANEL_COLUMNS, ..area };
         put_panel(state, frame.buffer_mut(), panel, now);
-        // One column between the text and the panel's bar stays empty.
+        // One empty column separates the panel.
         main.width -= 1;
     }
 
@@ -83,23 +105,26 @@ fn put(buffer: &mut Buffer, area: Rect, lines: &[Line<'static>]) {
     }
 }
 
+/// Returns the lines of an empty chat.
 fn welcome(state: &ScreenState, width: usize) -> Vec<Line<'static>> {
     let strong = state.theme.style(Role::Strong);
     let faint = state.theme.style(Role::Faint);
     let mut lines = vec![Line::default(), Line::styled("Toolhold", strong)];
-    let message =
-        format!("in {}\nWrite what to do. /help has the keys and commands.", state.directory);
+    let mut message = format!("in {}\n", state.directory);
+    if !state.model.is_empty() {
+        message += &format!("with {}\n", state.model);
+    }
+    message.push_str("Write what to do. /help has the keys and commands.");
     lines.extend(text(&message, faint, width, "", Breaks::Words));
     lines
 }
 
-/// The lines below the transcript.
 struct Bottom {
     lines: Vec<Line<'static>>,
     cursor: Option<Cursor>,
 }
 
-/// The place of the cursor in [`Bottom::lines`].
+/// A position in [`Bottom::lines`].
 struct Cursor {
     row: u16,
     column: u16,
@@ -111,6 +136,7 @@ impl Bottom {
     }
 }
 
+/// Lays out everything below the transcript. If there is no panel, the last line is the status.
 fn bottom(state: &mut ScreenState, main: Rect, has_panel: bool, now: Duration) -> Bottom {
     let width = usize::from(main.width);
     let height = usize::from(main.height);
@@ -154,22 +180,23 @@ fn push_dialog(
     theme: Theme,
 ) {
     lines.extend(text(&dialog.text, theme.style(Role::Plain), width, "", Breaks::Words));
-    let room = height.saturating_sub(lines.len() + 6).max(2);
-    // The chosen line is the last visible line, unless all lines before it fit on the screen.
+    let room = height.saturating_sub(lines.len() + LINES_BELOW_QUESTION).max(MIN_QUESTION_LINES);
+    // The choices are scrolled so that the chosen choice is visible.
     let first = (dialog.chosen + 1).saturating_sub(room);
     for (index, choice) in dialog.choices.iter().enumerate().skip(first).take(room) {
         let (mark, role) = choice_look(index == dialog.chosen);
-        let line = format!("{mark}{}", shortened(choice, width - 2));
+        let line = format!("{mark}{}", shortened(choice, width - MARK));
         lines.push(Line::styled(line, theme.style(role)));
     }
-    lines.truncate(height.saturating_sub(4).max(4));
+    // The message stays visible below the dialog.
+    lines.truncate(height.saturating_sub(LINES_BELOW_DIALOG).max(MIN_DIALOG_LINES));
 }
 
-/// Returns the marker of a choice, and the role of its text.
 fn choice_look(is_chosen: bool) -> (&'static str, Role) {
     if is_chosen { ("› ", Role::Selected) } else { ("  ", Role::Plain) }
 }
 
+/// Adds the first question and the hint about its keys.
 fn push_question(
     lines: &mut Vec<Line<'static>>,
     state: &mut ScreenState,
@@ -182,7 +209,7 @@ fn push_question(
     let others = state.questions.len().saturating_sub(1);
     let Some(question) = state.questions.front_mut() else { return };
 
-    let room = height.saturating_sub(lines.len() + 6).max(2);
+    let room = height.saturating_sub(lines.len() + LINES_BELOW_QUESTION).max(MIN_QUESTION_LINES);
     lines.extend(question.lines(width, room, theme));
     let hint = if is_answering {
         question.hint(others)
@@ -195,16 +222,18 @@ fn push_question(
     lines.push(Line::styled(shortened(&hint, width), theme.style(role)));
 }
 
+/// Adds the visible completions, including the chosen completion.
 fn push_popup(lines: &mut Vec<Line<'static>>, popup: &Popup, width: usize, theme: Theme) {
+    // The completions are scrolled so that the chosen completion is visible.
     let first = (popup.chosen + 1).saturating_sub(SHOWN);
     for (index, (offer, meaning)) in popup.offers.iter().enumerate().skip(first).take(SHOWN) {
         let (mark, role) = choice_look(index == popup.chosen);
-        let line = format!("{mark}{offer:12} {meaning}");
+        let line = format!("{mark}{offer:OFFER_COLUMNS$} {meaning}");
         lines.push(Line::styled(shortened(line.trim_end(), width), theme.style(role)));
     }
 }
 
-/// Adds the rows of the text that the person types. Returns `None` if no text can be typed.
+/// Adds the typed text. Returns the cursor, or `None` if no text can be typed.
 fn push_input(
     lines: &mut Vec<Line<'static>>,
     state: &ScreenState,
@@ -214,11 +243,13 @@ fn push_input(
     let theme = state.theme;
     let has_dialog = state.dialog.is_some();
     let question = if has_dialog { None } else { state.questions.front() };
-    let (editor, mask) =
-        question.and_then(|question| question.typed()).unwrap_or((&state.editor, None));
+    let answer = question.and_then(|question| question.typed());
+    let (editor, mask) = answer.unwrap_or((&state.editor, None));
 
-    let rows = editor.rows(width - 2, mask);
-    let room = MAX_ROWS.min(height.saturating_sub(lines.len() + 2)).max(1);
+    let rows = editor.rows(width - MARK, mask);
+    let free_lines = height.saturating_sub(lines.len() + LINES_BESIDES_MESSAGE);
+    let room = MAX_ROWS.min(free_lines).max(1);
+    // The rows are scrolled so that the cursor is visible.
     let first = (rows.cursor_row + 1).saturating_sub(room);
     let cursor_row = lines.len() + rows.cursor_row - first;
     for (index, text) in rows.texts.into_iter().enumerate().skip(first).take(room) {
@@ -233,13 +264,12 @@ fn push_input(
         return None;
     }
     let row = u16::try_from(cursor_row).ok()?;
-    // The mark takes two columns.
-    let column = u16::try_from(rows.cursor_column + 2).ok()?;
+    let column = u16::try_from(MARK + rows.cursor_column).ok()?;
     Some(Cursor { row, column })
 }
 
-/// Formats the facts of the panel on one line. Cost and turns always fit; of the other facts, those
-/// that don't fit are left out.
+/// Returns facts on one line. Cost and turns are always shown. Other facts are left out if they
+/// don't fit, the least important first.
 fn status(state: &ScreenState, width: usize, now: Duration) -> String {
     const GAP: &str = " · ";
     let mut line_facts = Vec::new();
@@ -252,9 +282,11 @@ fn status(state: &ScreenState, width: usize, now: Duration) -> String {
         line_facts.push((fact, comes_first));
     }
 
+    // The last fact needs no gap.
     let room = width + columns(GAP);
     let mut used = 0;
     let mut is_shown = vec![false; line_facts.len()];
+    // The first pass is for cost and turns.
     for is_first_pass in [true, false] {
         for (index, (fact, comes_first)) in line_facts.iter().enumerate() {
             let needed = columns(fact) + columns(GAP);
@@ -264,11 +296,17 @@ fn status(state: &ScreenState, width: usize, now: Duration) -> String {
             }
         }
     }
-    let shown = line_facts.iter().zip(is_shown).filter(|(_, is_shown)| *is_shown);
-    shown.map(|((fact, _), _)| fact.as_str()).collect::<Vec<_>>().join(GAP)
+
+    let mut shown = Vec::new();
+    for (index, (fact, _)) in line_facts.iter().enumerate() {
+        if is_shown[index] {
+            shown.push(fact.as_str());
+        }
+    }
+    shown.join(GAP)
 }
 
-/// Returns the names and values of facts of the session, the most important first.
+/// Returns facts about the chat with their names, the most important first.
 fn facts(state: &ScreenState, now: Duration) -> Vec<(&'static str, String)> {
     let spent = &state.spent;
     let mut facts = vec![("phase", state.phase_in_words())];
@@ -295,7 +333,6 @@ fn facts(state: &ScreenState, now: Duration) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// Formats a number in a few digits.
 fn short(number: u64) -> String {
     match number {
         0..10_000 => number.to_string(),
@@ -304,6 +341,7 @@ fn short(number: u64) -> String {
     }
 }
 
+/// Draws the panel on the right.
 fn put_panel(state: &ScreenState, buffer: &mut Buffer, area: Rect, now: Duration) {
     let theme = state.theme;
     let faint = theme.style(Role::Faint);
@@ -311,13 +349,14 @@ fn put_panel(state: &ScreenState, buffer: &mut Buffer, area: Rect, now: Duration
     for row in area.y..area.bottom() {
         buffer.set_string(area.x, row, "│", faint);
     }
-    let inner = Rect { x: area.x + 2, width: area.width - 2, ..area };
+    let inner = Rect { x: area.x + PANEL_BAR, width: area.width - PANEL_BAR, ..area };
     let width = usize::from(inner.width);
     let mut lines = vec![Line::styled("Toolhold", theme.style(Role::Strong)), Line::default()];
     for (name, value) in facts(state, now) {
-        let label = (format!("{name:9}"), faint);
-        let indent = (" ".repeat(9), faint);
-        lines.extend(wrap(&[(value, plain)], width, &label, &indent, Breaks::Anywhere));
+        let label = format!("{name:LABEL_COLUMNS$}");
+        let indent = " ".repeat(columns(&label));
+        let pieces = [(value, plain)];
+        lines.extend(wrap(&pieces, width, &(label, faint), &(indent, faint), Breaks::Words));
     }
     lines.push(Line::default());
     lines.extend(text(&state.directory, faint, width, "", Breaks::Anywhere));
@@ -325,7 +364,7 @@ fn put_panel(state: &ScreenState, buffer: &mut Buffer, area: Rect, now: Duration
     put(buffer, inner, &lines);
 }
 
-/// Cuts the text to the columns, with an ellipsis at the end.
+/// Cuts a text to `width` columns, with an ellipsis at the end of a cut text.
 fn shortened(text: &str, width: usize) -> String {
     use unicode_segmentation::UnicodeSegmentation;
     if columns(text) <= width {
@@ -335,7 +374,7 @@ fn shortened(text: &str, width: usize) -> String {
     let mut column = 0;
     for grapheme in text.graphemes(true) {
         column += columns(grapheme);
-        // The ellipsis takes a column.
+        // One column is for the ellipsis.
         if column + 1 > width {
             break;
         }
@@ -345,23 +384,22 @@ fn shortened(text: &str, width: usize) -> String {
 }
 
 impl ScreenState {
-    /// Formats the facts of the panel, each on a line.
     pub(crate) fn in_words(&self) -> String {
         let facts = facts(self, self.last_key);
-        facts.iter().map(|(name, value)| format!("{name:9} {value}\n")).collect()
+        facts.iter().map(|(name, value)| format!("{name:LABEL_COLUMNS$} {value}\n")).collect()
     }
 
-    /// Formats the tokens, the cost and the turns of the session, each on a line.
     pub(crate) fn cost_in_words(&self) -> String {
         let mut text = String::new();
+        // The time only matters for facts that are left out here.
         for (name, value) in facts(self, self.last_key) {
             if matches!(name, "tokens" | "cache" | "cost" | "turns") {
-                text.push_str(&format!("{name:9} {value}\n"));
+                text.push_str(&format!("{name:LABEL_COLUMNS$} {value}\n"));
             }
         }
         let has_cost = self.spent.cost > 0.0;
         if !has_cost {
-            text.push_str("cost      no prices: write them into [providers.NAME.prices]\n");
+            text.push_str("cost      no prices: set the prices in [providers.NAME.prices]\n");
         }
         text
     }

@@ -1,7 +1,7 @@
 //! Ceilings: the limits that an organisation sets for the operator's values.
 //!
 //! A ceiling has the format of a `toolhold.toml`. It limits the operator's whole configuration,
-//! including variables and flags, and never grants anything.
+//! including variables and flags. It never grants anything.
 
 use std::path::{Path, PathBuf};
 
@@ -16,25 +16,27 @@ use super::{
     Ceiling, Config, Plugin, Problem, Problems, SYSTEM_CEILING, Source, Taken, file, signed,
 };
 
-/// The table whose keys limit every plugin.
+/// The keys of this table limit every plugin.
 const EVERY_PLUGIN: [&str; 2] = ["plugins", "*"];
 
-/// A ceiling that was read but isn't applied yet.
+/// A ceiling that was read, but isn't applied yet.
+#[derive(Clone)]
 pub(super) struct Unapplied {
     path: PathBuf,
     leaves: Vec<Leaf>,
     signed_by: Option<String>,
 }
 
-/// Reads the organisation's ceiling, if it exists, and the `other` ceiling, which must exist.
+/// Reads the ceilings at two paths. The organisation's ceiling `system` may be missing. The ceiling
+/// `named`, whose path comes from a variable, must exist.
 ///
 /// # Errors
 ///
 /// Returns all problems of the ceilings. Toolhold doesn't start if a ceiling can't be trusted or
-/// read, because the ceiling might forbid the next call.
+/// read.
 pub(super) fn read(
     system: Option<&Path>,
-    other: Option<&Path>,
+    named: Option<&Path>,
 ) -> Result<Vec<Unapplied>, Vec<Problem>> {
     let mut texts = Vec::new();
     let mut problems = Vec::new();
@@ -45,7 +47,7 @@ pub(super) fn read(
             Err(problem) => problems.push(problem),
         }
     }
-    if let Some(path) = other {
+    if let Some(path) = named {
         match file::read_named_ceiling(path) {
             Ok(text) => texts.push((path, text, None)),
             Err(problem) => problems.push(problem),
@@ -54,15 +56,14 @@ pub(super) fn read(
 
     let mut ceilings = Vec::new();
     for (path, text, signed_by) in texts {
-        let (leaves, faults) = file::parse(path, &text.text, file::MAX_VALUES);
-        problems.extend(faults);
+        let (leaves, file_problems) = file::parse(path, &text.text, file::MAX_VALUES);
+        problems.extend(file_problems);
         ceilings.push(Unapplied { path: path.to_owned(), leaves, signed_by });
     }
     if problems.is_empty() { Ok(ceilings) } else { Err(problems) }
 }
 
-/// Reads a ceiling before it is signed, and checks everything that doesn't depend on the limited
-/// configuration. Returns the ceiling's text.
+/// Reads a ceiling before it is signed, and checks each of its values. Returns the ceiling's text.
 ///
 /// # Errors
 ///
@@ -74,14 +75,14 @@ pub fn check_ceiling(path: &Path) -> Result<String, Problems> {
         return Err(Problems(problems));
     }
     check_misplaced(&leaves).map_err(Problems)?;
+    // `split_all` has checked the keys for every plugin.
     let (_, leaves) = split_all(leaves).map_err(Problems)?;
     Config::from_leaves(&leaves)?.checked()?;
     Ok(text)
 }
 
 impl Config {
-    /// Describes the ceilings, their signers, and the values that they limit. The text is for a
-    /// person.
+    /// Describes the ceilings, their signers and the limited values for a person.
     pub fn describe_ceilings(&self) -> String {
         let mut text = String::new();
         for Ceiling { path, signed_by, taken, .. } in &self.ceilings {
@@ -94,21 +95,14 @@ impl Config {
             if taken.is_empty() {
                 text += "  This ceiling limits no value of your configuration.\n";
             }
-            for Taken { key, wanted, wanted_by, held, source } in taken {
-                let place = match wanted_by {
-                    Source::Default => "by default".to_owned(),
-                    other => format!("in {other}"),
-                };
-                let held = neutral_line(&super::inline(held));
-                let wanted = neutral_line(&super::inline(wanted));
-                let line = format!("  {key}: limited to {held}, from {wanted} {place} ({source})");
-                text += &neutral_line(&line);
+            for value in taken {
+                text += &describe_taken(value);
                 text += "\n";
             }
         }
         if text.is_empty() {
             text = format!(
-                "There is no ceiling. Its place is {SYSTEM_CEILING}, or the file that \
+                "There is no ceiling. A ceiling is the file {SYSTEM_CEILING}, or the file that \
                  TOOLHOLD_CEILING names.\n"
             );
         }
@@ -116,11 +110,12 @@ impl Config {
     }
 }
 
-/// Applies each ceiling to `leaves`, and adds the values that apply instead.
+/// Applies each ceiling to `leaves`. A value above a ceiling gets another leaf with the allowed
+/// value.
 ///
 /// # Errors
 ///
-/// Everything in a ceiling that can't be applied.
+/// Returns a problem for each value of a ceiling that can't be applied.
 pub(super) fn apply(
     leaves: &mut Vec<Leaf>,
     ceilings: Vec<Unapplied>,
@@ -133,8 +128,8 @@ pub(super) fn apply(
         let contents = Config::from_leaves(&own_leaves)?.checked()?;
         check_misplaced(&own_leaves)?;
 
-        // The rules of a ceiling don't limit a key. They form a separate gate before the operator's
-        // gates.
+        // The rules of a ceiling aren't limits of the operator's rules. They are checked before the
+        // operator's rules.
         let bounds: Vec<Leaf> = own_leaves
             .iter()
             .filter(|leaf| !is_at(leaf, ["tools", "policy", "rules"]))
@@ -157,57 +152,75 @@ pub(super) fn apply(
     Ok(applied)
 }
 
+fn describe_taken(Taken { key, wanted, wanted_by, held, source }: &Taken) -> String {
+    let place = match wanted_by {
+        Source::Default => "by default".to_owned(),
+        other => format!("in {other}"),
+    };
+    let held = neutral_line(&super::inline(held));
+    let wanted = neutral_line(&super::inline(wanted));
+    let line = format!("  {key}: limited to {held}, from {wanted} {place} ({source})");
+    neutral_line(&line)
+}
+
 fn is_at(leaf: &Leaf, key: [&str; 3]) -> bool {
     leaf.path.iter().map(String::as_str).eq(key)
 }
 
-/// Separates the keys of `[plugins."*"]`, which limit every plugin, from the other keys.
+/// Separates the keys of `[plugins."*"]`, which limit every plugin, from the other keys. Returns
+/// the keys for every plugin first.
 ///
 /// # Errors
 ///
-/// Returns the keys of `[plugins."*"]` that grant nothing. A plugin without a table has the
-/// defaults of these keys, so the keys would not limit every plugin.
+/// Returns a problem for each key of `[plugins."*"]` that grants nothing.
 fn split_all(leaves: Vec<Leaf>) -> Result<(Vec<Leaf>, Vec<Leaf>), Vec<Problem>> {
-    let (for_all, own): (Vec<Leaf>, Vec<Leaf>) = leaves
+    let (for_all, others): (Vec<Leaf>, Vec<Leaf>) = leaves
         .into_iter()
         .partition(|leaf| leaf.path.starts_with(&EVERY_PLUGIN.map(str::to_owned)));
+    check_for_all(&for_all)?;
+    // The values are checked even if there is no plugin. The check needs a plugin's name, and each
+    // name has the same result.
+    let example: Vec<Leaf> = for_all.iter().map(|leaf| for_plugin(leaf, "any")).collect();
+    Config::from_leaves(&example)?.checked()?;
+    Ok((for_all, others))
+}
+
+/// Checks that each key of `[plugins."*"]` grants a capability.
+fn check_for_all(for_all: &[Leaf]) -> Result<(), Vec<Problem>> {
     let grants: Vec<&str> =
         Capability::ALL.iter().flat_map(|capability| capability.facts().keys).copied().collect();
     let mut problems = Vec::new();
-    for leaf in &for_all {
+    for leaf in for_all {
         if let [_, _, key] = leaf.path.as_slice()
             && grants.contains(&key.as_str())
         {
             continue;
         }
         let key = dotted(&leaf.path);
-        let message = format!("`{key}`: [plugins.\"*\"] can have only {}", grants.join(", "));
+        let message = format!(
+            "`{key}`: only these keys are allowed in [plugins.\"*\"]: {}",
+            grants.join(", ")
+        );
         problems.push(Problem::new(leaf.source(), message));
     }
-    if !problems.is_empty() {
-        return Err(problems);
-    }
-    // The values are checked even if there is no plugin yet.
-    let any: Vec<Leaf> = for_all.iter().map(|leaf| for_plugin(leaf, "any")).collect();
-    Config::from_leaves(&any)?.checked()?;
-    Ok((for_all, own))
+    if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
 
-/// Turns a key of `[plugins."*"]` into a key of one plugin.
+/// Replaces the `*` in a key of `[plugins."*"]` by `name`.
 fn for_plugin(leaf: &Leaf, name: &str) -> Leaf {
     let mut leaf = leaf.clone();
     name.clone_into(&mut leaf.path[1]);
     leaf
 }
 
-/// Refuses `tools.authorization.rules`, because only a part of these rules would apply.
+/// Refuses `tools.authorization.rules`, because only some of these rules would apply.
 fn check_misplaced(leaves: &[Leaf]) -> Result<(), Vec<Problem>> {
     let mut problems = Vec::new();
     for leaf in leaves {
         if is_at(leaf, ["tools", "authorization", "rules"]) {
             problems.push(Problem::new(
                 leaf.source(),
-                "`tools.authorization.rules`: a ceiling can't limit this key; write its rules into \
+                "`tools.authorization.rules`: a ceiling can't limit this key; write the rules into \
                  [tools.policy]",
             ));
         }
@@ -215,8 +228,7 @@ fn check_misplaced(leaves: &[Leaf]) -> Result<(), Vec<Problem>> {
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
 
-/// Bounds `leaves` by `bounds`. Returns the values that are limited. `contents` is the whole
-/// ceiling.
+/// Limits `leaves` by `bounds`. Returns the limited values. `contents` is the whole ceiling.
 pub(super) fn bound(
     leaves: &mut Vec<Leaf>,
     bounds: &[Leaf],
@@ -225,7 +237,7 @@ pub(super) fn bound(
 ) -> Result<Vec<Taken>, Vec<Problem>> {
     let before = Config::from_leaves(leaves)?;
     let mut base = before.clone();
-    // A ceiling also limits a plugin in the plugin folder that has no table.
+    // A ceiling also limits a plugin in the plugin folder without a table.
     for name in contents.values.plugins.keys() {
         base.values.plugins.entry(name.clone()).or_insert_with(Plugin::default);
     }
@@ -235,56 +247,42 @@ pub(super) fn bound(
     Ok(taken)
 }
 
-/// Describes the value that a ceiling limits by `leaf`. `before` is the configuration without the
-/// ceiling.
+/// Describes a limited value for people. `leaf` replaces a value of `before`, the configuration
+/// without the ceiling.
 fn taken_value(leaf: &Leaf, bounds: &[Leaf], before: &Config) -> Taken {
     let is_switch =
         is_at(leaf, ["tools", "file", "enabled"]) || is_at(leaf, ["tools", "shell", "enabled"]);
-    let is_written =
+    let ceiling_has_value =
         bounds.iter().any(|bound| bound.path == leaf.path && bound.value == leaf.value);
     let mut path = leaf.path.clone();
     let mut held = serde_json::to_value(&leaf.value).unwrap_or_default();
-    // If no directory remains, the tools are disabled, although the ceiling doesn't have this key.
-    if is_switch && !is_written {
-        "allowed_paths".clone_into(&mut path[2]);
+    // If a ceiling leaves no directory, `leaf` disables the tools with `enabled`. The user then
+    // sees the limited `allowed_paths` instead.
+    if is_switch && !ceiling_has_value {
+        path.pop();
+        path.push("allowed_paths".to_owned());
         held = Value::Array(Vec::new());
     }
 
     let key = dotted(&path);
     let values = serde_json::to_value(&before.values).unwrap_or_default();
     let wanted = value_at(&values, &path).clone();
+    // An inherited limit isn't in `bounds` with this path, so its source is the source of `leaf`.
     let bound = bounds.iter().find(|bound| bound.path == path).unwrap_or(leaf);
     Taken { wanted, wanted_by: before.source(&key), held, source: bound.source(), key }
 }
 
-/// Returns the bounds that the shell and plugins inherit from a ceiling's bounds for all tools. The
-/// keys of a plugin can't exceed `[tools.limits]`, `[tools.file]`, `[tools.shell]`, `[tools.web]`
-/// and `[plugin_folder]`. Commands can't leave the directories of `[tools.file]`.
+/// Returns the limits that follow from a ceiling's limits for all tools. A plugin can't exceed
+/// `[tools.limits]`, `[tools.file]`, `[tools.shell]`, `[tools.web]` and `[plugin_folder]`. Commands
+/// can't leave the directories of `[tools.file]`.
 fn inherited_bounds(bounds: &[Leaf], base: &Config) -> Vec<Leaf> {
     let mut inherited = Vec::new();
     for leaf in bounds {
-        let path: Vec<&str> = leaf.path.iter().map(String::as_str).collect();
-        let (plugin_key, value) = match path[..] {
-            ["tools", "limits", key] => (vec!["limits", key], leaf.value.clone()),
-            ["tools", "file", "allowed_paths"] => (vec!["allowed_paths"], leaf.value.clone()),
-            ["tools", "shell", "env"] => (vec!["env"], leaf.value.clone()),
-            ["tools", "web", key @ ("https_only" | "allowed_private_hosts" | "credentials_to")] => {
-                (vec![key], leaf.value.clone())
-            }
-            // The processes of a plugin can't ask for approval, so every level stricter than
-            // `allow` denies.
-            ["tools", "shell", "network"] if leaf.value.as_str() != Some("allow") => {
-                (vec!["network"], false.into())
-            }
-            ["tools", "shell", "enabled"] if leaf.value.as_bool() == Some(false) => {
-                (vec!["shell"], false.into())
-            }
-            ["plugin_folder", "reload"] => (vec!["reload"], leaf.value.clone()),
-            _ => continue,
-        };
+        let bound_path: Vec<&str> = leaf.path.iter().map(String::as_str).collect();
+        let Some((plugin_key, value)) = plugin_bound(&bound_path, &leaf.value) else { continue };
         let shell_paths = ["tools", "shell", "allowed_paths"];
         let bounds_shell = bounds.iter().any(|bound| is_at(bound, shell_paths));
-        if path == ["tools", "file", "allowed_paths"] && !bounds_shell {
+        if bound_path == ["tools", "file", "allowed_paths"] && !bounds_shell {
             inherited.push(leaf_at(leaf, &shell_paths, leaf.value.clone()));
         }
         for name in base.values.plugins.keys() {
@@ -295,7 +293,30 @@ fn inherited_bounds(bounds: &[Leaf], base: &Config) -> Vec<Leaf> {
     inherited
 }
 
-/// Makes a leaf for another key, with the source of `leaf`.
+/// Converts a limit for all tools into a key of a plugin's table and its value. Returns `None` if
+/// the limit doesn't concern plugins.
+fn plugin_bound<'p>(path: &[&'p str], value: &toml::Value) -> Option<(Vec<&'p str>, toml::Value)> {
+    Some(match *path {
+        ["tools", "limits", key] => (vec!["limits", key], value.clone()),
+        ["tools", "file", "allowed_paths"] => (vec!["allowed_paths"], value.clone()),
+        ["tools", "shell", "env"] => (vec!["env"], value.clone()),
+        ["tools", "web", key @ ("https_only" | "allowed_private_hosts" | "credentials_to")] => {
+            (vec![key], value.clone())
+        }
+        // A plugin's processes can't ask for approval. A level stricter than `allow` therefore
+        // denies them the network.
+        ["tools", "shell", "network"] if value.as_str() != Some("allow") => {
+            (vec!["network"], false.into())
+        }
+        ["tools", "shell", "enabled"] if value.as_bool() == Some(false) => {
+            (vec!["shell"], false.into())
+        }
+        ["plugin_folder", "reload"] => (vec!["reload"], value.clone()),
+        _ => return None,
+    })
+}
+
+/// Makes a leaf for the key `path`, with the source of `leaf`.
 fn leaf_at(leaf: &Leaf, path: &[&str], value: toml::Value) -> Leaf {
     let path: Vec<String> = path.iter().map(|part| (*part).to_owned()).collect();
     Leaf { sources: vec![leaf.source(); path.len()], path, value, ..leaf.clone() }

@@ -1,5 +1,4 @@
-//! Describes the configuration from its schema, so that the template and the documentation always
-//! match the code.
+//! Describes the configuration from its schema, for the template and the documentation.
 
 use serde_json::Value;
 
@@ -10,7 +9,7 @@ pub struct TableDescription {
     pub path: String,
     /// The purpose of the table.
     pub description: String,
-    /// The keys of the table. Tables inside the table have separate descriptions.
+    /// The keys of the table. Tables inside the table have their own descriptions.
     pub keys: Vec<KeyDescription>,
 }
 
@@ -19,19 +18,19 @@ pub struct TableDescription {
 pub struct KeyDescription {
     /// The key's name in the table. `NAME` is a placeholder for a name that the operator chooses.
     pub name: String,
-    /// The accepted values, in words.
+    /// The accepted values, as a phrase.
     pub takes: String,
-    /// The key's default. `None` if another key or the environment provides it.
+    /// The key's default. `None`: the default comes from another key or the environment.
     pub default: Option<Value>,
     /// An example value, for a key without a default.
     pub example: Option<Value>,
-    /// For a key whose name the operator chooses: the default entries, or an example.
+    /// The default entries or an example, for a key whose name the operator chooses.
     pub entries: Vec<(String, Value)>,
     /// The meaning of the key. Empty if the table's description explains the key.
     pub description: String,
 }
 
-/// Describes every table and key in the order of definition. Deprecated ones are left out.
+/// Describes every table and key in the order of definition. Deprecated keys are left out.
 pub fn describe() -> Vec<TableDescription> {
     let schema = super::keys::schema();
     let mut tables = Vec::new();
@@ -41,19 +40,21 @@ pub fn describe() -> Vec<TableDescription> {
     tables
 }
 
-/// Describes a table, and then the tables inside it. `root`: the schema of the whole configuration.
+/// Describes a table, and then the tables inside it. `root` is the schema of the whole
+/// configuration.
 fn describe_table(root: &Value, schema: &Value, path: &str, tables: &mut Vec<TableDescription>) {
     let target = resolve(root, schema);
     let chosen = &target["additionalProperties"];
     if chosen.is_object() && resolve(root, chosen)["type"] != "object" {
-        // In a table of values with chosen names, the table's description describes each value.
+        // The names of the values are the operator's, so the table's description is about each
+        // value.
         let description = text(&schema["description"]).unwrap_or_default();
         let key = describe_chosen_key(root, schema, chosen);
         tables.push(TableDescription { path: path.to_owned(), description, keys: vec![key] });
         return;
     }
     if chosen.is_object() {
-        // In a table of tables with chosen names, the inner table is described.
+        // The names of the inner tables are the operator's, so the inner table is described.
         let mut inner = chosen.clone();
         inner["description"] = schema["description"].clone();
         if let Some(example) = schema["examples"][0].as_object()
@@ -82,11 +83,13 @@ fn describe_table(root: &Value, schema: &Value, path: &str, tables: &mut Vec<Tab
     }
 }
 
-/// Describes a key whose name the operator chooses. `table`: the schema of the key's table.
+/// Describes a key whose name the operator chooses. `table` is the schema of the key's table.
 fn describe_chosen_key(root: &Value, table: &Value, schema: &Value) -> KeyDescription {
-    let mut written =
-        [&table["default"], &table["examples"][0]].into_iter().filter_map(Value::as_object);
-    let entries = written.find(|entries| !entries.is_empty()).cloned().unwrap_or_default();
+    // An empty default shows no entry, so the first example is used then.
+    let entries = match table["default"].as_object() {
+        Some(default) if !default.is_empty() => default.clone(),
+        _ => table["examples"][0].as_object().cloned().unwrap_or_default(),
+    };
     KeyDescription {
         name: "NAME".to_owned(),
         takes: describe_type(root, schema),
@@ -97,7 +100,7 @@ fn describe_chosen_key(root: &Value, table: &Value, schema: &Value) -> KeyDescri
     }
 }
 
-/// Returns the properties of a schema. Deprecated ones are left out.
+/// Returns the properties of a schema. Deprecated properties are left out.
 fn properties(schema: &Value) -> impl Iterator<Item = (&str, &Value)> {
     schema["properties"]
         .as_object()
@@ -107,7 +110,6 @@ fn properties(schema: &Value) -> impl Iterator<Item = (&str, &Value)> {
         .map(|(name, property)| (name.as_str(), property))
 }
 
-/// Follows the reference of a schema, if it has one.
 fn resolve<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
     let Some(reference) = schema["$ref"].as_str() else { return schema };
     root.pointer(reference.trim_start_matches('#')).unwrap_or(schema)
@@ -117,12 +119,12 @@ fn text(value: &Value) -> Option<String> {
     value.as_str().map(str::to_owned)
 }
 
-/// Describes the accepted values of a key in words.
+/// Describes the values that a schema allows, for people.
 fn describe_type(root: &Value, schema: &Value) -> String {
     let schema = resolve(root, schema);
     for key in ["anyOf", "oneOf"] {
         if let Some(forms) = schema[key].as_array() {
-            // In the schema, an optional key may be null. TOML has no null.
+            // An optional key may be null in the schema. TOML has no null.
             let forms = forms.iter().filter(|form| form["type"] != "null");
             return forms.map(|form| describe_type(root, form)).collect::<Vec<_>>().join(" or ");
         }
@@ -130,6 +132,7 @@ fn describe_type(root: &Value, schema: &Value) -> String {
     if let Some(only) = schema.get("const") {
         return format!("`{only}`");
     }
+    // An optional value has several types: first its own type, then `null`.
     let type_name = match &schema["type"] {
         Value::Array(names) => names.first().and_then(Value::as_str),
         name => name.as_str(),
@@ -150,6 +153,7 @@ fn describe_type(root: &Value, schema: &Value) -> String {
     }
 }
 
+/// Describes the range of a number, for people.
 fn bounds(schema: &Value) -> String {
     match [&schema["minimum"], &schema["maximum"]] {
         [Value::Null, Value::Null] => String::new(),

@@ -1,5 +1,5 @@
-//! Builds the rules for requests from the configuration: the hosts, the proxy, the certificate
-//! authorities, and the secrets.
+//! Builds the rules for requests from the configuration: hosts, proxy, certificate authorities and
+//! secrets.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,29 +11,36 @@ use toolhold_net::{
     Limits, Network, Proxy, Secret as ResolvedSecret, SecretSource, SecretValue, Settings,
 };
 use toolhold_policy::egress::{
-    Grant, HostPattern, HostPatternError, PrivateHosts, Reach, Scheme, Target,
+    Grant, HostPattern, HostPatternError, PathPattern, PathPatternError, PrivateHosts, Reach,
+    Scheme, Target,
 };
 use toolhold_policy::{Action, Placed, Verdict};
 
 use serde_json::Value;
 
 use super::{
-    Config, Folders, HostGrant, OtherDomains, Problem, Problems, Secret, ServerSecret, UrlScheme,
-    Web, WithoutProxy, WrittenHost, WrittenPrivateHosts,
+    Config, Folders, HostGrant, NetworkGrant, OtherDomains, Problem, Problems, SandboxMode, Secret,
+    ServerSecret, UrlScheme, Web, WithoutProxy, WrittenHost, WrittenPrivateHosts,
 };
 
-/// Most bytes of a request's body.
+/// Most bytes of a request's body. A longer body is refused.
 const REQUEST_BODY: u64 = 10 << 20;
 
-/// Most bytes of the headers of a response.
+/// Most bytes of the headers of a request or a response. Longer headers are refused.
 const HEADERS: usize = 64 << 10;
 
-/// Seconds without any data from the other side.
-const IDLE: u64 = 15;
+/// Seconds without data from the server after which a request fails.
+const IDLE_SECS: u64 = 15;
 
-/// The keys about requests in one table of the configuration.
+/// Bytes of a KiB.
+const KIB: u64 = 1 << 10;
+
+/// Bytes of a MiB.
+const MIB: u64 = 1 << 20;
+
+/// The keys about requests of one table.
 struct RequestTable<'s> {
-    /// `tools.web` or `plugins.NAME`.
+    /// The name of the table: `tools.web` or `plugins.NAME`.
     name: String,
     /// The key that grants hosts.
     key: &'static str,
@@ -49,12 +56,17 @@ impl RequestTable<'_> {
     }
 }
 
+/// Returns the keys about connections of programs. `name` is their table, and `grants` are its hosts.
+fn table_of_programs(name: String, grants: &[HostGrant]) -> RequestTable<'_> {
+    RequestTable { name, key: "hosts", grants, private: &[], https_only: true, credentials_to: &[] }
+}
+
 impl Config {
     /// Builds the settings for the requests of the built-in web tools.
     ///
     /// # Errors
     ///
-    /// Returns [`HostError::Config`] with the place of a value that can't be used.
+    /// Returns [`HostError::Config`] if a value can't be used.
     pub fn egress_of_web(
         &self,
         folders: &Folders,
@@ -63,8 +75,8 @@ impl Config {
         let web = &self.values.tools.web;
         let limits = self.values.tools.limits;
         let secs = limits.request_secs.get().min(web.timeout.get());
-        let bytes = (limits.response_mib.get() << 20).min(web.max_body_kib.get() << 10);
-        let request_limits = request_limits(limits, secs, bytes);
+        let body_bytes = (limits.response_mib.get() * MIB).min(web.max_body_kib.get() * KIB);
+        let request_limits = request_limits(limits, secs, body_bytes);
         let time_key = if web.timeout <= limits.request_secs {
             format!("`timeout` in {}", self.own_table("tools.web"))
         } else {
@@ -73,12 +85,13 @@ impl Config {
         let table = self.web_table();
         let mut settings =
             self.egress(&table, request_limits, &time_key, folders, working_directory)?;
+        // Only the web tools may reach hosts that no key names.
         settings.reach = self.web_reach()?;
         settings.asks = web.other_domains == OtherDomains::Ask;
         Ok(settings)
     }
 
-    /// Builds the rules for the gate that decides on calls of the web tools.
+    /// Builds the rules for calls of the web tools.
     pub fn web(&self) -> Result<toolhold_policy::Web, HostError> {
         let verdict = match self.values.tools.web.other_domains {
             OtherDomains::Deny => Verdict::Deny,
@@ -89,18 +102,22 @@ impl Config {
         Ok(toolhold_policy::Web { reach: Arc::new(self.web_reach()?), others })
     }
 
+    /// Returns the hosts that the web tools may reach.
     fn web_reach(&self) -> Result<Reach, HostError> {
         let mut reach = self.reach(&self.web_table())?;
         if self.values.tools.web.other_domains == OtherDomains::Allow {
             let place = self.origin("tools.web.other_domains");
+            // This value of the key is the same as a grant for every host.
             let hosts =
                 HostPattern::new("*").map_err(|error| HostError::Config(error.to_string()))?;
-            let value = Grant { hosts, scheme: None, port: None, methods: Vec::new() };
+            let value =
+                Grant { hosts, scheme: None, port: None, methods: Vec::new(), paths: Vec::new() };
             reach.grants.push(Placed { value, place });
         }
         Ok(reach)
     }
 
+    /// Returns the keys of `[tools.web]` about requests.
     fn web_table(&self) -> RequestTable<'_> {
         let Web { allowed_domains, allowed_private_hosts, https_only, credentials_to, .. } =
             &self.values.tools.web;
@@ -114,8 +131,8 @@ impl Config {
         }
     }
 
-    /// Builds the settings for the requests of the plugin `name`. Returns `None` if the plugin has
-    /// no granted host.
+    /// Builds the settings for the requests of the plugin `name`. Returns `None` if no host is
+    /// granted to the plugin.
     ///
     /// # Errors
     ///
@@ -139,8 +156,8 @@ impl Config {
             credentials_to: &plugin.credentials_to,
         };
         let limits = self.plugin_limits(name);
-        let request_limits =
-            request_limits(limits, limits.request_secs.get(), limits.response_mib.get() << 20);
+        let body_bytes = limits.response_mib.get() * MIB;
+        let request_limits = request_limits(limits, limits.request_secs.get(), body_bytes);
         let time_key = match plugin.limits.request_secs {
             Some(_) => self.time_key(&format!("plugins.{}.limits", super::dotted_name(name))),
             None => self.time_key("tools.limits"),
@@ -148,7 +165,105 @@ impl Config {
         self.egress(&table, request_limits, &time_key, folders, working_directory).map(Some)
     }
 
-    /// Names the key that bounds the time of a request.
+    /// Builds the settings for the connections of commands. Returns `None` if they can reach no hosts,
+    /// or reach the whole network.
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`Self::egress_of_web`].
+    pub fn egress_of_shell(
+        &self,
+        folders: &Folders,
+        working_directory: &Path,
+    ) -> Result<Option<Settings>, HostError> {
+        let shell = &self.values.tools.shell;
+        if shell.network != NetworkGrant::Ask
+            || (!reaches_hosts(&shell.hosts) && !self.asks_about_hosts())
+        {
+            return Ok(None);
+        }
+        let table = self.shell_table();
+        let mut settings = self.egress_of_programs(&table, folders, working_directory)?;
+        settings.asks = self.asks_about_hosts();
+        for (name, secret) in &shell.secrets {
+            let key = secret_key(&table.name, name);
+            let rule = secret.rule(name).map_err(|error| {
+                Problems::from(Problem::new(self.source_below(&key), error.to_string()))
+            })?;
+            let source = self.source_of(&key, &secret.into(), folders, working_directory);
+            settings.secrets.push(ResolvedSecret { rule, source });
+        }
+        Ok(Some(settings))
+    }
+
+    /// Builds the settings for the connections of the server `name` of `[mcp.servers]`. Returns
+    /// `None` if the server reaches no hosts, or the whole network.
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`Self::egress_of_web`].
+    pub fn egress_of_server(
+        &self,
+        name: &str,
+        folders: &Folders,
+        working_directory: &Path,
+    ) -> Result<Option<Settings>, HostError> {
+        let Some(server) = self.values.mcp.servers.get(name) else { return Ok(None) };
+        if server.hosts.is_empty() || server.network {
+            return Ok(None);
+        }
+        let table = table_of_programs(format!("mcp.servers.{name}"), &server.hosts);
+        self.egress_of_programs(&table, folders, working_directory).map(Some)
+    }
+
+    /// Builds the settings for the connections of the programs of a table.
+    fn egress_of_programs(
+        &self,
+        table: &RequestTable<'_>,
+        folders: &Folders,
+        working_directory: &Path,
+    ) -> Result<Settings, HostError> {
+        let limits = self.values.tools.limits;
+        let request_limits =
+            request_limits(limits, limits.request_secs.get(), limits.response_mib.get() * MIB);
+        let time_key = self.time_key("tools.limits");
+        let mut settings =
+            self.egress(table, request_limits, &time_key, folders, working_directory)?;
+        settings.reach = self.reach_of_programs(table)?;
+        Ok(settings)
+    }
+
+    /// Returns the hosts that commands may reach.
+    pub(super) fn shell_reach(&self) -> Result<Reach, HostError> {
+        self.reach_of_programs(&self.shell_table())
+    }
+
+    fn reach_of_programs(&self, table: &RequestTable<'_>) -> Result<Reach, HostError> {
+        let mut reach = self.reach(table)?;
+        for entry in std::mem::take(&mut reach.grants) {
+            reach.add_entry(entry);
+        }
+        Ok(reach)
+    }
+
+    /// Returns the keys of `[tools.shell]` about connections.
+    fn shell_table(&self) -> RequestTable<'_> {
+        table_of_programs("tools.shell".to_owned(), &self.values.tools.shell.hosts)
+    }
+
+    /// Returns the access of commands to the network.
+    pub(crate) fn network_of_commands(&self) -> toolhold_policy::Network {
+        let shell = &self.values.tools.shell;
+        // Without a sandbox, nothing holds the connections of commands.
+        let has_hosts = reaches_hosts(&shell.hosts) && shell.sandbox != SandboxMode::Off;
+        match shell.network.into() {
+            toolhold_policy::Network::Ask if has_hosts || self.asks_about_hosts() => {
+                toolhold_policy::Network::Hosts
+            }
+            network => network,
+        }
+    }
+
     fn time_key(&self, table: &str) -> String {
         format!("`request_secs` in {}", self.own_table(table))
     }
@@ -195,10 +310,18 @@ impl Config {
         names
     }
 
+    /// Returns the hosts that the requests of a table may reach.
     fn reach(&self, table: &RequestTable<'_>) -> Result<Reach, HostError> {
         let grants_key = table.path_of(table.key);
-        let grants = self.parse_each(&grants_key, table.grants, parse_grant)?;
-        // Hosts that the operator denies are denied for every table.
+        let mut grants = self.parse_each(&grants_key, table.grants, parse_grant)?;
+        let names_jobs = grants.iter().any(|grant| grant.value.is_job());
+        grants.retain(|grant| !grant.value.is_job());
+        if names_jobs && !["tools.web", "tools.shell"].contains(&table.name.as_str()) {
+            let message = "`job`: only commands and web tools reach the jobs of their session; \
+                           remove the entry";
+            return Err(Problems::from(Problem::new(self.source(&grants_key), message)).into());
+        }
+        // `denied_domains` applies to plugins, too.
         let denied = self.parse_each(
             "tools.web.denied_domains",
             &self.values.tools.web.denied_domains,
@@ -214,13 +337,15 @@ impl Config {
             grants,
             denied,
             private,
-            // Third-party plugins have no servers to look at.
-            job_servers: table.name == "tools.web" && self.values.tools.web.job_servers,
+            // Commands already share the loopback of their session's jobs.
+            job_servers: names_jobs && table.name == "tools.web",
             https_only,
             place: self.origin(&grants_key),
         })
     }
 
+    /// Builds the settings for the requests of a table, without approvals. `time_key` names the
+    /// key of the time limit of requests.
     fn egress(
         &self,
         table: &RequestTable<'_>,
@@ -237,9 +362,13 @@ impl Config {
         let mut secrets = Vec::new();
         for (owner, name, secret) in self.request_secrets() {
             if owner == table.name {
-                let secret =
-                    self.resolve_secret(&owner, name, secret, folders, working_directory)?;
-                secrets.push(secret);
+                secrets.push(self.resolve_secret(
+                    &owner,
+                    name,
+                    secret,
+                    folders,
+                    working_directory,
+                )?);
             }
         }
         Ok(Settings {
@@ -253,12 +382,12 @@ impl Config {
         })
     }
 
-    /// Parses the elements of a list. Each gets its place.
-    fn parse_each<W, T, E: fmt::Display>(
+    /// Parses the elements of a list, and adds to each element its file and line.
+    fn parse_each<Written, T, E: fmt::Display>(
         &self,
         key: &str,
-        list: &[W],
-        parse: impl Fn(&W) -> Result<T, E>,
+        list: &[Written],
+        parse: impl Fn(&Written) -> Result<T, E>,
     ) -> Result<Vec<Placed<T>>, HostError> {
         let mut elements = Vec::new();
         for (index, written) in list.iter().enumerate() {
@@ -271,6 +400,7 @@ impl Config {
         Ok(elements)
     }
 
+    /// Returns the rule and the source of a secret in `table`.
     fn resolve_secret(
         &self,
         table: &str,
@@ -287,7 +417,7 @@ impl Config {
         Ok(ResolvedSecret { rule, source })
     }
 
-    /// Returns the source of a secret. `key`: the key of the secret's table.
+    /// Returns the source of a secret. `key` is the key of the secret's table.
     pub fn source_of(
         &self,
         key: &str,
@@ -304,7 +434,7 @@ impl Config {
             SecretSource::File(path)
         } else {
             let mut words = secret.command.clone();
-            // A name with a `/` is a path. Any other program is looked for in `PATH`.
+            // A program with a `/` is a path. Any other program is searched in `PATH`.
             if let Some(program) = words.first_mut()
                 && program.contains('/')
             {
@@ -316,7 +446,7 @@ impl Config {
         }
     }
 
-    /// Returns the proxy and the trusted authorities of requests.
+    /// Returns the proxy and the trusted authorities for requests.
     pub fn network(&self, folders: &Folders, working_directory: &Path) -> Network {
         Network {
             proxy: self.proxy(),
@@ -325,19 +455,21 @@ impl Config {
         }
     }
 
+    /// Returns the proxy of the configuration, or else the proxy of the environment.
     fn proxy(&self) -> Option<Proxy> {
         let network = &self.values.network;
         let written = match &network.proxy {
             Some(written) => written.as_str().to_owned(),
             None => {
                 let names = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
-                self.variable_of(&names)?.1
+                let (_, address) = self.variable_of(&names)?;
+                address
             }
         };
         if written.is_empty() {
             return None;
         }
-        // Like most programs, accept an address without a scheme.
+        // Like most programs, Toolhold accepts a proxy address without a scheme.
         let url = if written.contains("://") { written } else { format!("http://{written}") };
         let except = match &network.no_proxy {
             Some(hosts) => hosts.iter().map(WithoutProxy::as_str).collect::<Vec<_>>().join(","),
@@ -349,7 +481,7 @@ impl Config {
         Some(Proxy { url, except, resolves: network.proxy_resolves })
     }
 
-    /// Returns the files with certificates of authorities that are trusted.
+    /// Returns the files with certificates of trusted authorities.
     pub fn authorities(&self, folders: &Folders, working_directory: &Path) -> Vec<PathBuf> {
         let mut files = Vec::new();
         for (index, path) in self.values.network.authorities.iter().enumerate() {
@@ -359,7 +491,8 @@ impl Config {
         files
     }
 
-    /// Returns the directory that the configuration was read for.
+    /// Returns the working directory for which the configuration was read, or else the current
+    /// working directory. Returns `/` if the current working directory was removed.
     pub fn directory(&self) -> PathBuf {
         if let Some((_, inputs)) = &self.read_from
             && let Some(directory) = &inputs.working_directory
@@ -369,43 +502,69 @@ impl Config {
         super::working_directory().unwrap_or_else(|_| PathBuf::from("/"))
     }
 
-    /// Returns an environment variable with which the configuration was read. A variable that is
-    /// empty or isn't UTF-8 is treated as missing.
+    /// Returns the value of an environment variable at the time when the configuration was read. A
+    /// variable that is empty or isn't UTF-8 is treated as missing.
     pub fn variable(&self, name: &str) -> Option<String> {
         let (_, inputs) = self.read_from.as_ref()?;
+        // A later value of a variable replaces an earlier value.
         let (_, value) = inputs.variables.iter().rfind(|(known, _)| known == name)?;
         let text = value.to_str()?;
         if text.is_empty() { None } else { Some(text.to_owned()) }
     }
 
-    /// Returns the name and the value of the first of these variables that has a value.
+    /// Returns the name and the value of the first variable that has a value.
     pub fn variable_of<'n>(&self, names: &[&'n str]) -> Option<(&'n str, String)> {
         names.iter().find_map(|name| Some((*name, self.variable(name)?)))
     }
 }
 
-/// Returns the limits of requests. `secs`: the time limit. `body`: the most bytes of an answer.
+/// Builds the limits of requests. `secs` is the time limit of a request, and `body` is the most
+/// bytes of a response's body.
 fn request_limits(limits: super::Limits, secs: u64, body: u64) -> Limits {
     Limits {
         time: Duration::from_secs(secs),
-        idle: Duration::from_secs(secs.min(IDLE)),
+        idle: Duration::from_secs(secs.min(IDLE_SECS)),
         body,
         request_body: REQUEST_BODY,
         headers: HEADERS,
+        // A number that doesn't fit into the type can't be reached, so the largest number is the
+        // same limit.
         concurrent: usize::try_from(limits.concurrent_requests.get()).unwrap_or(usize::MAX),
         requests: u32::try_from(limits.requests.get()).unwrap_or(u32::MAX),
     }
 }
 
-fn parse_grant(grant: &HostGrant) -> Result<Grant, HostPatternError> {
+/// Checks whether a list has hosts of the network. The jobs of a session aren't in the network.
+fn reaches_hosts(grants: &[HostGrant]) -> bool {
+    grants.iter().any(|grant| !grant.is_job())
+}
+
+/// The reason why an entry for hosts can't be used.
+#[derive(Debug, thiserror::Error)]
+enum GrantError {
+    #[error(transparent)]
+    Host(#[from] HostPatternError),
+    #[error(transparent)]
+    Path(#[from] PathPatternError),
+}
+
+/// Returns the key of the table with the source of a secret.
+pub fn secret_key(table: &str, name: &str) -> String {
+    let key = format!("{table}.secrets.{}", super::dotted_name(name));
+    if table == "tools.shell" { key + ".from" } else { key }
+}
+
+fn parse_grant(grant: &HostGrant) -> Result<Grant, GrantError> {
     let scheme = grant.scheme.map(|scheme| match scheme {
         UrlScheme::Https => Scheme::Https,
         UrlScheme::Http => Scheme::Http,
     });
+    let paths = grant.paths.iter().map(|path| PathPattern::new(path.as_str()));
     Ok(Grant {
         hosts: HostPattern::new(grant.host.as_str())?,
         scheme,
         port: grant.port,
         methods: grant.methods.iter().map(|method| method.as_str().to_owned()).collect(),
+        paths: paths.collect::<Result<_, _>>()?,
     })
 }

@@ -1,5 +1,5 @@
-//! Reads a `toolhold.toml`. Refuses a file that other users can write, and finds its values and
-//! errors.
+//! Reads a `toolhold.toml`, and finds its values and problems. Refuses a file that other users can
+//! write.
 
 use std::fmt;
 use std::fs::{File, Metadata, OpenOptions};
@@ -24,29 +24,31 @@ use super::leaf::Leaf;
 use super::renamed::rename;
 use super::{Problem, Source};
 
-/// The most bytes of a file. A file of this size is read quickly, and nobody writes more by hand.
+/// Most bytes of a file. A larger file is refused.
 const MAX_BYTES: u64 = 1024 * 1024;
 
-/// The most values in the user's file, including the elements of lists. Each value is checked
-/// separately, which takes time.
+/// Most bytes to read. A file is too large if it has one byte more than [`MAX_BYTES`].
+const READ_LIMIT: u64 = MAX_BYTES + 1;
+
+/// Most values in the user's file, including the elements of lists. A file with more values is
+/// refused, because each value is checked separately.
 pub(super) const MAX_VALUES: usize = 4096;
 
-/// The most problems that are reported for one file.
+/// Most problems that are reported for one file. Further problems are left out.
 const MAX_PROBLEMS: usize = 100;
 
-/// Most bytes of a line that are shown with a problem.
+/// Most bytes of a line that are shown with a problem. A longer line is cut.
 const MAX_EXCERPT: usize = 160;
 
-/// A file that was read.
 #[derive(Debug)]
 pub(super) struct Text {
     pub(super) text: String,
-    /// The device and the inode, which identify the file under any name.
+    /// The device and the inode. They identify the file under any name.
     pub(super) identity: (u64, u64),
 }
 
-/// The reason why a file isn't used. If the owner or the mode is wrong, the message contains the
-/// command that fixes it.
+/// The reason why a file isn't used. For a wrong owner or mode, the message contains the command
+/// that fixes the owner or the mode.
 #[derive(Debug, thiserror::Error)]
 enum FileError {
     #[error("can't be opened: {0}")]
@@ -55,7 +57,7 @@ enum FileError {
     Examine(#[source] io::Error),
     #[error("is not a regular file")]
     Kind,
-    #[error("is larger than 1 MiB, which is the limit")]
+    #[error("is larger than 1 MiB, the limit")]
     Size,
     #[error("can't be read: {0}")]
     Read(#[source] io::Error),
@@ -78,26 +80,25 @@ fn problem(path: &Path, message: impl fmt::Display) -> Problem {
 pub(super) fn read(path: &Path) -> Result<Option<Text>, Problem> {
     let Some(file) = open_if_there(path)? else { return Ok(None) };
     let status = check_regular(&file).map_err(|error| problem(path, error))?;
-    check_writers(&status, path).map_err(|error| problem(path, error))?;
+    check_owner_and_modes(&status, path).map_err(|error| problem(path, error))?;
     read_text(file, &status).map(Some).map_err(|error| problem(path, error))
 }
 
 /// Reads a file of the organisation: a ceiling, its keys, or the defaults. Returns `None` if the
-/// file doesn't exist. Only root may have write access to the file and its folder, because any
-/// other writer could remove the file.
-pub(super) fn read_ceiling(path: &Path) -> Result<Option<Text>, Problem> {
+/// file doesn't exist. Refuses a file that a user other than root can change or replace.
+pub(super) fn read_organisation_file(path: &Path) -> Result<Option<Text>, Problem> {
     let Some(file) = open_if_there(path)? else { return Ok(None) };
     let status = check_regular(&file).map_err(|error| problem(path, error))?;
-    check_root(path, &status, "the file")?;
+    check_only_root_writes(path, &status, "the file")?;
+    // Only `/` itself has no parent.
     let folder = path.parent().unwrap_or(Path::new("/"));
     let folder_status = std::fs::metadata(folder).map_err(|error| {
         problem(path, format_args!("{} can't be examined: {error}", folder.display()))
     })?;
-    check_root(path, &folder_status, &format!("its folder {}", folder.display()))?;
+    check_only_root_writes(path, &folder_status, &format!("its folder {}", folder.display()))?;
     read_text(file, &status).map(Some).map_err(|error| problem(path, error))
 }
 
-/// Opens a file. Returns `None` if the file doesn't exist.
 fn open_if_there(path: &Path) -> Result<Option<File>, Problem> {
     match open(path, OFlags::empty()) {
         Ok(file) => Ok(Some(file)),
@@ -106,8 +107,9 @@ fn open_if_there(path: &Path) -> Result<Option<File>, Problem> {
     }
 }
 
-/// Checks that only root has write access. `what` names the file or its folder.
-fn check_root(path: &Path, status: &Metadata, what: &str) -> Result<(), Problem> {
+/// Checks that only root can write to a file or a folder. `what` names the file or the folder in
+/// the error.
+fn check_only_root_writes(path: &Path, status: &Metadata, what: &str) -> Result<(), Problem> {
     let user = status.uid();
     let message = if user != 0 {
         format!("{what} belongs to user {user}; only files of root are trusted")
@@ -123,8 +125,8 @@ fn is_writable_by_others(status: &Metadata) -> bool {
     status.mode() & 0o022 != 0
 }
 
-/// Reads the ceiling that a variable names. Any user may have written it, because a ceiling can't
-/// grant anything.
+/// Reads the ceiling that `TOOLHOLD_CEILING` names. The owner isn't checked, because a ceiling
+/// can't grant anything.
 pub(super) fn read_named_ceiling(path: &Path) -> Result<Text, Problem> {
     read_unchecked(path).map_err(|error| {
         Problem::new(Source::Variable(VARIABLE.to_owned()), format!("{} {error}", path.display()))
@@ -145,31 +147,32 @@ pub(super) fn read_any(path: &Path) -> Result<Text, Problem> {
     read_text(file, &status).map_err(|error| problem(path, error))
 }
 
-/// Reads the owner, the mode and the contents of a file. Returns `None` if the file can't be read,
+/// Returns the owner, the mode and the contents of a file. Returns `None` if the file can't be read
 /// or isn't a regular file.
 pub(super) fn state(path: &Path) -> Option<(u32, u32, Vec<u8>)> {
     let file = open(path, OFlags::empty()).ok()?;
     let status = check_regular(&file).ok()?;
     let mut contents = Vec::new();
-    file.take(MAX_BYTES + 1).read_to_end(&mut contents).ok()?;
+    file.take(READ_LIMIT).read_to_end(&mut contents).ok()?;
     Some((status.uid(), status.mode(), contents))
 }
 
-/// Reads the file of the working directory. Returns `None` if it doesn't exist, or if it is the
-/// `other` file, which is already read.
+/// Reads the `toolhold.toml` of the working directory. Returns `None` if the file doesn't exist, or
+/// if the file is the user's own file. `user_file` is the device and the inode of the user's file.
 ///
-/// Any user may have written the file. It only narrows the configuration, unless the user has
-/// trusted exactly this content.
+/// The owner isn't checked. The file only narrows the configuration, unless the user has trusted
+/// exactly this content.
 pub(super) fn read_project(
     path: &Path,
-    other: Option<(u64, u64)>,
+    user_file: Option<(u64, u64)>,
 ) -> Result<Option<Text>, Problem> {
     let file = match open(path, OFlags::NOFOLLOW) {
         Ok(file) => file,
         Err(error) if is_missing(&error) => return Ok(None),
+        // With `NOFOLLOW`, opening a link fails with this error.
         Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
             let target = std::fs::metadata(path);
-            if target.is_ok_and(|status| Some(identity(&status)) == other) {
+            if target.is_ok_and(|status| Some(identity(&status)) == user_file) {
                 return Ok(None);
             }
             let message = "is a link; links aren't followed in the working directory. Put the file \
@@ -178,22 +181,23 @@ pub(super) fn read_project(
         }
         Err(error) => return Err(problem(path, FileError::Open(error))),
     };
-    // While a command runs, an empty folder has this name, so that the command can't create such a
-    // file. If the process was killed, its folder is removed here.
+    // While a command runs, an empty folder with this name prevents the command from creating the
+    // file. If the host was killed meanwhile, the folder still exists. Dropping the value of
+    // `keep_free` removes the folder.
     let is_folder = file.metadata().is_ok_and(|status| status.is_dir());
     if is_folder && std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none()) {
         drop(PinnedDirectory::keep_free(path));
         return Ok(None);
     }
     let status = check_regular(&file).map_err(|error| problem(path, error))?;
-    if Some(identity(&status)) == other {
+    if Some(identity(&status)) == user_file {
         return Ok(None);
     }
     read_text(file, &status).map(Some).map_err(|error| problem(path, error))
 }
 
-/// Checks whether nothing is at the path. A broken link, or a file in place of a folder, is
-/// something. It may have to lead to a file with denials, and these must not be lost.
+/// Returns whether nothing exists at the path. A broken link, or a file in place of a folder,
+/// counts as existing: the user's file with denials may be behind it.
 pub(super) fn nothing_is_at(path: &Path) -> bool {
     match nearest_existing(path) {
         Some(existing) => existing != path && existing.is_dir(),
@@ -201,37 +205,40 @@ pub(super) fn nothing_is_at(path: &Path) -> bool {
     }
 }
 
-/// Returns the path itself, or the nearest existing path above it. Links aren't followed.
+/// Links aren't followed.
 fn nearest_existing(path: &Path) -> Option<&Path> {
     path.ancestors().find(|ancestor| std::fs::symlink_metadata(ancestor).is_ok())
 }
 
+/// Explains why a file can't be opened.
 fn explain_open_error(path: &Path, error: &std::io::Error) -> String {
     if let Some(existing) = nearest_existing(path)
         && is_missing(error)
         && existing.is_symlink()
     {
-        let what = if existing == path { "it".to_owned() } else { existing.display().to_string() };
+        let broken_link =
+            if existing == path { "it".to_owned() } else { existing.display().to_string() };
         return format!(
-            "can't be opened: {what} is a link that leads nowhere; restore its target, or remove the link"
+            "can't be opened: {broken_link} is a link that leads nowhere; restore its target, or remove the link"
         );
     }
     format!("can't be opened: {}", with_remedy(path, error))
 }
 
-/// Describes an error of opening a file that every user must be able to read. If the file's mode is
-/// the reason, the text ends with the command that fixes it.
+/// Describes an error of opening a file that every user must be able to read. For a wrong mode, the
+/// text ends with the command that fixes the mode.
 pub(super) fn with_remedy(path: &Path, error: &std::io::Error) -> String {
     if error.kind() != ErrorKind::PermissionDenied {
         return error.to_string();
     }
     let folder = path.parent().unwrap_or(Path::new("/"));
-    let (mode, closed) = match std::fs::symlink_metadata(path) {
+    // If even the status of the file can't be read, the folder is closed.
+    let (mode, unreadable) = match std::fs::symlink_metadata(path) {
         Ok(_) => ("a+r", path),
         Err(_) => ("a+rx", folder),
     };
-    let word = shell_word(&closed.display().to_string());
-    format!("{error}; if you may read it, its owner has to run: chmod {mode} {word}")
+    let quoted_path = shell_word(&unreadable.display().to_string());
+    format!("{error}; if you may read it, its owner has to run: chmod {mode} {quoted_path}")
 }
 
 fn is_missing(error: &std::io::Error) -> bool {
@@ -239,13 +246,12 @@ fn is_missing(error: &std::io::Error) -> bool {
 }
 
 fn open(path: &Path, flags: OFlags) -> std::io::Result<File> {
-    // The file is opened without blocking, because opening a FIFO would wait for a writer.
+    // Without `NONBLOCK`, opening a FIFO would wait for a writer.
     let bits = (flags | OFlags::NONBLOCK).bits().cast_signed();
     OpenOptions::new().read(true).custom_flags(bits).open(path)
 }
 
-/// Checks that the file is a regular file, and returns its status. The open file is checked,
-/// because its name may already belong to another file.
+/// The open file is checked, because the path may lead to another file by now.
 fn check_regular(file: &File) -> Result<Metadata, FileError> {
     let status = file.metadata().map_err(FileError::Examine)?;
     if status.is_file() { Ok(status) } else { Err(FileError::Kind) }
@@ -253,7 +259,7 @@ fn check_regular(file: &File) -> Result<Metadata, FileError> {
 
 fn read_text(file: File, status: &Metadata) -> Result<Text, FileError> {
     let mut text = String::new();
-    file.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(FileError::Read)?;
+    file.take(READ_LIMIT).read_to_string(&mut text).map_err(FileError::Read)?;
     if text.len() as u64 > MAX_BYTES {
         return Err(FileError::Size);
     }
@@ -264,41 +270,42 @@ fn identity(status: &Metadata) -> (u64, u64) {
     (status.dev(), status.ino())
 }
 
-/// Refuses a file that other users except root can write, because they could grant anything.
-fn check_writers(status: &Metadata, path: &Path) -> Result<(), FileError> {
+/// Refuses a file that another user, except root, owns or can write or replace. This user could
+/// grant anything to tools.
+fn check_owner_and_modes(status: &Metadata, path: &Path) -> Result<(), FileError> {
     let user = rustix::process::geteuid().as_raw();
-    let word = shell_word(&path.display().to_string());
+    let quoted_path = shell_word(&path.display().to_string());
     if status.uid() != user && status.uid() != 0 {
-        let fix = format!("chown {user} {word}");
+        let fix = format!("chown {user} {quoted_path}");
         return Err(FileError::Owner { owner: status.uid(), fix });
     }
     if is_writable_by_others(status) {
-        return Err(FileError::Writable(format!("chmod go-w {word}")));
+        return Err(FileError::Writable(format!("chmod go-w {quoted_path}")));
     }
-    // Other users could replace the file. In a sticky folder such as `/tmp`, only its owner can.
+    // Other users could replace the file, except in a sticky folder such as `/tmp`.
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
+    // The file itself was opened and checked, so an unreadable status of its folder isn't a reason
+    // to refuse the file.
     let mode = std::fs::metadata(folder).map_or(0, |status| status.mode());
     let is_open_to_others = mode & 0o002 != 0;
     let is_sticky = mode & 0o1000 != 0;
     if is_open_to_others && !is_sticky {
-        let folder_word = shell_word(&folder.display().to_string());
-        return Err(FileError::Exchangeable(format!("chmod o-w {folder_word}")));
+        let quoted_folder = shell_word(&folder.display().to_string());
+        return Err(FileError::Exchangeable(format!("chmod o-w {quoted_folder}")));
     }
     Ok(())
 }
 
-/// Returns the line of a problem, or 0 if the problem has no line.
+/// Returns 0 for a problem without a line.
 fn line_of(problem: &Problem) -> usize {
     if let Source::File { line, .. } = problem.source { line } else { 0 }
 }
 
-/// The line numbers of a file.
 struct LineNumbers<'p> {
     path: &'p Path,
-    /// The offsets of the line feeds.
     ends: Vec<usize>,
 }
 
@@ -317,17 +324,18 @@ impl<'p> LineNumbers<'p> {
     }
 }
 
-/// Parses at most `max_values` values in `text`. Returns the values, and their problems in the
-/// order of lines.
+/// Returns the values in `text`, and their problems in the order of lines. A text with more than
+/// `max_values` values is refused.
 pub(super) fn parse(path: &Path, text: &str, max_values: usize) -> (Vec<Leaf>, Vec<Problem>) {
     let lines = LineNumbers::new(path, text);
     let (table, errors) = DeTable::parse_recoverable(text);
     let mut leaves = Vec::new();
     let mut problems = syntax_problems(text, &lines, &errors);
-    // After a syntax error, the parser guesses. Its guesses would only add false problems.
+    // After a syntax error, the parser guesses values. These values would only cause false
+    // problems.
     if problems.is_empty() {
-        // The values are counted first, because each copied value contains the whole path of its
-        // table.
+        // The values are counted before they are copied. Each copy contains the path of its table,
+        // and so takes memory.
         let count = count_values(table.get_ref());
         if count > max_values {
             let message = format!("has {count} values; the limit is {max_values}");
@@ -342,7 +350,7 @@ pub(super) fn parse(path: &Path, text: &str, max_values: usize) -> (Vec<Leaf>, V
                 &mut problems,
             );
             let duplicates = rename(&mut leaves);
-            // Otherwise an old name that can't be replaced would also be reported as unknown.
+            // An old name that couldn't be replaced would also be reported as unknown.
             if duplicates.is_empty() {
                 problems.extend(leaves.iter().flat_map(Leaf::problems));
             } else {
@@ -352,13 +360,14 @@ pub(super) fn parse(path: &Path, text: &str, max_values: usize) -> (Vec<Leaf>, V
     }
 
     problems.sort_by_key(line_of);
-    // A misspelt table is one problem, even if the table has many keys.
+    // A misspelt table would otherwise be reported once for each of its keys.
     problems.dedup();
     problems.truncate(MAX_PROBLEMS);
     add_excerpts(text, &leaves, &mut problems);
     (leaves, problems)
 }
 
+/// Returns a problem for each error in a text that isn't TOML.
 fn syntax_problems(
     text: &str,
     lines: &LineNumbers<'_>,
@@ -366,10 +375,11 @@ fn syntax_problems(
 ) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (index, error) in errors.iter().enumerate() {
+        // An error without a range is an error of the whole file.
         let start = error.span().map_or(0, |span| span.start);
         let mut message = format!("is not TOML: {}", error.message());
-        // The first place of a key is searched only for the first error. With many errors in a long
-        // file, the searches would take too long.
+        // Only the first error gets the line of the first key. In a long file with many errors,
+        // these searches would take too long.
         if index == 0
             && error.message() == "duplicate key"
             && let Some(span) = error.span()
@@ -382,14 +392,18 @@ fn syntax_problems(
     problems
 }
 
-/// Adds the lines of problems. Lines with keys of secrets aren't shown, because such a line may
-/// contain a secret instead of its source.
+/// Adds to each problem its line. A line with a key of a secret isn't shown, because a user may
+/// have written the secret itself there.
 fn add_excerpts(text: &str, leaves: &[Leaf], problems: &mut [Problem]) {
     let lines: Vec<&str> = text.lines().collect();
     let secret_leaves = leaves.iter().filter(|leaf| is_in_secrets(&leaf.path));
     let hidden: Vec<&Source> =
         secret_leaves.flat_map(|leaf| leaf.sources.iter().chain(&leaf.elements)).collect();
-    for problem in problems.iter_mut().filter(|problem| !hidden.contains(&&problem.source)) {
+    for problem in problems {
+        if hidden.contains(&&problem.source) {
+            continue;
+        }
+        // A problem without a line has the line number 0.
         let Some(index) = line_of(problem).checked_sub(1) else { continue };
         if let Some(line) = lines.get(index) {
             let excerpt = redaction::text(cut(line, MAX_EXCERPT), Keys::Settings);
@@ -398,36 +412,41 @@ fn add_excerpts(text: &str, leaves: &[Leaf], problems: &mut [Problem]) {
     }
 }
 
-/// Finds the first place of a key that is written twice. `second` is the key's second place.
-/// Returns `None` if several keys above have the same name.
+/// Finds the first of two keys with the same name, and returns its offset. `second` is the range of
+/// the second key. Returns `None` if several keys before the second key have its name, or none.
 fn find_first_key(text: &str, second: &Range<usize>) -> Option<usize> {
-    fn collect(table: &DeTable<'_>, name: &str, starts: &mut Vec<usize>) {
+    fn collect_starts(table: &DeTable<'_>, name: &str, starts: &mut Vec<usize>) {
         for (key, value) in table {
             if key.get_ref() == name {
                 starts.push(key.span().start);
             }
-            if let DeValue::Table(below) = value.get_ref() {
-                collect(below, name, starts);
+            if let DeValue::Table(inner_table) = value.get_ref() {
+                collect_starts(inner_table, name, starts);
             }
         }
     }
+
+    // A key may be written in quotation marks.
     let name = text.get(second.clone())?.trim_matches(['"', '\'']);
+    // Only the lines before the second key are parsed.
     let line_end = text[..second.start].rfind('\n')?;
     let (table, _) = DeTable::parse_recoverable(&text[..=line_end]);
     let mut starts = Vec::new();
-    collect(table.get_ref(), name, &mut starts);
+    collect_starts(table.get_ref(), name, &mut starts);
     if let [only] = starts.as_slice() { Some(*only) } else { None }
 }
 
-/// Counts the values in a table. A list is one value, and each of its elements is another value.
+/// Counts the values in a table. A list is one value, and each of its elements is another value. An
+/// empty table is one value.
 fn count_values(table: &DeTable<'_>) -> usize {
     let counts = table.values().map(|value| match value.get_ref() {
-        DeValue::Table(below) if !below.is_empty() => count_values(below),
+        DeValue::Table(inner_table) if !inner_table.is_empty() => count_values(inner_table),
         value => 1 + value.as_array().map_or(0, |elements| elements.len()),
     });
     counts.sum()
 }
 
+/// Adds the values in a table to `leaves`. `path` and `sources` belong to the table.
 fn collect_leaves(
     table: &DeTable<'_>,
     path: &mut Vec<String>,
@@ -440,30 +459,38 @@ fn collect_leaves(
         path.push(key.get_ref().to_string());
         sources.push(lines.source(key.span().start));
         match value.get_ref() {
-            DeValue::Table(below) if !below.is_empty() => {
-                collect_leaves(below, path, sources, lines, leaves, problems);
+            DeValue::Table(inner_table) if !inner_table.is_empty() => {
+                collect_leaves(inner_table, path, sources, lines, leaves, problems);
             }
-            _ => match to_toml_value(value) {
-                Ok(owned) => {
-                    let items = value.get_ref().as_array().into_iter().flatten();
-                    let elements = items.map(|item| lines.source(item.span().start));
-                    leaves.push(Leaf {
-                        path: path.clone(),
-                        value: owned,
-                        sources: sources.clone(),
-                        elements: elements.collect(),
-                        renamed: None,
-                    });
-                }
-                Err(error) => {
-                    let message = format!("`{}`: {}", super::keys::dotted(path), error.message());
-                    problems.push(Problem::new(lines.source(value.span().start), message));
-                }
+            _ => match make_leaf(path, sources, value, lines) {
+                Ok(leaf) => leaves.push(leaf),
+                Err(problem) => problems.push(problem),
             },
         }
         path.pop();
         sources.pop();
     }
+}
+
+fn make_leaf(
+    path: &[String],
+    sources: &[Source],
+    value: &Spanned<DeValue<'_>>,
+    lines: &LineNumbers<'_>,
+) -> Result<Leaf, Problem> {
+    let toml_value = to_toml_value(value).map_err(|error| {
+        let message = format!("`{}`: {}", super::keys::dotted(path), error.message());
+        Problem::new(lines.source(value.span().start), message)
+    })?;
+    let items = value.get_ref().as_array().into_iter().flatten();
+    let elements = items.map(|item| lines.source(item.span().start));
+    Ok(Leaf {
+        path: path.to_vec(),
+        value: toml_value,
+        sources: sources.to_vec(),
+        elements: elements.collect(),
+        renamed: None,
+    })
 }
 
 fn to_toml_value(value: &Spanned<DeValue<'_>>) -> Result<toml::Value, toml::de::Error> {

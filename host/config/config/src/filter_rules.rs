@@ -12,10 +12,10 @@ use toolhold_contract::HostError;
 
 use super::{Config, Folders, project};
 
-/// Most bytes of a file with rules.
+/// Most bytes of a file with rules. A larger file is refused.
 const MAX_FILE: usize = 1 << 20;
 
-/// The file with rules in the operator's folder and in a project.
+/// The name of the file with rules, in the operator's folder and in a project.
 const FILE: &str = "filters.toml";
 
 /// A failure to read the rules for the built-in filters.
@@ -26,14 +26,13 @@ pub struct FilterRulesError {
     source: RulesFileError,
 }
 
-/// A fault of a file with rules.
 #[derive(Debug, thiserror::Error)]
 enum RulesFileError {
     #[error(transparent)]
     Io(#[from] io::Error),
-    #[error("it isn't a regular file")]
+    #[error("the file isn't a regular file")]
     Kind,
-    #[error("it is larger than 1 MiB, which is the limit")]
+    #[error("the file is larger than 1 MiB, the limit")]
     Size,
     #[error(transparent)]
     Toml(#[from] toml::de::Error),
@@ -41,21 +40,21 @@ enum RulesFileError {
     Trusted(#[from] HostError),
 }
 
-/// The rules for the built-in filters at this moment.
+/// The current rules for the built-in filters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilterRules {
     /// The path of the operator's own rules. The file need not exist.
     pub path: PathBuf,
-    /// The text of all rules that apply, or `None` if there are no rules.
+    /// The text of all rules that apply. `None`: there are no rules.
     pub text: Option<String>,
-    /// The reason why no rules apply, if the operator's own rules can't be used.
+    /// The reason why the operator's own rules can't be used. No rules apply then.
     pub unusable: Option<String>,
     /// The reasons why rules of the project don't apply.
     pub problems: Vec<String>,
 }
 
-/// The rules of a project, in `filters.toml` of the working directory. The rules apply once the
-/// user trusts exactly this text, and can only make answers shorter.
+/// The rules of a project, in `filters.toml` of the working directory. The rules apply only while
+/// the user trusts exactly this text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProjectFilterRules {
     /// The file.
@@ -94,23 +93,22 @@ impl Config {
         }
     }
 
-    /// Reads the rules for the built-in filters. Blocks.
+    /// Reads the rules for the built-in filters, and adds the rules of a trusted project. Blocks.
     pub fn filter_rules(&self, folders: &Folders, working_directory: &Path) -> FilterRules {
         let path = self.filter_rules_path(folders, working_directory);
-        let mut text = None;
-        let mut unusable = None;
-        match read(&path) {
-            Ok(own) => text = own,
+        let (mut text, unusable) = match read(&path) {
+            Ok(own) => (own, None),
             Err(source) => {
-                unusable = Some(FilterRulesError { path: path.clone(), source }.to_string());
+                (None, Some(FilterRulesError { path: path.clone(), source }.to_string()))
             }
-        }
+        };
 
         let mut problems = Vec::new();
         match self.project_filter_rules(folders, working_directory) {
             Ok(None) => {}
             Ok(Some(rules)) => match rules.standing {
                 ProjectRulesTrust::Trusted => {
+                    // The project's rules never apply without the operator's own rules.
                     if unusable.is_none() {
                         text = Some(merge(text.as_deref(), &rules, &mut problems));
                     }
@@ -125,12 +123,12 @@ impl Config {
         FilterRules { path, text, unusable, problems }
     }
 
-    /// Reads the rules of the project. Returns `None` if there are no rules, or if the file
-    /// contains the operator's own rules. Blocks.
+    /// Reads the rules of the project. Returns `None` if there are no rules, or if the project's
+    /// file is the operator's own file. Blocks.
     ///
     /// # Errors
     ///
-    /// Returns an error if the rules can't be read.
+    /// Fails if the rules can't be read.
     pub fn project_filter_rules(
         &self,
         folders: &Folders,
@@ -147,9 +145,9 @@ impl Config {
             read(&path).map_err(|source| FilterRulesError { path: path.clone(), source })?;
         let Some(text) = content else { return Ok(None) };
         let digest = format!("{:x}", Sha256::digest(&text));
-        let trusted = project::trusted(folders)
+        let trusted_digests = project::trusted(folders)
             .map_err(|error| FilterRulesError { path: path.clone(), source: error.into() })?;
-        let standing = match path.to_str().and_then(|path| trusted.get(path)) {
+        let standing = match path.to_str().and_then(|path| trusted_digests.get(path)) {
             None => ProjectRulesTrust::Untrusted,
             Some(known) if *known == digest => ProjectRulesTrust::Trusted,
             Some(_) => ProjectRulesTrust::Changed,
@@ -163,7 +161,7 @@ impl ProjectFilterRules {
     ///
     /// # Errors
     ///
-    /// Returns an error if the list of trusted files can't be written.
+    /// Fails if the list of trusted files can't be written.
     pub fn trust(&self, folders: &Folders) -> Result<(), HostError> {
         project::add_trust(folders, &self.path, &self.digest)
     }
@@ -171,17 +169,17 @@ impl ProjectFilterRules {
 
 fn untrusted_problem(rules: &ProjectFilterRules, what: &str) -> String {
     format!(
-        "{}: these rules aren't used, because you haven't trusted {what}; to see and trust them: \
-         toolhold trust",
+        "{}: these rules aren't used, because you haven't trusted {what}; to see and trust the \
+         rules: toolhold trust",
         rules.path.display()
     )
 }
 
-/// Joins all rules into one file. The project's rules come last and are marked. A project rule with
-/// the same name as an own rule is left out.
+/// Joins all rules into one text. The project's rules come last and are marked with `project =
+/// true`. A project rule with the same name as an own rule is left out.
 ///
-/// If the own text isn't TOML, the project's rules aren't added, so that the project can't complete
-/// the text. The reader of the text reports the error.
+/// If the own text isn't TOML, no project rule is added: otherwise, a project rule could make the
+/// joined text valid.
 fn merge(own: Option<&str>, project: &ProjectFilterRules, problems: &mut Vec<String>) -> String {
     let own = own.unwrap_or_default();
     if own.parse::<DocumentMut>().is_err() {
@@ -204,8 +202,9 @@ fn merge(own: Option<&str>, project: &ProjectFilterRules, problems: &mut Vec<Str
     }
 
     let project_text = to_text(project_rules);
-    // The operator's own text doesn't change, so that line numbers are the same as in the file.
+    // The operator's own text comes first and unchanged, so line numbers in errors are right.
     let joined = format!("{own}\n{project_text}");
+    // The own rules may have a form that can't be extended. All rules are then written again.
     if joined.parse::<DocumentMut>().is_ok() {
         joined
     } else {
@@ -213,7 +212,7 @@ fn merge(own: Option<&str>, project: &ProjectFilterRules, problems: &mut Vec<Str
     }
 }
 
-/// Parses the rules of a file. A text that isn't TOML has no rules.
+/// A text that isn't TOML has no rules.
 fn parse_rules(text: &str) -> ArrayOfTables {
     let Ok(mut file) = text.parse::<DocumentMut>() else { return ArrayOfTables::new() };
     let Some(rules) = file.remove("rules") else { return ArrayOfTables::new() };
@@ -233,8 +232,8 @@ fn to_text(rules: ArrayOfTables) -> String {
 }
 
 fn read(path: &Path) -> Result<Option<String>, RulesFileError> {
-    // The file is opened without blocking, because opening a FIFO would wait for its other end.
-    let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
+    // Without `NONBLOCK`, opening a FIFO would wait for a writer.
+    let nonblocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let file = match std::fs::File::options().read(true).custom_flags(nonblocking).open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -244,10 +243,12 @@ fn read(path: &Path) -> Result<Option<String>, RulesFileError> {
         return Err(RulesFileError::Kind);
     }
     let mut text = String::new();
+    // One byte more than the limit is enough to see that the file is too large.
     file.take(MAX_FILE as u64 + 1).read_to_string(&mut text)?;
     if text.len() > MAX_FILE {
         return Err(RulesFileError::Size);
     }
+    // The table isn't used: only the syntax is checked here.
     toml::from_str::<toml::Table>(&text)?;
     Ok(Some(text))
 }

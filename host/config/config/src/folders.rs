@@ -1,5 +1,4 @@
-//! The paths of Toolhold's own folders for configuration, data, state and cache, and of the files
-//! in them.
+//! The paths of Toolhold's own folders, and of the files in them.
 
 use std::env;
 use std::ffi::OsString;
@@ -12,16 +11,16 @@ use toolhold_signing::KEY_FOLDER;
 /// The absolute paths of Toolhold's own folders. The folders may not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Folders {
-    /// The folder of `toolhold.toml`: `$TOOLHOLD_CONFIG_DIR`, else `toolhold` in `$XDG_CONFIG_HOME`
+    /// The folder of `toolhold.toml`: `$TOOLHOLD_CONFIG_DIR`, or `toolhold` in `$XDG_CONFIG_HOME`
     /// or `~/.config`.
     pub config: PathBuf,
-    /// The folder of permanent data: `$TOOLHOLD_DATA_DIR`, or else `toolhold` in `$XDG_DATA_HOME`
-    /// or `~/.local/share`.
+    /// The folder of permanent data: `$TOOLHOLD_DATA_DIR`, or `toolhold` in `$XDG_DATA_HOME` or
+    /// `~/.local/share`.
     pub data: PathBuf,
     /// The folder of data that can be made again, such as compiled plugins: `$TOOLHOLD_CACHE_DIR`,
-    /// or else `toolhold` in `$XDG_CACHE_HOME` or `~/.cache`.
+    /// or `toolhold` in `$XDG_CACHE_HOME` or `~/.cache`.
     pub cache: PathBuf,
-    /// The user's home directory, for `~`. `None` if it is unknown.
+    /// The user's home directory, for `~`. `None`: it is unknown.
     pub home: Option<PathBuf>,
 }
 
@@ -30,14 +29,13 @@ impl Folders {
     ///
     /// # Errors
     ///
-    /// Returns [`HostError::Config`] if no variable of a folder is set and there is no home
-    /// directory.
+    /// Fails with [`HostError::Config`] if a folder has no variable and there is no home directory.
     pub fn from_environment() -> Result<Self, HostError> {
         Self::resolve(&|name| env::var_os(name), env::home_dir())
     }
 
-    /// Puts all of Toolhold's folders inside one folder. This is for tests and for programs that
-    /// embed Toolhold.
+    /// Puts all of Toolhold's folders inside one folder, for tests and for programs that embed
+    /// Toolhold.
     pub fn inside(folder: &Path) -> Self {
         Self {
             config: folder.join("config"),
@@ -52,12 +50,12 @@ impl Folders {
         self.config.join("toolhold.toml")
     }
 
-    /// Returns the folders for the path rules. Tools can't write in them. Tools can read the
-    /// configuration, but not signing keys or the other folders.
-    pub fn own(&self) -> Vec<OwnFolder> {
+    /// Returns Toolhold's folders for the path rules. Tools can't write in these folders. Tools can
+    /// read only the configuration, without its signing keys.
+    pub fn own_folders(&self) -> Vec<OwnFolder> {
         let mut folders = vec![self.clone()];
-        // The default folders are included too. Otherwise a tool could put files there while other
-        // folders are used, and a later run with the default folders would use these files.
+        // The default folders are included even if variables name other folders. Otherwise a tool
+        // could put files into the default folders, and a later run would use these files.
         if let Some(home) = &self.home {
             let default = Self {
                 config: home.join(".config/toolhold"),
@@ -71,7 +69,8 @@ impl Folders {
         for Self { config, data, cache, .. } in folders {
             let keys = config.join(KEY_FOLDER);
             for (path, secret) in [(config, false), (keys, true), (data, true), (cache, true)] {
-                // Finding the real path of each takes many system calls.
+                // The same folder isn't listed twice: resolving its real path takes many system
+                // calls.
                 if !own.iter().any(|known| known.path == path) {
                     own.push(OwnFolder { path, secret });
                 }
@@ -86,11 +85,12 @@ impl Folders {
         self.data.join("servers")
     }
 
-    /// Returns the folder with the packages of the server `name` that `npx` or `uvx` would fetch.
+    /// Returns the folder with the packages of the server `name` that `npx` or `uvx` fetches.
     pub fn server_packages(&self, name: &str) -> PathBuf {
         self.cache.join("servers").join(name)
     }
 
+    /// Finds the folders by the values of variables and the home directory.
     fn resolve(
         variable: &dyn Fn(&str) -> Option<OsString>,
         home: Option<PathBuf>,
@@ -108,19 +108,19 @@ impl Folders {
     }
 }
 
-/// Finds one of Toolhold's own folders. `usual`: the folder in the home directory where all
-/// programs store such data.
+/// Finds one of Toolhold's folders. `own` names the variable with the folder itself. `xdg` names
+/// the variable with the parent folder for all programs, and `home_default` is its default.
 fn own_folder(
     variable: &dyn Fn(&str) -> Option<OsString>,
     own: &str,
     xdg: &str,
-    usual: Option<PathBuf>,
+    home_default: Option<PathBuf>,
 ) -> Result<PathBuf, HostError> {
     if let Some(folder) = set_path(variable, own) {
         return std::path::absolute(&folder).map_err(HostError::io(format!("resolving {own}")));
     }
     // The XDG specification ignores relative values.
-    let base = set_path(variable, xdg).filter(|base| base.is_absolute()).or(usual);
+    let base = set_path(variable, xdg).filter(|base| base.is_absolute()).or(home_default);
     match base {
         Some(base) => Ok(base.join(toolhold_contract::NAME)),
         None => Err(HostError::Config(format!(
@@ -129,7 +129,7 @@ fn own_folder(
     }
 }
 
-/// Returns the path in a variable, or `None` if the variable is missing or empty.
+/// An empty variable is treated as missing.
 fn set_path(variable: &dyn Fn(&str) -> Option<OsString>, name: &str) -> Option<PathBuf> {
     variable(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }

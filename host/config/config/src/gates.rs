@@ -1,4 +1,4 @@
-//! Builds the rules that the gates decide by from the configuration.
+//! Builds the rules of the gates from the configuration.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -21,7 +21,7 @@ use super::{
     Source, TrustLevel,
 };
 
-/// The tool to which `[tools.shell] confirm_patterns` applies.
+/// The tool of `confirm_patterns` in `[tools.shell]`.
 const SHELL_TOOL: &str = "bash";
 
 impl Config {
@@ -29,7 +29,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// Returns [`HostError::Config`] with the place of a value that can't be used.
+    /// Returns [`HostError::Config`] if a value can't be used.
     pub fn policy(&self) -> Result<Policy, HostError> {
         let home = self.read_from.as_ref().and_then(|(folders, _)| folders.home.as_deref());
         let tools = &self.values.tools;
@@ -41,7 +41,7 @@ impl Config {
         };
         let mut ceiling = Vec::new();
         for Ceiling { contents, path, .. } in &self.ceilings {
-            ceiling.push(as_ceiling(contents.rules(home)?, path));
+            ceiling.push(with_ceiling_origin(contents.rules(home)?, path));
         }
         let only_commands =
             tools.shell.only_commands.iter().map(|name| name.as_str().to_owned()).collect();
@@ -62,13 +62,14 @@ impl Config {
                 "tools.shell.require_approval_for_medium_risk",
                 tools.shell.require_approval_for_medium_risk,
             ),
-            network: self.placed("tools.shell.network", tools.shell.network.into()),
+            network: self.placed("tools.shell.network", self.network_of_commands()),
             web: Some(self.web()?),
             trusted: self.provider_trust(),
         })
     }
 
-    /// Finds the settings that remove the containment that `autonomy = "sandboxed"` relies on.
+    /// Returns the settings that make `autonomy = "sandboxed"` unsafe: commands could leave the
+    /// sandbox, or their changes couldn't be undone.
     fn containment(&self) -> Containment {
         let tools = &self.values.tools;
         let Shell { sandbox, transactional, ref transaction_scope, .. } = tools.shell;
@@ -94,6 +95,7 @@ impl Config {
         Placed { value, place: self.origin(key) }
     }
 
+    /// Returns the commands that the shell doesn't run, with the places where they are set.
     fn blocklist(&self) -> Blocklist {
         let shell = &self.values.tools.shell;
         let built_in = Origin {
@@ -114,7 +116,7 @@ impl Config {
         Blocklist::new(commands)
     }
 
-    /// Returns the trust levels of the plugins that don't have the default level.
+    /// Returns the trust levels of the plugins that have another level than the default.
     fn provider_trust(&self) -> ProviderTrust {
         let mut plugins = HashMap::new();
         for (name, plugin) in &self.values.plugins {
@@ -126,56 +128,58 @@ impl Config {
         ProviderTrust { plugins }
     }
 
+    /// Builds the rules of `[tools.permissions]`. If the operator has no own rule for the shell,
+    /// the rules of `confirm_patterns` are added.
     fn permissions(&self, home: Option<&Path>) -> Result<Permissions, HostError> {
         let mut permissions = Permissions::new(self.own_file());
-        let mut shell_has_rules = false;
+        let mut shell_has_own_rules = false;
         for (tool, rules) in &self.values.tools.permissions {
             let key = format!("tools.permissions.{}", super::dotted_name(tool));
-            // The rules of each file form a separate list, so that an `ask` in an untrusted file
-            // can't override a later denial.
-            let mut lists: Vec<(Option<&Path>, Vec<Permission>)> = Vec::new();
+            // The rules of each file form a separate list. In one list, an `ask` of an untrusted
+            // file would come before the operator's `deny`, and decide.
+            let mut lists_by_file: Vec<(Option<&Path>, Vec<Permission>)> = Vec::new();
             for (index, rule) in rules.iter().enumerate() {
                 let source = self.source(&format!("{key}.{index}"));
                 let permission = self.permission(rule, &source, &key, home)?;
                 let file = match &source {
                     Source::File { path, .. } => self.foreign_file(path),
-                    // A task's bounds have no file, but their rules need a separate list.
+                    // A task's limits have no file. Their rules need a separate list, too.
                     Source::TaskBounds => Some(Path::new("")),
+                    // The operator's own rules form one list.
                     _ => None,
                 };
                 if tool == SHELL_TOOL && file.is_none() {
-                    shell_has_rules = true;
+                    shell_has_own_rules = true;
                 }
-                match lists.iter_mut().find(|(known, _)| *known == file) {
+                match lists_by_file.iter_mut().find(|(known, _)| *known == file) {
                     Some((_, list)) => list.push(permission),
-                    None => lists.push((file, vec![permission])),
+                    None => lists_by_file.push((file, vec![permission])),
                 }
             }
             let glob = ToolGlob::new(tool)
                 .map_err(|error| config_error(&self.source_below(&key), error.to_string()))?;
-            for (_, list) in lists {
+            for (_, list) in lists_by_file {
                 match &glob {
                     Some(glob) => permissions.add_glob(glob.clone(), list),
                     None => permissions.add(tool, list),
                 }
             }
         }
-        if !shell_has_rules {
+        if !shell_has_own_rules {
             permissions.add(SHELL_TOOL, self.confirm_patterns(home)?);
         }
         Ok(permissions)
     }
 
-    /// Returns the path if it is the working directory's file or a ceiling. Returns `None` if it is
-    /// the operator's own file.
+    /// Returns `path` if it is the working directory's file or a ceiling.
     fn foreign_file(&self, path: &Path) -> Option<&Path> {
         let project = self.project.iter().map(|project| project.path.as_path());
         let ceilings = self.ceilings.iter().map(|ceiling| ceiling.path.as_path());
         project.chain(ceilings).find(|foreign| *foreign == path)
     }
 
-    /// Builds the permissions for `confirm_patterns`. If autonomy is sandboxed or full, the default
-    /// patterns don't apply.
+    /// Builds a rule for each text in `confirm_patterns`. The rule asks before a command with it.
+    /// The default texts don't apply if `autonomy` is `sandboxed` or `full`.
     fn confirm_patterns(&self, home: Option<&Path>) -> Result<Vec<Permission>, HostError> {
         let shell = &self.values.tools.shell;
         let is_autonomous =
@@ -195,6 +199,7 @@ impl Config {
         Ok(permissions)
     }
 
+    /// Converts a rule of the configuration. `key` is the key of the list with the rule.
     fn permission(
         &self,
         rule: &PermissionRule,
@@ -202,18 +207,7 @@ impl Config {
         key: &str,
         home: Option<&Path>,
     ) -> Result<Permission, HostError> {
-        let text = rule.pattern.as_str();
-        let pattern = if !rule.exact {
-            Pattern::new(text, spellings(text, home))
-                .map_err(|error| config_error(source, error.to_string()))?
-        } else if rule.action == PermissionAction::Allow {
-            Pattern::exactly(text)
-        } else {
-            // If a rule denied or asked for one spelling only, other spellings would avoid it.
-            let message =
-                format!("{key}: `exact` is for rules with `action = \"allow\"`; leave it out");
-            return Err(config_error(source, message));
-        };
+        let pattern = permission_pattern(rule, source, key, home)?;
         let verdict = match rule.action {
             PermissionAction::Allow => Verdict::Allow,
             PermissionAction::Ask => Verdict::Ask,
@@ -223,11 +217,13 @@ impl Config {
             pattern,
             verdict,
             rule: describe_rule(rule),
-            // The list is a separate table: `[[tools.permissions.write]]`.
+            // The place names the table before the last dot of a key. With this dot, it names the
+            // list, which is a table such as `[[tools.permissions.write]]`.
             place: self.origin_of(source, &format!("{key}.")),
         })
     }
 
+    /// Builds the rules of `[tools.policy]`.
     fn rules(&self, home: Option<&Path>) -> Result<RuleSet, HostError> {
         let mut rules = Vec::new();
         for (index, rule) in self.values.tools.policy.rules.iter().enumerate() {
@@ -248,9 +244,30 @@ fn config_error(source: &Source, message: String) -> HostError {
     Problems::from(Problem::new(source.clone(), message)).into()
 }
 
-/// Marks the rules of a file as rules of a ceiling. A ceiling is read like any other file, so its
-/// rules are first marked as rules of a file. The rules of a task's bounds don't change.
-fn as_ceiling(mut rules: RuleSet, path: &Path) -> RuleSet {
+/// Builds the pattern of a rule. `key` is the key of the list with the rule.
+fn permission_pattern(
+    rule: &PermissionRule,
+    source: &Source,
+    key: &str,
+    home: Option<&Path>,
+) -> Result<Pattern, HostError> {
+    let text = rule.pattern.as_str();
+    if !rule.exact {
+        return Pattern::new(text, spellings(text, home))
+            .map_err(|error| config_error(source, error.to_string()));
+    }
+    // A command could avoid an exact denial with another spelling.
+    if rule.action != PermissionAction::Allow {
+        let message =
+            format!("{key}: `exact` is for rules with `action = \"allow\"`; leave it out");
+        return Err(config_error(source, message));
+    }
+    Ok(Pattern::exactly(text))
+}
+
+/// Sets the origin of `rules` to the ceiling at `path`. Denials then name the ceiling. The rules of
+/// a task's limits keep their origin.
+fn with_ceiling_origin(mut rules: RuleSet, path: &Path) -> RuleSet {
     for rule in &mut rules.rules {
         if rule.place.kind != OriginKind::TaskBounds {
             rule.place.kind = OriginKind::Ceiling(path.display().to_string());
@@ -259,7 +276,6 @@ fn as_ceiling(mut rules: RuleSet, path: &Path) -> RuleSet {
     rules
 }
 
-/// A rule with a pattern that isn't valid.
 #[derive(Debug, thiserror::Error)]
 enum RuleError {
     #[error(transparent)]
@@ -300,12 +316,14 @@ fn path_globs(
     effect: Effect,
     home: Option<&Path>,
 ) -> Result<PathGlobs, GlobError> {
-    let globs = paths
-        .iter()
-        .flat_map(|glob| spellings(glob.as_str(), home))
-        .map(|glob| (glob, String::new()))
-        .collect();
-    // A denial ignores case. A glob that allows is compared exactly.
+    let mut globs = Vec::new();
+    for glob in paths {
+        for spelling in spellings(glob.as_str(), home) {
+            // The rule itself has a place, so its globs need no place.
+            globs.push((spelling, String::new()));
+        }
+    }
+    // Some file systems ignore case, so a denial does too. A glob that allows must match exactly.
     if effect == Effect::Deny { PathGlobs::ignoring_case(globs) } else { PathGlobs::new(globs) }
 }
 
@@ -352,8 +370,8 @@ fn describe_fields(fields: &Map<String, Value>) -> String {
 fn describe_value(value: &Value) -> String {
     match value {
         Value::Array(items) => {
-            let items: Vec<String> = items.iter().map(describe_value).collect();
-            format!("[{}]", items.join(", "))
+            let described: Vec<String> = items.iter().map(describe_value).collect();
+            format!("[{}]", described.join(", "))
         }
         Value::Object(fields) => format!("{{ {} }}", describe_fields(fields)),
         scalar => scalar.to_string(),

@@ -7,8 +7,8 @@ use toolhold_contract::text::neutral;
 pub fn inline(value: &Value) -> String {
     match value {
         Value::Array(items) => {
-            let items: Vec<String> = items.iter().map(inline).collect();
-            format!("[{}]", items.join(", "))
+            let written: Vec<String> = items.iter().map(inline).collect();
+            format!("[{}]", written.join(", "))
         }
         Value::Object(table) => {
             let pairs: Vec<String> = table
@@ -17,13 +17,12 @@ pub fn inline(value: &Value) -> String {
                 .collect();
             format!("{{ {} }}", pairs.join(", "))
         }
-        // JSON's escapes are valid in TOML. Other terminal control characters are escaped too.
+        // JSON's escapes are valid in TOML. JSON leaves some terminal control characters unescaped.
         Value::String(_) => value.to_string().chars().map(escape).collect(),
         other => other.to_string(),
     }
 }
 
-/// Quotes a key if TOML requires quotes.
 fn quote_key(key: &str) -> String {
     let is_bare = !key.is_empty()
         && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));

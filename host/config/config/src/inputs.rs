@@ -10,51 +10,52 @@ use toolhold_signing::signature_path;
 
 use super::PathAccess;
 
-/// The organisation's ceiling. If users other than root can write it, Toolhold doesn't start.
+/// The path of the organisation's ceiling. If users other than root can write the file, Toolhold
+/// doesn't start.
 pub const SYSTEM_CEILING: &str = "/etc/toolhold/ceiling.toml";
 
-/// The organisation's file, over which the user's own file has precedence. If users other than root
-/// can write it, Toolhold doesn't start.
+/// The organisation's file with defaults. The user's own file has precedence. If users other than
+/// root can write it, Toolhold doesn't start.
 pub const SYSTEM_DEFAULTS: &str = "/etc/toolhold/toolhold.toml";
 
-/// The variable that names a further ceiling.
+/// The variable with the path of another ceiling.
 pub(super) const VARIABLE: &str = "TOOLHOLD_CEILING";
 
 /// The operator's inputs in addition to the user's file.
 #[derive(Clone, Debug, Default)]
 pub struct Inputs {
-    /// A file that is read instead of the user's own file. It must exist.
+    /// A file that is read instead of the user's file. It must exist.
     pub file: Option<PathBuf>,
-    /// The directory whose `toolhold.toml` may narrow the user's configuration. `None`: no such
+    /// The directory whose `toolhold.toml` may narrow the user's configuration. If `None`, no such
     /// file is read.
     pub working_directory: Option<PathBuf>,
-    /// The environment variables. Only variables that begin with `TOOLHOLD_` can set keys.
+    /// The environment variables. Variables that begin with `TOOLHOLD_` set keys.
     pub variables: Vec<(OsString, OsString)>,
-    /// The settings `key=value`. The key is dotted, and the value is TOML or an unquoted string.
+    /// Settings of the form `key=value`. The key is dotted, and the value is TOML or an unquoted
+    /// string.
     pub settings: Vec<String>,
-    /// The additional granted directories, with the access to them.
+    /// The additional granted directories, with their access.
     pub allow: Vec<(PathBuf, PathAccess)>,
-    /// The file of the organisation's [`Ceiling`](super::Ceiling), if there is one. For a process
-    /// that runs as a user, this is [`SYSTEM_CEILING`]. The variable `TOOLHOLD_CEILING` names a
-    /// further ceiling.
+    /// The path of the organisation's [`Ceiling`](super::Ceiling), usually [`SYSTEM_CEILING`]. The
+    /// variable `TOOLHOLD_CEILING` names another ceiling.
     pub ceiling: Option<PathBuf>,
     /// The limits of a task: the [`task_bounds`](super::Config::task_bounds) of the configuration
-    /// of the task's creator. They are applied last, and grant nothing.
+    /// of the task's creator. The limits are applied last, and grant nothing.
     pub bounds: Vec<String>,
-    /// Names and globs of the only tools that the program offers and calls. `None`: all tools.
+    /// Names and globs of the only tools that the program offers and calls. If `None`, all tools.
     pub only_tools: Option<Vec<String>>,
-    /// The organisation's file with the same keys, if there is one. For a process that runs as a
-    /// user, this is [`SYSTEM_DEFAULTS`]. The user's file has precedence, key by key.
+    /// The organisation's file with defaults, if there is one. For a process that runs as a user,
+    /// this is [`SYSTEM_DEFAULTS`]. The user's file has precedence, key by key.
     pub defaults: Option<PathBuf>,
 }
 
 impl Inputs {
-    /// Takes the variables and the working directory of this process, and the organisation's files.
-    /// The other inputs are empty.
+    /// Takes the variables and the working directory of this process, and the paths of the
+    /// organisation's files. The other inputs are empty.
     ///
     /// # Errors
     ///
-    /// [`HostError`] if the working directory was deleted.
+    /// Returns [`HostError`] if the working directory was deleted.
     pub fn from_environment() -> Result<Self, HostError> {
         Ok(Self {
             working_directory: Some(working_directory()?),
@@ -65,15 +66,14 @@ impl Inputs {
         })
     }
 
-    /// Returns the path of the ceiling that the variable names, if it is set.
     pub(super) fn named_ceiling(&self) -> Option<&Path> {
         let variable =
             self.variables.iter().find(|(name, value)| name == VARIABLE && !value.is_empty());
         variable.map(|(_, path)| Path::new(path))
     }
 
-    /// Returns the files of all ceilings. The organisation's ceiling also has a file of keys and a
-    /// signature.
+    /// Returns the paths of all ceilings, and of the file of keys and the signature of the
+    /// organisation's ceiling.
     pub(super) fn ceiling_files(&self) -> Vec<PathBuf> {
         let mut files = Vec::new();
         if let Some(path) = &self.ceiling {
@@ -84,8 +84,8 @@ impl Inputs {
     }
 }
 
-/// Returns the path of the file with the keys that sign a ceiling. The file is `ceiling.pub`, next
-/// to the ceiling.
+/// Returns the path of the file with the keys that sign a ceiling: `ceiling.pub`, next to the
+/// ceiling.
 pub fn ceiling_keys_path(ceiling: &Path) -> PathBuf {
     ceiling.with_extension("pub")
 }
@@ -94,7 +94,7 @@ pub fn ceiling_keys_path(ceiling: &Path) -> PathBuf {
 ///
 /// # Errors
 ///
-/// Returns [`HostError`] if the directory was deleted.
+/// Fails if the directory was deleted.
 pub fn working_directory() -> Result<PathBuf, HostError> {
     std::env::current_dir().map_err(|error| match error.kind() {
         ErrorKind::NotFound => HostError::Config(

@@ -1,4 +1,4 @@
-//! Inserts one rule or one grant into the user's `toolhold.toml`. All other content, including
+//! Inserts a rule or a grant into the user's `toolhold.toml`. All other content, including
 //! comments, stays the same.
 
 use std::io::ErrorKind;
@@ -14,21 +14,17 @@ use toolhold_contract::HostError;
 use toolhold_contract::text::toml;
 use toolhold_data_dir::PrivateFolder;
 
-use super::load::load_with;
-use super::{
-    Config, ConfigValues, Folders, HostGrant, PathAccess, PermissionAction, Problems, dotted_name,
-    file,
-};
+use super::{Folders, HostGrant, PathAccess, Problems, dotted_name, file};
 
-/// A rule of `[[tools.permissions.TOOL]]` that allows.
+/// An allowing rule of `[[tools.permissions.TOOL]]`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AllowRule {
-    /// Name of the tool, or a glob such as `git__*`.
+    /// The name of the tool, or a glob such as `git__*`.
     pub tool: String,
-    /// The path, command or text that it allows.
+    /// The path, command or text that the rule allows.
     pub pattern: String,
-    /// Whether `*` and `?` in the pattern stand for other text. If not, the pattern is compared
-    /// character by character.
+    /// Whether `*` and `?` in the pattern are wildcards. If not, the pattern is compared character
+    /// by character.
     #[serde(default)]
     pub is_glob: bool,
 }
@@ -45,24 +41,26 @@ impl AllowRule {
     }
 }
 
-/// The mode of a new file.
 const PRIVATE: u32 = 0o600;
 
-/// A reason why a rule can't be written into the user's own file, or wouldn't apply.
+/// The bits of a file's mode that are permissions. The other bits are the file's type.
+const PERMISSION_BITS: u32 = 0o7777;
+
+/// The reason why a rule can't be written into the user's file, or wouldn't apply.
 #[derive(Debug, thiserror::Error)]
 pub enum InsertError {
-    /// The configuration comes from no file.
+    /// The configuration wasn't read from files.
     #[error("this program doesn't use a toolhold.toml")]
     NoFile,
     /// The configuration comes from another file.
-    #[error("{} is used instead of your own toolhold.toml", .0.display())]
+    #[error("this program uses {} instead of your own toolhold.toml", .0.display())]
     OtherFile(PathBuf),
-    /// The file isn't found.
+    /// The real path of the file can't be found.
     #[error("{}: {source}", .path.display())]
     Path {
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The file can't be replaced.
@@ -70,104 +68,57 @@ pub enum InsertError {
     Folder {
         /// The folder of the file, or the nearest existing folder above it.
         folder: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: Errno,
     },
-    /// The configuration isn't valid, now or with the rule.
+    /// The configuration isn't valid, with or without the rule.
     #[error(transparent)]
     Problems(#[from] Problems),
-    /// The rule would bring along other changes, which the user didn't approve.
+    /// Loading the rule would also load other changes, which the user didn't approve.
     #[error("the configuration has changed since this program read it")]
     Changed,
-    /// The rule has no place in the file.
+    /// The rule can't be inserted into the text.
     #[error(transparent)]
     Edit(#[from] ConfigEditError),
 }
 
-/// A text of a configuration that can't be extended.
+/// The reason why a configuration's text can't be extended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigEditError {
     /// The text isn't TOML.
-    #[error("it isn't TOML")]
+    #[error("the file isn't TOML")]
     Text,
     /// The rule isn't TOML.
     #[error("the rule can't be written as TOML")]
     Rule,
-    /// A table has the form of a value.
-    #[error("its tables are written in a form that can't be extended")]
+    /// A table is written as a value.
+    #[error("the tables of the file have a form that can't be extended")]
     Tables,
-    /// The key has another value instead of a list.
+    /// The key has a value that isn't a list.
     #[error("the key isn't a list")]
     List,
-    /// The rules of a tool have another form, or would change their meaning with the new rule.
-    #[error("its rules are written in a form that can't take another rule")]
+    /// The rules of the tool are written in another form, or would change their meaning.
+    #[error("the rules of the tool have a form that can't be extended")]
     Rules,
-    /// The file has no name.
-    #[error("its path isn't a file name")]
+    /// The path has no file name.
+    #[error("the path isn't a file name")]
     FileName,
 }
 
-impl Config {
-    /// Makes the configuration with one more rule. The rule becomes the first of
-    /// `[[tools.permissions.TOOL]]` in the user's own file. Nothing is written. Blocks.
-    ///
-    /// # Errors
-    ///
-    /// Returns the reason why the rule can't be written there or wouldn't apply.
-    pub fn with_permission(&self, rule: &AllowRule) -> Result<Self, InsertError> {
-        let (folders, inputs) = self.read_from.as_ref().ok_or(InsertError::NoFile)?;
-        if let Some(file) = &inputs.file {
-            return Err(InsertError::OtherFile(file.clone()));
-        }
-        let path = folders.config_file();
-        check_writable(&path)?;
-        let file = file::read(&path).map_err(Problems::from)?;
-        let (before, identity) = match &file {
-            Some(file) => (file.text.clone(), file.identity),
-            None => (String::new(), (0, 0)),
-        };
-        let current = load_with(folders, inputs, path.clone(), file)?;
-        // Otherwise the new rule would bring along other changes that the user didn't approve.
-        if current.values != self.values && current.without(rule) != self.values {
-            return Err(InsertError::Changed);
-        }
-        let Some(text) = insert_rule(&before, rule)? else { return Ok(current) };
-        Ok(load_with(folders, inputs, path, Some(file::Text { text, identity }))?)
-    }
-
-    /// The configuration without the rule. Another process may have written the rule already, for
-    /// the same approval.
-    fn without(&self, rule: &AllowRule) -> ConfigValues {
-        let mut config = self.values.clone();
-        if let Some(rules) = config.tools.permissions.get_mut(&rule.tool) {
-            let index = rules.iter().position(|known| {
-                known.exact != rule.is_glob
-                    && known.pattern.as_str() == rule.pattern
-                    && known.action == PermissionAction::Allow
-            });
-            if let Some(index) = index {
-                rules.remove(index);
-            }
-            if rules.is_empty() {
-                config.tools.permissions.remove(&rule.tool);
-            }
-        }
-        config
-    }
-}
-
-/// Checks whether the user's file can be replaced, as far as this is possible without replacing it.
-fn check_writable(path: &Path) -> Result<(), InsertError> {
+/// Checks whether the folder of the user's file is writable. Nothing is written.
+pub(super) fn check_writable(path: &Path) -> Result<(), InsertError> {
     let real =
         real_path(path).map_err(|source| InsertError::Path { path: path.to_owned(), source })?;
-    // Missing folders are created later.
-    let folder = real.ancestors().skip(1).find(|folder| folder.exists()).unwrap_or(Path::new("/"));
+    // Missing folders are created later, so the nearest existing folder has to be writable.
+    let mut folders = real.ancestors().skip(1);
+    let folder = folders.find(|folder| folder.exists()).unwrap_or(Path::new("/"));
     let access = Access::WRITE_OK | Access::EXEC_OK;
     accessat(CWD, folder, access, AtFlags::EACCESS)
         .map_err(|source| InsertError::Folder { folder: folder.to_owned(), source })
 }
 
-/// Returns the real path of the file. A link to the file then stays a link.
+/// Returns the path of the file to replace: `path` itself, or the target if `path` is a link. The
+/// link then stays.
 fn real_path(path: &Path) -> std::io::Result<PathBuf> {
     match path.canonicalize() {
         Err(error) if error.kind() == ErrorKind::NotFound && file::nothing_is_at(path) => {
@@ -177,24 +128,26 @@ fn real_path(path: &Path) -> std::io::Result<PathBuf> {
     }
 }
 
-/// Writes a rule as the first of `[[tools.permissions.TOOL]]`, so that it decides before the other
-/// rules. Returns the file with the rule. Blocks.
+/// Writes a rule into `[[tools.permissions.TOOL]]`, and returns the path of the file. The first
+/// matching rule decides. An exact rule comes first. A glob comes last, because the user's rules
+/// that ask or deny must decide before it. Blocks.
 ///
 /// # Errors
 ///
-/// Returns [`HostError::Config`] if the file isn't trusted, or if the rule can't be inserted into
-/// its text. Returns [`HostError::Io`] if the file can't be changed.
+/// Fails with [`HostError::Config`] if the file isn't trusted, or if the rule can't be inserted.
+/// Fails with [`HostError::Io`] if the file can't be changed.
 pub fn permission(folders: &Folders, rule: &AllowRule) -> Result<PathBuf, HostError> {
+    let place = if rule.is_glob { "after" } else { "before" };
     let by_hand = format!(
-        "add this rule yourself, before the other rules of `{}`:\n{}",
+        "add this rule yourself, {place} the other rules of `{}`:\n{}",
         rule.tool,
         rule.text()
     );
     change(folders, &by_hand, |text| insert_rule(text, rule))
 }
 
-/// Grants a directory, by its real path, to file tools and commands. Returns the file with the
-/// grant. Blocks.
+/// Grants a directory, by its real path, to file tools and commands. Returns the path of the file.
+/// Blocks.
 ///
 /// # Errors
 ///
@@ -205,64 +158,65 @@ pub fn directory(
     access: PathAccess,
 ) -> Result<PathBuf, HostError> {
     let item = allowed_path(directory, access);
-    let by_hand = format!("add this to `allowed_paths` in [tools.file] yourself: {item}");
+    let by_hand = format!("add this to `allowed_paths` in [tools.file] by hand: {item}");
+    // Without a list, the working directory is granted. It stays granted with the new list.
     let default = ["."].into_iter().collect();
     change(folders, &by_hand, |text| {
         insert_item(text, &["tools", "file"], "allowed_paths", item.into(), default)
     })
 }
 
-/// Lets the web tools reach a host without approval. Returns the file with the grant. Blocks.
+/// Lets the web tools reach a host without approval. Returns the path of the file. Blocks.
 ///
 /// # Errors
 ///
-/// Returns [`HostError::Config`] if `host` isn't a valid host. Otherwise returns the same errors as
+/// Fails with [`HostError::Config`] if `host` isn't a valid host. Other errors are as for
 /// [`permission`].
 pub fn host(folders: &Folders, host: &str) -> Result<PathBuf, HostError> {
     check_host(host)?;
-    let by_hand = format!("add this to `allowed_domains` in [tools.web] yourself: {}", toml(host));
+    let by_hand = format!("add this to `allowed_domains` in [tools.web] by hand: {}", toml(host));
     change(folders, &by_hand, |text| {
         insert_item(text, &["tools", "web"], "allowed_domains", host.into(), Array::new())
     })
 }
 
-fn check_host(host: &str) -> Result<(), HostError> {
+pub(super) fn check_host(host: &str) -> Result<(), HostError> {
     match Value::String(host.to_owned()).try_into::<HostGrant>() {
         Ok(_) => Ok(()),
         Err(error) => Err(HostError::Config(error.message().to_owned())),
     }
 }
 
-/// Lets a model on this machine make calls as JSON without any other text. `model`:
-/// `PROVIDER/MODEL`. Returns the file with the entry. Blocks.
+/// Lets a model on this machine make calls as JSON without any other text. `model` is
+/// `PROVIDER/MODEL`. Returns the path of the file. Blocks.
 ///
 /// # Errors
 ///
 /// Returns the same errors as [`permission`].
 pub fn lenient_model(folders: &Folders, model: &str) -> Result<PathBuf, HostError> {
-    let by_hand = format!("add this to `lenient_models` in [agent] yourself: {}", toml(model));
+    let by_hand = format!("add this to `lenient_models` in [agent] by hand: {}", toml(model));
     change(folders, &by_hand, |text| {
         insert_item(text, &["agent"], "lenient_models", model.into(), Array::new())
     })
 }
 
-/// The grants of a plugin when it is installed.
+/// The grants of a plugin's installation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WrittenGrants {
     /// The granted directories, by their real paths.
     pub directories: Vec<(String, PathAccess)>,
-    /// The hosts that the plugin's requests may reach.
+    /// The hosts that the plugin may reach.
     pub hosts: Vec<String>,
-    /// MiB of data that the plugin may store between calls.
+    /// The MiB of data that the plugin may store between calls.
     pub store_mib: Option<u32>,
-    /// MiB of documents that the plugin may store and search.
+    /// The MiB of documents that the plugin may store and search.
     pub index_mib: Option<u32>,
     /// Whether an instance of the plugin lives for a whole session.
     pub session: bool,
 }
 
 impl WrittenGrants {
-    /// Returns the lines of `[plugins.NAME]` that grant this, for people.
+    /// Returns the lines of `[plugins.NAME]` with these grants, for people.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if !self.directories.is_empty() {
@@ -284,17 +238,17 @@ impl WrittenGrants {
     }
 }
 
-/// Adds the grants of a plugin's installation to its current grants. Returns the file with the
-/// grants. Blocks.
+/// Adds grants to the plugin `name`. Returns the path of the file. Blocks.
 ///
 /// # Errors
 ///
-/// Returns [`HostError::Config`] if a host isn't valid. Otherwise returns the same errors as
-/// [`permission`].
+/// Fails with [`HostError::Config`] if a host isn't valid. Other errors are as for [`permission`].
 pub fn plugin(folders: &Folders, name: &str, grants: &WrittenGrants) -> Result<PathBuf, HostError> {
-    grants.hosts.iter().try_for_each(|host| check_host(host))?;
+    for host in &grants.hosts {
+        check_host(host)?;
+    }
     let by_hand = format!(
-        "add this to your configuration yourself:\n[plugins.{name}]\n{}",
+        "add this to your configuration by hand:\n[plugins.{name}]\n{}",
         grants.lines().join("\n")
     );
     change(folders, &by_hand, |text| {
@@ -333,7 +287,7 @@ fn allowed_path(directory: &str, access: PathAccess) -> InlineTable {
     item
 }
 
-/// Returns the table of this name. Adds the table if it is missing.
+/// Returns the table with these names. Creates missing tables.
 fn find_or_add_table<'d>(
     document: &'d mut DocumentMut,
     names: &[&str],
@@ -341,14 +295,16 @@ fn find_or_add_table<'d>(
     let mut table = document.as_table_mut();
     for (depth, name) in names.iter().enumerate() {
         let mut missing = toml_edit::Table::new();
-        missing.set_implicit(depth + 1 < names.len());
-        let next = table.entry(name).or_insert(Item::Table(missing));
-        table = next.as_table_mut().ok_or(ConfigEditError::Tables)?;
+        // Only the last table gets a line with its name. The other tables are implicit.
+        let is_last = depth + 1 == names.len();
+        missing.set_implicit(!is_last);
+        let entry = table.entry(name).or_insert(Item::Table(missing));
+        table = entry.as_table_mut().ok_or(ConfigEditError::Tables)?;
     }
     Ok(table)
 }
 
-/// Adds an item to a list of a plugin's table in a text.
+/// Adds an item to a list of a plugin's table in `text`.
 fn add_to_list(
     text: &mut String,
     plugin: &str,
@@ -361,9 +317,10 @@ fn add_to_list(
     Ok(())
 }
 
-/// Adds an item to a list of a table. `default`: the items that apply if there is no list. Returns
-/// `None` if the list already has the item.
-fn insert_item(
+/// Adds `item` to the list `key` of the table `names`, or replaces the item with the same path. A
+/// new list starts with `default`. Returns the changed text, or `None` if the list already has the
+/// item.
+pub(super) fn insert_item(
     text: &str,
     names: &[&str],
     key: &str,
@@ -377,19 +334,19 @@ fn insert_item(
         .or_insert(toml_edit::value(default))
         .as_array_mut()
         .ok_or(ConfigEditError::List)?;
-    let index = list.iter().position(|known| path_in(known) == path_in(&item));
-    match index {
-        Some(index) if list.get(index).map(ToString::to_string) == Some(item.to_string()) => {
+    let same_path = list.iter().position(|known| path_in(known) == path_in(&item));
+    if let Some(index) = same_path {
+        if list.get(index).map(ToString::to_string) == Some(item.to_string()) {
             return Ok(None);
         }
-        // The list has an item with the same path and another access.
-        Some(index) => drop(list.replace(index, item)),
-        None => list.push(item),
+        // The known item grants another access.
+        list.replace(index, item);
+    } else {
+        list.push(item);
     }
     Ok(Some(document.to_string()))
 }
 
-/// Returns the path in an item of a list of directories.
 fn path_in(item: &toml_edit::Value) -> Option<String> {
     match item.as_inline_table() {
         Some(table) => table.get("path").and_then(|path| path.as_str().map(str::to_owned)),
@@ -397,15 +354,16 @@ fn path_in(item: &toml_edit::Value) -> Option<String> {
     }
 }
 
-/// Changes the user's file. If `edit` fails, the error says what to write by hand.
-fn change(
+/// Changes the user's file with `edit`, and returns the path of the file. If `edit` fails, the
+/// error contains the advice `by_hand`.
+pub(super) fn change(
     folders: &Folders,
     by_hand: &str,
     edit: impl FnOnce(&str) -> Result<Option<String>, ConfigEditError>,
 ) -> Result<PathBuf, HostError> {
     let path = folders.config_file();
-    // Without the lock, two processes could lose a rule. The lock is in the data folder, so that
-    // the user's folder has no additional file.
+    // Without the lock, two processes could each overwrite the rule of the other. The lock is in
+    // the data folder, so the user's folder gets no additional file.
     let _lock = PrivateFolder::make(&folders.data)
         .and_then(|data| data.lock("toolhold.toml.lock"))
         .map_err(HostError::io(folders.data.display().to_string()))?;
@@ -413,7 +371,8 @@ fn change(
     let file = file::read(&path).map_err(|problem| HostError::Config(problem.to_string()))?;
     let before = file.map_or_else(String::new, |file| file.text);
     let real = real_path(&path).map_err(|error| write_error(&path, error))?;
-    let mode = std::fs::metadata(&real).map_or(PRIVATE, |status| status.mode() & 0o7777);
+    // The new file keeps the permission bits of the old file. A first file is private.
+    let mode = std::fs::metadata(&real).map_or(PRIVATE, |status| status.mode() & PERMISSION_BITS);
     let changed = edit(&before).map_err(|error| edit_error(&path, &error, by_hand))?;
     let Some(after) = changed else { return Ok(path) };
     let (Some(folder), Some(name)) =
@@ -435,23 +394,28 @@ fn write_error(path: &Path, error: std::io::Error) -> HostError {
     HostError::io(format!("writing {}", path.display()))(error)
 }
 
-/// Inserts the rule into the text. Returns `None` if the rule is already the first.
-fn insert_rule(text: &str, rule: &AllowRule) -> Result<Option<String>, ConfigEditError> {
+/// Inserts the rule into the text, and returns the changed text. Returns `None` if the rule is
+/// already in its place: an exact rule is the first of its list, and a glob is anywhere in its
+/// list.
+pub(super) fn insert_rule(text: &str, rule: &AllowRule) -> Result<Option<String>, ConfigEditError> {
+    // The new text must parse to `expected`.
     let mut expected: Table = text.parse().map_err(|_| ConfigEditError::Text)?;
     let tool = rule.tool.as_str();
-    let rule_text = rule.text();
-    let rule_table: Table = rule_text.parse().map_err(|_| ConfigEditError::Rule)?;
+    let rule_table: Table = rule.text().parse().map_err(|_| ConfigEditError::Rule)?;
     let rule_value = rule_table["tools"]["permissions"][tool][0].clone();
-    if permissions(&expected, tool).is_some_and(|rules| rules.first() == Some(&rule_value)) {
+    let rules = rules_mut(&mut expected, tool).ok_or(ConfigEditError::Rules)?;
+    let is_in_place =
+        rules.first() == Some(&rule_value) || (rule.is_glob && rules.contains(&rule_value));
+    if is_in_place {
         return Ok(None);
     }
-    let rules = rules_mut(&mut expected, tool).ok_or(ConfigEditError::Rules)?;
-    rules.insert(0, rule_value);
+    let index = if rule.is_glob { rules.len() } else { 0 };
+    rules.insert(index, rule_value);
 
     let mut document: DocumentMut = text.parse().map_err(|_| ConfigEditError::Text)?;
-    insert_first(&mut document, tool, &rule_text).ok_or(ConfigEditError::Rules)?;
+    insert_table(&mut document, rule).ok_or(ConfigEditError::Rules)?;
     let written = document.to_string();
-    // Except for the rule at the start, the new text must have the same meaning as before.
+    // The new text must differ from the old text only by the rule.
     if written.parse::<Table>().is_ok_and(|table| table == expected) {
         Ok(Some(written))
     } else {
@@ -459,13 +423,14 @@ fn insert_rule(text: &str, rule: &AllowRule) -> Result<Option<String>, ConfigEdi
     }
 }
 
-/// Puts the rule before the tool's other rules, or at the end if the tool has no rules. Returns
-/// `None` if the file has another value in place of the list.
-fn insert_first(document: &mut DocumentMut, tool: &str, rule_text: &str) -> Option<()> {
-    let rule: DocumentMut = rule_text.parse().ok()?;
-    let mut new = rule["tools"]["permissions"][tool].as_array_of_tables()?.get(0)?.clone();
+/// Puts the rule before or after the tool's other rules, or at the end of the file if the tool has
+/// no rules. Returns `None` if the file has another value in place of the list.
+fn insert_table(document: &mut DocumentMut, rule: &AllowRule) -> Option<()> {
+    let tool = rule.tool.as_str();
+    let written: DocumentMut = rule.text().parse().ok()?;
+    let mut new = written["tools"]["permissions"][tool].as_array_of_tables()?.get(0)?.clone();
 
-    // Comments at the end stay above the new rule.
+    // Comments at the end of the file stay above the new rule.
     let above_end = match document.trailing().as_str().unwrap_or_default().trim_end() {
         "" if document.is_empty() => String::new(),
         "" => "\n".to_owned(),
@@ -479,10 +444,18 @@ fn insert_first(document: &mut DocumentMut, tool: &str, rule_text: &str) -> Opti
     }
     let item = table.entry(tool).or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
     if let Some(rules) = item.as_array_mut() {
-        rules.insert(0, new.into_inline_table());
+        let index = if rule.is_glob { rules.len() } else { 0 };
+        rules.insert(index, new.into_inline_table());
         return Some(());
     }
     let rules = item.as_array_of_tables_mut()?;
+    if rule.is_glob && !rules.is_empty() {
+        // A table without a position follows the one before it in the list.
+        new.set_position(None);
+        new.decor_mut().set_prefix("\n");
+        rules.push(new);
+        return Some(());
+    }
     match rules.get_mut(0) {
         Some(first) => {
             new.set_position(first.position());
@@ -503,10 +476,6 @@ fn insert_first(document: &mut DocumentMut, tool: &str, rule_text: &str) -> Opti
         }
     }
     Some(())
-}
-
-fn permissions<'a>(table: &'a Table, tool: &str) -> Option<&'a Vec<Value>> {
-    table.get("tools")?.get("permissions")?.get(tool)?.as_array()
 }
 
 fn rules_mut<'a>(table: &'a mut Table, tool: &str) -> Option<&'a mut Vec<Value>> {
@@ -531,6 +500,11 @@ mod tests {
     /// The rule that allows exactly this path for `write`.
     fn exact(path: &str) -> AllowRule {
         AllowRule { tool: "write".to_owned(), pattern: path.to_owned(), is_glob: false }
+    }
+
+    /// The rules of a tool.
+    fn read_rules<'t>(table: &'t Table, tool: &str) -> &'t [Value] {
+        table["tools"]["permissions"][tool].as_array().expect("it is a list")
     }
 
     #[track_caller]
@@ -566,6 +540,26 @@ mod tests {
         let written = insert_rule("", &rule).expect("there is a place");
         assert_eq!(written.as_deref(), Some(text));
         assert_eq!(insert_rule(text, &rule).expect("there is a place"), None);
+    }
+
+    #[test]
+    fn glob_comes_after_the_rules_that_deny_or_ask() {
+        let rule = AllowRule { tool: "write".to_owned(), pattern: "*".to_owned(), is_glob: true };
+        let new = "[[tools.permissions.write]]\npattern = \"*\"\naction = \"allow\"\n";
+        let denies = "[[tools.permissions.write]]\npattern = \"x\"\naction = \"deny\" # never\n";
+        let asks = "\n# Ask.\n[[tools.permissions.write]]\npattern = \"y\"\naction = \"ask\"\n";
+        let rest = "\n# the files\n[tools.file]\n";
+        let before = format!("{denies}{asks}{rest}# the end\n");
+        let after = format!("{denies}{asks}\n{new}{rest}# the end\n");
+        let written = insert_rule(&before, &rule).expect("there is a place");
+        assert_eq!(written.as_deref(), Some(&*after));
+        assert_eq!(insert_rule(&after, &rule).expect("there is a place"), None);
+        let inline = "[tools]\npermissions.write = [{ pattern = \"x\", action = \"deny\" }]\n";
+        let written = insert_rule(inline, &rule).expect("there is a place").expect("it is new");
+        let table: Table = written.parse().expect("it is TOML");
+        let rules = read_rules(&table, "write");
+        assert_eq!(rules[0]["pattern"].as_str(), Some("x"));
+        assert_eq!(rules[1]["pattern"].as_str(), Some("*"));
     }
 
     #[test]
@@ -639,10 +633,7 @@ mod tests {
         let pattern = "/w/a \"b\"\n\\ \u{1b}[2J 'c' \u{7f}\u{202e}";
         let text = insert_rule("", &exact(pattern)).expect("there is a place").expect("it is new");
         let table: Table = text.parse().expect("it is TOML");
-        assert_eq!(
-            permissions(&table, "write").expect("it exists")[0]["pattern"].as_str(),
-            Some(pattern)
-        );
+        assert_eq!(read_rules(&table, "write")[0]["pattern"].as_str(), Some(pattern));
         assert!(neutral(&text) == text, "{text}");
     }
 

@@ -1,4 +1,4 @@
-//! The known keys of the configuration, from its schema. Also gives advice about unknown keys.
+//! The known keys of the configuration, from its schema. Gives advice about unknown keys.
 
 use std::sync::LazyLock;
 
@@ -8,34 +8,35 @@ use toolhold_config_keys::Narrowing;
 
 use super::ConfigValues;
 
-/// A key that can be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Key {
-    /// The path from the root. `*` is a placeholder for a name that the operator chooses, or for an
-    /// element of a list.
+    /// The path from the root. `*` stands for a name that the operator chooses, or for an element
+    /// of a list.
     pub(super) path: Vec<String>,
-    /// Whether the key is a table, rather than a value.
     pub(super) table: bool,
-    /// Whether the key is inside an element of a list.
     pub(super) in_list: bool,
 }
 
-/// Returns every key, including tables. The list is made at the first use, because it is rarely
-/// needed.
+/// Returns every key, including tables. The list is made only if it is needed, because most starts
+/// don't use it.
 pub(super) fn known() -> &'static [Key] {
     static KEYS: LazyLock<Vec<Key>> = LazyLock::new(from_schema);
     &KEYS
 }
 
+/// Reads all keys from the schema of the configuration.
 fn from_schema() -> Vec<Key> {
     let settings = schemars::generate::SchemaSettings::draft2020_12()
         .with(|settings| settings.inline_subschemas = true);
     let schema = settings.into_generator().into_root_schema_for::<ConfigValues>().to_value();
     let mut keys = Vec::new();
-    walk(&schema, &mut Vec::new(), false, &mut keys);
+    let in_list = false;
+    walk(&schema, &mut Vec::new(), in_list, &mut keys);
     keys
 }
 
+/// Adds the keys below a schema. `path` is the key of the schema. `in_list` says whether this key
+/// is inside a list.
 fn walk(schema: &Value, path: &mut Vec<String>, in_list: bool, keys: &mut Vec<Key>) {
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
         walk_key(name, property, path, in_list, keys);
@@ -44,13 +45,15 @@ fn walk(schema: &Value, path: &mut Vec<String>, in_list: bool, keys: &mut Vec<Ke
         walk_key("*", &schema["additionalProperties"], path, in_list, keys);
     }
     if schema["items"].is_object() {
-        walk_key("*", &schema["items"], path, true, keys);
+        let in_list = true;
+        walk_key("*", &schema["items"], path, in_list, keys);
     }
     for form in schema["anyOf"].as_array().into_iter().flatten() {
         walk(form, path, in_list, keys);
     }
 }
 
+/// Adds the key `name` and the keys below it.
 fn walk_key(
     name: &str,
     schema: &Value,
@@ -64,14 +67,13 @@ fn walk_key(
     path.pop();
 }
 
-/// Finds the key that is most similar to an unknown key, in the same table. Returns it as advice.
+/// Returns advice with the key of the same table that is most similar to `unknown`.
 pub(super) fn similar_key(unknown: &[String]) -> Option<String> {
     let (last, table) = unknown.split_last()?;
     let similar = nearest(last, siblings(known(), table).into_iter())?;
     Some(format!("did you mean `{similar}`?"))
 }
 
-/// Returns the names of the keys of a table.
 fn siblings<'k>(keys: &'k [Key], table: &[String]) -> Vec<&'k str> {
     keys.iter()
         .filter_map(|key| key.path.split_last())
@@ -80,8 +82,7 @@ fn siblings<'k>(keys: &'k [Key], table: &[String]) -> Vec<&'k str> {
         .collect()
 }
 
-/// Tables that are often confused with other tables. Each has the name that people write, and the
-/// tables that have the keys.
+/// Names of tables that people write by mistake, and the tables that they mean.
 const MISTAKEN: [(&str, &[&str]); 4] = [
     ("tools.bash", &["tools.shell"]),
     ("tools.code", &["index"]),
@@ -120,7 +121,7 @@ pub(super) fn advice(unknown: &[String]) -> String {
     let elsewhere = keys.iter().filter(|key| key.path.last() == Some(last) && !key.in_list);
     let tables: Vec<String> = elsewhere
         .map(|key| match &key.path[..key.path.len() - 1] {
-            [] => "no table: put it above the first [table]".to_owned(),
+            [] => "no table: put the key above the first [table]".to_owned(),
             table => format!("[{}]", dotted(table).replace('*', "NAME")),
         })
         .collect();
@@ -134,11 +135,13 @@ pub(super) fn advice(unknown: &[String]) -> String {
     }
 }
 
-/// Returns the candidate that `word` is probably a misspelling of.
+/// Returns the candidate of which `word` is probably a misspelling. Returns `None` if no candidate
+/// is similar.
 pub(super) fn nearest<'a>(
     word: &str,
     candidates: impl Iterator<Item = &'a str>,
 ) -> Option<&'a str> {
+    // About one letter of three may be wrong, and at least one letter.
     let max_distance = (word.chars().count() / 3).max(1);
     let (distance, candidate) = candidates
         .map(|candidate| (strsim::damerau_levenshtein(word, candidate), candidate))
@@ -146,8 +149,7 @@ pub(super) fn nearest<'a>(
     if distance <= max_distance { Some(candidate) } else { None }
 }
 
-/// Returns the JSON Schema (2020-12) of [`ConfigValues`], for editors and for
-/// `toolhold config schema`.
+/// Returns the JSON Schema (2020-12) of [`ConfigValues`], for editors and `toolhold config schema`.
 pub fn schema() -> serde_json::Value {
     let mut schema = schemars::schema_for!(ConfigValues).to_value();
     if let Some(object) = schema.as_object_mut() {
@@ -156,22 +158,27 @@ pub fn schema() -> serde_json::Value {
     schema
 }
 
-/// Returns the rule for the key at `path`, or `None` if there is no such key.
+/// Returns the rule for the key at `path`, or `None` if the key doesn't exist.
 pub(super) fn rule(path: &[String]) -> Option<Narrowing> {
     let mut rule = Narrowing::Table(ConfigValues::RULES);
     for part in path {
         rule = match rule {
-            Narrowing::Table(keys) => keys.iter().find(|(key, _)| key == part)?.1,
+            Narrowing::Table(keys) => {
+                let (_, key_rule) = keys.iter().find(|(key, _)| key == part)?;
+                *key_rule
+            }
+            // The part is a name that the user chose. The table below the name has the keys.
             Narrowing::Named(keys) => Narrowing::Table(keys),
             Narrowing::Each(rule) => *rule,
             Narrowing::Free => Narrowing::Free,
+            // The other rules are for values, which have no keys.
             _ => return None,
         };
     }
     Some(rule)
 }
 
-/// Returns a name that the operator chose, quoted as a part of a dotted key if needed.
+/// Returns a name as a part of a dotted key. Quotes it if needed.
 pub fn dotted_name(name: &str) -> String {
     dotted(&[name.to_owned()])
 }
@@ -185,7 +192,7 @@ pub(super) fn dotted(path: &[String]) -> String {
     parts.join(".")
 }
 
-/// Checks whether a part needs no quotes. A `*` alone stands for any name.
+/// A `*` alone stands for any name, and isn't quoted.
 fn is_bare(part: &str) -> bool {
     let is_name = part.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
     part == "*" || !part.is_empty() && is_name
@@ -239,7 +246,10 @@ mod tests {
             "tools.file.zzz",
             "the keys of this table are: enabled, allowed_paths, deny_read, allow_read, deny_write",
         );
-        check("tools.plugins", "`plugins` belongs in no table: put it above the first [table]");
+        check(
+            "tools.plugins",
+            "`plugins` belongs in no table: put the key above the first [table]",
+        );
         check("a.b.zzz", "this table has no keys");
     }
 

@@ -1,5 +1,5 @@
-//! Checks each value of a configuration separately, so that every problem is found with its place.
-//! Also merges the values of all sources.
+//! Checks each value of a configuration separately, to find every problem with its line. Merges
+//! the values of all sources.
 
 use serde::Deserialize;
 use toml::Value;
@@ -11,38 +11,36 @@ use super::keys::{advice, dotted, similar_key};
 use super::removed::successor;
 use super::{ConfigValues, Problem, Source};
 
-/// Strings with fewer bytes than this aren't secrets.
-const SHORT: usize = 4;
+/// Strings with fewer bytes aren't treated as secrets.
+const MIN_SECRET: usize = 4;
 
-/// A written value that isn't a table, or is an empty table.
+/// A written value. It isn't a table, or is an empty table.
 #[derive(Clone, Debug)]
 pub(super) struct Leaf {
-    /// The key's path from the root.
     pub(super) path: Vec<String>,
-    /// The value, which is never a table with keys.
+    /// The value. It is never a table with keys.
     pub(super) value: Value,
     /// The source of each part of the path.
     pub(super) sources: Vec<Source>,
-    /// The source of each element, if the value is a list.
+    /// The source of each element of a list.
     pub(super) elements: Vec<Source>,
-    /// The old name of the key, if the old name was written.
+    /// The old name of the key, if it was written.
     pub(super) renamed: Option<&'static str>,
 }
 
 impl Leaf {
-    /// Makes a value with a single source.
     pub(super) fn new(path: Vec<String>, value: Value, source: &Source) -> Self {
-        let elements = value.as_array().map_or(0, Vec::len);
+        // Only a list has elements.
+        let element_count = value.as_array().map_or(0, Vec::len);
         Self {
             sources: vec![source.clone(); path.len()],
-            elements: vec![source.clone(); elements],
+            elements: vec![source.clone(); element_count],
             path,
             value,
             renamed: None,
         }
     }
 
-    /// Returns the source of the value.
     pub(super) fn source(&self) -> Source {
         self.sources.last().cloned().unwrap_or_default()
     }
@@ -52,8 +50,8 @@ impl Leaf {
         self.numbered_problems().into_iter().map(|(_, problem)| problem).collect()
     }
 
-    /// Finds the problems like [`problems`](Self::problems). If the value is a list, each problem
-    /// has the number of its element.
+    /// Returns the problems of this value. The elements of a list are read separately, and each
+    /// problem comes with the index of its element.
     pub(super) fn numbered_problems(&self) -> Vec<(Option<usize>, Problem)> {
         let mut numbered = Vec::new();
         match &self.value {
@@ -71,7 +69,7 @@ impl Leaf {
         numbered
     }
 
-    /// Reads a configuration that has only this value. Returns the problems.
+    /// Reads a configuration with only this value, and returns the problems.
     fn probe(&self, value: Value, source: &Source) -> Vec<Problem> {
         let mut unknown = Vec::new();
         let document = nested(&self.path, value);
@@ -90,7 +88,7 @@ impl Leaf {
                 for secret in &secrets {
                     problem.message = problem.message.replace(secret, "…");
                 }
-                // A message may also show a part of the value.
+                // A message may also show a part of a secret, so it is redacted, too.
                 let message = std::mem::take(&mut problem.message);
                 problem.message = redaction::owned(message, Keys::Settings);
             }
@@ -98,51 +96,49 @@ impl Leaf {
         problems
     }
 
-    /// Makes the problem for an unknown key. `source`: the source of the value or its element.
+    /// Makes the problem of an unknown key. `source` is the source of the value or its element.
     fn unknown_key(&self, path: &[String], source: &Source) -> Problem {
         if let Some(successor) = successor(path) {
             let message = format!("`{}` was removed: {successor}", dotted(path));
             return Problem::new(self.source_at(path, source), message);
         }
-        // A foreign key is recognised by its whole path. A misspelt table is recognised by its
-        // name.
+        // `path` may end at an unknown table. A key of another agent is recognised only by its
+        // whole path.
         let whole: &[String] = if path.len() < self.path.len() { &self.path } else { path };
-        // A missing letter is more likely than another agent's configuration.
-        let (path, hint) = if let Some(similar) = similar_key(path) {
+        // A misspelling is more likely than a key of another agent, so it is checked first.
+        let (shown, hint) = if let Some(similar) = similar_key(path) {
             (path, similar)
         } else if let Some(foreign) = crate::migration::advice(whole) {
             (whole, foreign)
         } else {
             (path, advice(path))
         };
-        let message = format!("unknown key `{}`; {hint}", dotted(path));
-        Problem::new(self.source_at(path, source), message)
+        let message = format!("unknown key `{}`; {hint}", dotted(shown));
+        Problem::new(self.source_at(shown, source), message)
     }
 
-    /// Returns the source of a part of the path, or `source` for the root and for a part below the
-    /// value.
+    /// Returns `source` for the root, and for a part below the value.
     fn source_at(&self, path: &[String], source: &Source) -> Source {
         let Some(index) = path.len().checked_sub(1) else { return source.clone() };
         self.sources.get(index).unwrap_or(source).clone()
     }
 }
 
-/// Values that don't fit together.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum MergeError {
-    #[error("`{0}` is a table in one source and a value in another")]
+    #[error("`{0}` is a table in one file or variable, and a value in another")]
     Table(String),
     #[error("{}", .0.message())]
     Value(#[from] toml::de::Error),
 }
 
-/// Makes the configuration with the values of `leaves`. Later leaves win.
+/// Later leaves have precedence.
 pub(super) fn merge(leaves: &[Leaf]) -> Result<ConfigValues, MergeError> {
     let document = Value::Table(document(leaves)?);
     Ok(ConfigValues::deserialize(document)?)
 }
 
-/// Joins the values of `leaves` into one TOML document. Later leaves have precedence.
+/// Joins the values into one TOML document. Later leaves have precedence.
 pub(super) fn document(leaves: &[Leaf]) -> Result<toml::Table, MergeError> {
     let mut root = toml::Table::new();
     for leaf in leaves {
@@ -162,23 +158,26 @@ pub(super) fn document(leaves: &[Leaf]) -> Result<toml::Table, MergeError> {
     Ok(root)
 }
 
-/// Returns the strings in a value that may be secrets, both unchanged and with the escapes that
-/// messages use.
+/// Returns the strings in a value, which may be secrets. An error message may quote a string, so
+/// each string is also returned with the escapes of a quotation.
 fn secret_texts(value: &Value) -> Vec<String> {
     match value {
-        Value::String(text) if text.len() < SHORT => Vec::new(),
+        // A short string also occurs in other words.
+        Value::String(text) if text.len() < MIN_SECRET => Vec::new(),
         Value::String(text) => {
             let quoted = format!("{text:?}");
+            // The first and the last byte are the quotation marks.
             let escaped = quoted[1..quoted.len() - 1].to_owned();
             vec![text.clone(), escaped]
         }
         Value::Array(items) => items.iter().flat_map(secret_texts).collect(),
         Value::Table(table) => table.values().flat_map(secret_texts).collect(),
+        // Numbers, booleans and dates aren't secrets.
         _ => Vec::new(),
     }
 }
 
-/// Wraps a value in tables according to the path.
+/// Puts a value into tables, one inside the other, with the names in `path`.
 fn nested(path: &[String], value: Value) -> Value {
     let mut nested = value;
     for part in path.iter().rev() {
@@ -189,6 +188,7 @@ fn nested(path: &[String], value: Value) -> Value {
     nested
 }
 
+/// Returns the names and indexes in a path, the outermost first.
 fn path_parts(path: &serde_ignored::Path<'_>) -> Vec<String> {
     use serde_ignored::Path;
     let (parent, part) = match path {

@@ -1,16 +1,17 @@
-//! The operator's configuration: its keys, its sources, and the values that result.
+//! The operator's configuration: its keys, its sources, and the resulting values.
 //!
 //! The sources in order: the defaults, the organisation's `toolhold.toml`, the user's
 //! `toolhold.toml`, the working directory's `toolhold.toml`, `TOOLHOLD_*` variables, `--set`. A
 //! later source has precedence, key by key. `--allow` and `--allow-read` add to
 //! `tools.file.allowed_paths`.
 //!
-//! Unless the user trusts the working directory's file, it can only narrow the configuration. Each
-//! key has a rule for this. A [`Ceiling`] is applied last, and can only narrow, by the same rules.
+//! Unless the user trusts the working directory's file, the file can only narrow the configuration.
+//! Each key has a rule for narrowing. A [`Ceiling`] is applied last, and can only narrow, by the
+//! same rules.
 //!
-//! Nothing is guessed. With an unknown key, a wrong type or a file that other users can write,
-//! Toolhold doesn't start and reports every problem. If an invalid setting silently became its
-//! default, a protection might be lost.
+//! With an unknown key, a wrong type or a file that other users can write, Toolhold doesn't start
+//! and reports every problem. If an invalid setting silently became its default, a protection might
+//! be lost.
 //!
 //! [`ConfigValues`] has all keys, [`load`] reads them, and [`Config`] is the result with the source
 //! of each value.
@@ -33,10 +34,12 @@ mod loaded;
 mod migrate;
 pub mod migration;
 mod narrow;
+mod new_rule;
 mod plugin_config;
 mod policy;
 mod problem;
 mod processes;
+mod program_hosts;
 mod project;
 mod provider_problems;
 mod removed;
@@ -49,11 +52,13 @@ mod skills;
 mod source;
 mod switches;
 mod task_bounds;
+mod tool_hosts;
 mod variables;
 
 pub use crate::migration::Migration;
 pub use ceiling::check_ceiling;
 pub use describe::{KeyDescription, TableDescription, describe};
+pub use egress::secret_key;
 pub use filter_rules::{FilterRules, FilterRulesError, ProjectFilterRules, ProjectRulesTrust};
 pub use folders::Folders;
 pub use inline::inline;
@@ -62,6 +67,7 @@ pub use keys::{dotted_name, schema};
 pub use load::load;
 pub use loaded::{Ceiling, Config, ConfigEntry, Ignored, Project, ProjectTrust, Taken};
 pub use migrate::migrate;
+pub use new_rule::{HostEntry, NewRule};
 pub use policy::FileGrants;
 pub use problem::{Problem, Problems};
 pub use processes::{ProcessContext, ProcessGrants, ProcessKind};
@@ -84,8 +90,8 @@ pub use toolhold_config_keys::{
     Ratio, Redaction, Reload, ResultCache, Retry, SandboxMode, Scheduler, Secret, Serve,
     ServerSecret, Sha256, Shell, Skills, Structured, Tafc, ThinkingEffort, ToolFilter, Tools,
     TrustLevel, Undo, UrlScheme, Utility, VariableName, VectorBackend, Web, WithoutProxy,
-    WrittenExpression, WrittenHost, WrittenPattern, WrittenPrivateHosts, WrittenProgram,
-    WrittenProxy, WrittenSecretHost, fill_in_secrets, referenced_secrets,
+    WrittenExpression, WrittenHost, WrittenPathPattern, WrittenPattern, WrittenPrivateHosts,
+    WrittenProgram, WrittenProxy, WrittenSecretHost, fill_in_secrets, referenced_secrets,
 };
 pub use toolhold_policy::files::OwnFolder;
 pub use watch::ConfigWatch;

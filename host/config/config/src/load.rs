@@ -1,5 +1,5 @@
-//! Loads the configuration: the organisation's file, the user's file, the working directory's file,
-//! variables, flags, and the ceilings that limit all of these.
+//! Loads the configuration from the organisation's file, the user's file, the working directory's
+//! file, variables and flags, and applies the ceilings.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,12 +13,12 @@ use super::{
     AllowedPath, Ceiling, Config, Folders, Inputs, PathAccess, Problem, Problems, Source,
     working_directory,
 };
-use super::{bound, ceiling, file, project, variables};
+use super::{bound, ceiling, file, project, tool_hosts, variables};
 
 /// Loads the configuration.
 ///
-/// Reads the user's file, or the file that `inputs` names instead. Then applies the working
-/// directory's file, which narrows the values, the values of `inputs`, and the ceilings.
+/// Reads the user's file, or [`Inputs::file`] instead. Then applies the working directory's file,
+/// the variables and flags of `inputs`, and the ceilings.
 ///
 /// # Errors
 ///
@@ -29,7 +29,7 @@ pub fn load(folders: &Folders, inputs: &Inputs) -> Result<Config, Problems> {
     load_with(folders, inputs, path, text)
 }
 
-/// Loads the configuration like [`load`], with a given text of the user's file.
+/// Loads the configuration like [`load`], with `text` as the content of the user's file.
 pub(super) fn load_with(
     folders: &Folders,
     inputs: &Inputs,
@@ -37,7 +37,7 @@ pub(super) fn load_with(
     text: Option<file::Text>,
 ) -> Result<Config, Problems> {
     if let (Some(missing), None) = (&inputs.file, &text) {
-        return Err(Problem::new(Source::Path(missing.clone()), "there is no such file").into());
+        return Err(Problem::new(Source::Path(missing.clone()), "the file doesn't exist").into());
     }
     let sources = read_sources(inputs, &path, text.as_ref())?;
     let mut leaves = sources.defaults;
@@ -72,6 +72,7 @@ pub(super) fn load_with(
         return Err(Problems(problems));
     }
 
+    leaves.extend(hosts_of_presets(&config, &leaves, &sources.ceilings, folders, inputs)?);
     let ceilings = apply_ceilings(&mut leaves, sources.ceilings, folders, inputs)?;
     let mut bounded = Config::from_leaves(&leaves)?.with_authorization();
     bounded.file = text.map(|_| path);
@@ -83,13 +84,11 @@ pub(super) fn load_with(
     Ok(bounded)
 }
 
-/// The values of all sources, before they are joined.
 #[derive(Default)]
 struct SourceValues {
-    /// The values of the organisation's file, and its path if it exists.
+    /// The values of the organisation's file.
     defaults: Vec<Leaf>,
     defaults_file: Option<PathBuf>,
-    /// The values of the user's file.
     user: Vec<Leaf>,
     /// The working directory's file.
     proposal: Option<project::Proposal>,
@@ -98,7 +97,7 @@ struct SourceValues {
     ceilings: Vec<ceiling::Unapplied>,
 }
 
-/// Reads all sources. `path` and `text`: the path and the text of the user's file.
+/// `path` and `text` are the path and the text of the user's file.
 fn read_sources(
     inputs: &Inputs,
     path: &Path,
@@ -107,7 +106,7 @@ fn read_sources(
     let mut values = SourceValues::default();
     let mut problems = Vec::new();
     if let Some(path) = &inputs.defaults {
-        match file::read_ceiling(path) {
+        match file::read_organisation_file(path) {
             Ok(None) => {}
             Ok(Some(text)) => {
                 let (leaves, faults) = file::parse(path, &text.text, file::MAX_VALUES);
@@ -149,7 +148,39 @@ fn read_sources(
     if problems.is_empty() { Ok(values) } else { Err(Problems(problems)) }
 }
 
-/// Applies the ceilings, and the bounds of a task.
+/// Returns the list of the hosts of commands with the hosts of presets, if these add any. A ceiling
+/// may remove a preset, so the ceilings are applied first to find the presets. They are applied
+/// again to the hosts. `config` has the values of `leaves`.
+fn hosts_of_presets(
+    config: &Config,
+    leaves: &[Leaf],
+    ceilings: &[ceiling::Unapplied],
+    folders: &Folders,
+    inputs: &Inputs,
+) -> Result<Option<Leaf>, Problems> {
+    if config.values.tools.shell.presets.is_empty() {
+        return Ok(None);
+    }
+    // Without a working directory, it isn't known which files a tool may have written.
+    let Ok(directory) = directory_of(inputs) else { return Ok(None) };
+    let mut limited = leaves.to_vec();
+    apply_ceilings(&mut limited, ceilings.to_vec(), folders, inputs)?;
+    let presets = Config::from_leaves(&limited)?.values.tools.shell.presets;
+    let directory = real_or_given(&directory);
+    Ok(tool_hosts::with_hosts_of_presets(config, &presets, folders, inputs, &directory)?)
+}
+
+/// Returns the working directory for which the configuration is read.
+fn directory_of(inputs: &Inputs) -> Result<PathBuf, Problem> {
+    match &inputs.working_directory {
+        Some(directory) => Ok(directory.clone()),
+        None => {
+            working_directory().map_err(|error| Problem::new(Source::Default, error.to_string()))
+        }
+    }
+}
+
+/// Limits `leaves` by the ceilings and by the limits of a task.
 fn apply_ceilings(
     leaves: &mut Vec<Leaf>,
     ceilings: Vec<ceiling::Unapplied>,
@@ -159,13 +190,7 @@ fn apply_ceilings(
     if ceilings.is_empty() && inputs.bounds.is_empty() {
         return Ok(Vec::new());
     }
-    let directory = match &inputs.working_directory {
-        Some(directory) => directory.clone(),
-        None => {
-            working_directory().map_err(|error| Problem::new(Source::Default, error.to_string()))?
-        }
-    };
-    let real = real_or_given(&directory);
+    let real = real_or_given(&directory_of(inputs)?);
     let bases = Bases { folders, working_directory: &real };
     let mut applied = ceiling::apply(leaves, ceilings, bases).map_err(Problems)?;
     let bounds = bound::apply(leaves, &inputs.bounds, folders, bases).map_err(Problems)?;
@@ -173,15 +198,15 @@ fn apply_ceilings(
     Ok(applied)
 }
 
-/// Makes the leaf for the granted directories of `config` and one more directory from a flag.
+/// Returns the list of the granted directories of `config`, with the directory `path` of a flag.
 fn allowed_directory(config: &Config, path: &Path, access: PathAccess) -> Result<Leaf, Problem> {
     let flag = if access == PathAccess::Read { "--allow-read" } else { "--allow" };
     let source = Source::Flag(format!("{flag} {}", path.display()));
-    let text = path.to_str().unwrap_or_default();
-    if text.is_empty() {
+    let Some(text) = path.to_str().filter(|text| !text.is_empty()) else {
         return Err(Problem::new(source, "takes a path in UTF-8"));
-    }
-    // The shell has already expanded a `~`. A remaining `~` is part of a name.
+    };
+    // The shell has already expanded a `~`. A remaining `~` is part of a name, so it must not be
+    // expanded again.
     let path = if text.starts_with('~') { format!("./{text}") } else { text.to_owned() };
 
     let key = ["tools", "file", "allowed_paths"].map(str::to_owned).to_vec();
@@ -193,19 +218,19 @@ fn allowed_directory(config: &Config, path: &Path, access: PathAccess) -> Result
     grants.push(AllowedPath { path, access });
     let value =
         toml::Value::try_from(grants).map_err(|error| Problem::new(source, error.to_string()))?;
-    // The list keeps its source. Only the new element has the flag as its source.
+    // Only the new element has the flag as its source.
     let sources = vec![config.source(&list); key.len()];
     Ok(Leaf { path: key, value, sources, elements, renamed: None })
 }
 
-/// Returns the first line of each second-level table, by its dotted key.
+/// Returns the first line of each table on the second level, such as `tools.file`.
 fn table_lines(leaves: &[Leaf]) -> BTreeMap<String, usize> {
     let mut lines = BTreeMap::new();
     for leaf in leaves {
         let [first, second, ..] = leaf.path.as_slice() else { continue };
         let [_, Source::File { line, .. }, ..] = leaf.sources.as_slice() else { continue };
-        let known = lines.entry(format!("{first}.{second}")).or_insert(*line);
-        *known = (*known).min(*line);
+        let first_line = lines.entry(format!("{first}.{second}")).or_insert(*line);
+        *first_line = (*first_line).min(*line);
     }
     lines
 }

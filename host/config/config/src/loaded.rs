@@ -1,4 +1,4 @@
-//! The loaded configuration: the current values, the source of each value, and the ignored values.
+//! The loaded configuration: the values, their sources, and the ignored values.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,9 +13,9 @@ use toolhold_policy::{ConfigFile, Origin, OriginKind, OwnTable, TablePlace};
 use super::keys::{dotted, dotted_name};
 use super::leaf::{Leaf, merge};
 use super::renamed::renamed;
-use super::{ConfigValues, Folders, Inputs, Problem, Problems, Renamed, Source};
+use super::{ConfigValues, Folders, Inputs, Problem, Problems, ProviderSettings, Renamed, Source};
 
-/// A configuration with the source of each value. The default is a configuration without sources.
+/// A configuration with the source of each value. The default has no sources.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     /// The current values.
@@ -24,19 +24,21 @@ pub struct Config {
     pub file: Option<PathBuf>,
     /// The organisation's file, if it exists. The user's file has precedence over it.
     pub defaults: Option<PathBuf>,
-    /// The working directory's file, if it exists, and the user's trust in it.
+    /// The working directory's file, if it exists, with the user's trust in it.
     pub project: Option<Project>,
     /// The keys that were written by an old name.
     pub renamed: Vec<Renamed>,
     /// The ceilings, in the order in which they were applied.
     pub ceilings: Vec<Ceiling>,
-    /// The lines of the user's file where second-level tables begin, by their dotted keys.
+    /// The first lines of second-level tables in the user's file, by their dotted keys.
     pub(super) tables: BTreeMap<String, usize>,
-    /// The sources by dotted key. Elements of lists are `key.0`, `key.1` and so on.
+    /// The sources by dotted key. Elements of lists have the keys `key.0`, `key.1` and so on.
     sources: BTreeMap<String, Source>,
-    /// The folders and inputs from which the configuration was loaded. `None`: a program made the
+    /// The folders and inputs from which the configuration was loaded. `None` if a program made the
     /// configuration.
     pub(super) read_from: Option<(Folders, Inputs)>,
+    /// The providers of models that were found on this machine. No file names them.
+    found_providers: BTreeMap<String, ProviderSettings>,
 }
 
 /// One value of the configuration.
@@ -48,7 +50,7 @@ pub struct ConfigEntry {
     pub value: Value,
     /// The value's source.
     pub source: Source,
-    /// The source of each element, if the value is a list.
+    /// The source of each element of a list.
     pub elements: Vec<Source>,
 }
 
@@ -58,87 +60,86 @@ pub struct Project {
     /// The real path of the file.
     pub path: PathBuf,
     /// The SHA-256 of the file's content and of the real paths of its directories, in hexadecimal.
-    /// The user trusts this digest. The real paths are included because links may change.
+    /// The user trusts this digest. The real paths are part of it, because a changed link would
+    /// grant another directory.
     pub digest: String,
     /// The user's trust in the file.
     pub standing: ProjectTrust,
-    /// The values in the file that would widen the operator's own configuration.
+    /// The values in the file that would widen the operator's configuration.
     pub widening: Vec<Ignored>,
 }
 
-/// The user's trust in the working directory's `toolhold.toml`. The trust decides which values of
-/// the file apply.
+/// The user's trust in the working directory's `toolhold.toml`. It decides which values of the file
+/// apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProjectTrust {
-    /// Only narrowing values apply, because the user hasn't trusted the file.
+    /// Only narrowing values apply. The user hasn't trusted the file.
     Narrows,
-    /// Only narrowing values apply, because the file has changed since the user trusted it.
+    /// Only narrowing values apply. The file has changed since the user trusted it.
     Changed,
-    /// All values apply, as in the user's own file. However, the file can't remove a denial.
+    /// All values apply, as in the user's own file. The file still can't remove a denial.
     Trusted,
 }
 
 impl Project {
-    /// Returns the values in the file that don't apply.
+    /// Returns the values of the file that don't apply.
     pub fn ignored(&self) -> &[Ignored] {
         if self.standing == ProjectTrust::Trusted { &[] } else { &self.widening }
     }
 }
 
-/// A key of the working directory's `toolhold.toml` that is ignored completely or in part, because
+/// A key of the working directory's `toolhold.toml` that is ignored, completely or in part, because
 /// it would widen the grants.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ignored {
     /// The dotted key.
     pub key: String,
-    /// Whether only some rules of a list are ignored. Then `source` is the source of the first
-    /// ignored rule, `proposed` has only the ignored rules, and the other rules apply.
+    /// Whether only some rules of a list are ignored. In this case, `source` is the source of the
+    /// first ignored rule, and `proposed` has only the ignored rules. The other rules apply.
     pub rules: bool,
     /// The source of the value.
     pub source: Source,
-    /// The value without this file, or null if there is no value.
+    /// The value without the file, or null if there is no value.
     pub current: Value,
     /// The value in the file.
     pub proposed: Value,
-    /// The reasons: at least one, and one for each ignored part.
+    /// The reason for each ignored part. There is at least one reason.
     pub reasons: Vec<String>,
 }
 
-/// Formats one line with the first reason, without terminal control characters.
+/// Writes one line with the first reason, without terminal control characters.
 impl fmt::Display for Ignored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let first = self.reasons.first().map_or("", String::as_str);
-        let what = if self.rules { "a rule of " } else { "" };
+        let prefix = if self.rules { "a rule of " } else { "" };
         write!(
             f,
-            "{}: {what}`{}` is ignored: {}",
+            "{}: {prefix}`{}` is ignored: {}",
             neutral_line(&self.source.to_string()),
             neutral_line(&self.key),
             neutral_line(first)
         )?;
-        match self.reasons.len() {
-            0 | 1 => Ok(()),
-            count => write!(f, ", and {} more", count - 1),
-        }
+        let further = self.reasons.len().saturating_sub(1);
+        if further > 0 { write!(f, ", and {further} more") } else { Ok(()) }
     }
 }
 
 /// A ceiling that was applied.
 #[derive(Clone, Debug)]
 pub struct Ceiling {
-    /// The file.
+    /// The path of the ceiling.
     pub path: PathBuf,
-    /// The name of the key that signed the ceiling. `None`: the organisation doesn't sign it.
+    /// The name of the key that signed the ceiling. `None` if the organisation has no signing keys.
     pub signed_by: Option<String>,
-    /// The values that the ceiling removed.
+    /// The values that the ceiling replaced.
     pub taken: Vec<Taken>,
-    /// The ceiling's own contents. Its rules are evaluated separately from the operator's rules.
+    /// The ceiling's own contents. The rules of a ceiling are checked separately from the
+    /// operator's rules.
     pub contents: Config,
 }
 
 impl Ceiling {
-    /// Checks whether the ceiling leaves no directory that is granted to the built-in plugin of
-    /// this name.
+    /// Checks whether the ceiling removed all directories of the built-in plugin `builtin`.
     pub(super) fn leaves_no_directory(&self, builtin: &str) -> bool {
         let key = format!("tools.{builtin}.allowed_paths");
         let mut directories = self.taken.iter().filter(|taken| taken.key == key);
@@ -146,23 +147,48 @@ impl Ceiling {
     }
 }
 
-/// A key that a ceiling bounds.
+/// A value that the ceiling has replaced.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Taken {
     /// The dotted key.
     pub key: String,
     /// The value without the ceiling, or null if there is no value.
     pub wanted: Value,
-    /// The source of that value.
+    /// The source of `wanted`.
     pub wanted_by: Source,
-    /// The value that applies instead.
+    /// The value that applies.
     pub held: Value,
-    /// The ceiling's line.
+    /// The line of the ceiling.
     pub source: Source,
 }
 
 impl Config {
-    /// Makes the configuration with the values of `leaves`. Later leaves win.
+    /// Sets the providers of models, which no file names. The agent asks the provider `first`.
+    pub fn add_found_providers(
+        &mut self,
+        first: &str,
+        providers: BTreeMap<String, ProviderSettings>,
+    ) {
+        first.clone_into(&mut self.values.agent.provider);
+        self.values.providers.clone_from(&providers);
+        self.found_providers = providers;
+    }
+
+    /// Checks whether the provider was found on this machine. No file names such a provider.
+    pub fn has_found_provider(&self, name: &str) -> bool {
+        self.found_providers.contains_key(name)
+    }
+
+    /// Adds the found providers of `earlier`, unless a file names a provider now.
+    pub(super) fn with_found_providers_of(mut self, earlier: &Self) -> Self {
+        if self.values.providers.is_empty() && !earlier.found_providers.is_empty() {
+            let first = &earlier.values.agent.provider;
+            self.add_found_providers(first, earlier.found_providers.clone());
+        }
+        self
+    }
+
+    /// Later leaves have precedence.
     pub(super) fn from_leaves(leaves: &[Leaf]) -> Result<Self, Problems> {
         let values =
             merge(leaves).map_err(|error| Problem::new(Source::Default, error.to_string()))?;
@@ -170,27 +196,27 @@ impl Config {
         Ok(Self { values, sources, renamed: renamed(leaves), ..Self::default() })
     }
 
-    /// Appends the rules of `[tools.authorization]` to the rules of `[tools.policy]` if they are
-    /// enabled. Each rule keeps its source.
+    /// If `[tools.authorization]` is enabled, appends its rules to the rules of `[tools.policy]`.
+    /// The rules keep their sources.
     pub(super) fn with_authorization(mut self) -> Self {
         let tools = &mut self.values.tools;
         let authorization = std::mem::take(&mut tools.authorization);
         if !authorization.enabled || authorization.rules.is_empty() {
             return self;
         }
-        let first = tools.policy.rules.len();
-        let added = authorization.rules.len();
+        let first_added = tools.policy.rules.len();
+        let added_count = authorization.rules.len();
         tools.policy.rules.extend(authorization.rules);
-        let list = self.source("tools.authorization.rules");
-        self.sources.entry("tools.policy.rules".to_owned()).or_insert(list);
-        for index in 0..added {
+        let list_source = self.source("tools.authorization.rules");
+        self.sources.entry("tools.policy.rules".to_owned()).or_insert(list_source);
+        for index in 0..added_count {
             let source = self.source(&format!("tools.authorization.rules.{index}"));
-            self.sources.insert(format!("tools.policy.rules.{}", first + index), source);
+            self.sources.insert(format!("tools.policy.rules.{}", first_added + index), source);
         }
         self
     }
 
-    /// Returns the same configuration if it has no problems.
+    /// Returns the configuration, or its problems.
     pub(super) fn checked(self) -> Result<Self, Problems> {
         let problems = self.problems();
         if problems.is_empty() { Ok(self) } else { Err(Problems(problems)) }
@@ -201,7 +227,7 @@ impl Config {
         if let Some(source) = self.sources.get(key) {
             return source.clone();
         }
-        // An element without its own source has the source of its list.
+        // An element without a source has the source of its list.
         match key.rsplit_once('.') {
             Some((list, index)) if index.bytes().all(|byte| byte.is_ascii_digit()) => {
                 self.source(list)
@@ -210,7 +236,7 @@ impl Config {
         }
     }
 
-    /// Returns the first source of a table. `table`: its dotted key.
+    /// Returns the source of a table, or else of the first key in it. `table` is a dotted key.
     pub fn source_below(&self, table: &str) -> Source {
         if let Some(source) = self.sources.get(table) {
             return source.clone();
@@ -221,22 +247,25 @@ impl Config {
         }
     }
 
-    /// Describes the place of a dotted key for denials.
+    /// Describes where a dotted key is set, for denials.
     pub fn place(&self, key: &str) -> String {
         self.source(key).place(without_index(key))
     }
 
-    /// Returns the place of a dotted key for the gates. Its kind decides which remedy a denial
-    /// proposes.
+    /// Returns where a dotted key is set, for decisions on calls. The kind of the origin determines
+    /// the remedy in a denial.
     pub fn origin(&self, key: &str) -> Origin {
         self.origin_of(&self.source(key), without_index(key))
     }
 
-    /// Returns the place of a value that comes from `source`.
+    /// Returns the place that sets `key`. The value of `key` comes from `source`.
     pub(super) fn origin_of(&self, source: &Source, key: &str) -> Origin {
         let kind = match source {
             Source::Default => {
-                let table = key.rsplit_once('.').map_or(key, |(table, _)| table);
+                let table = match key.rsplit_once('.') {
+                    Some((table, _)) => table,
+                    None => key,
+                };
                 OriginKind::Default(self.table_place(table))
             }
             Source::File { path, .. } => self.origin_of_file(path),
@@ -265,34 +294,34 @@ impl Config {
         }
     }
 
-    /// Returns the place of a table in the user's own file, where another key of the table must be
-    /// written.
+    /// Returns the place of a table in the user's own file, where a person would add a key.
     pub(super) fn table_place(&self, table: &str) -> TablePlace {
         TablePlace { file: self.own_file(), line: self.tables.get(table).copied() }
     }
 
-    /// Returns a table of the user's own file for remedies. `name`: its dotted name.
+    /// Returns the table with the dotted name `name` of the user's own file, for remedies.
     pub fn own_table(&self, name: &str) -> OwnTable {
         OwnTable { name: name.to_owned(), place: self.table_place(name) }
     }
 
-    /// Returns the user's own file. The file may not exist.
+    /// Returns the user's own file, which may not exist.
     pub fn own_file(&self) -> ConfigFile {
         let Some((folders, inputs)) = &self.read_from else { return ConfigFile::default() };
         let path = inputs.file.clone().unwrap_or_else(|| folders.config_file());
         std::path::absolute(&path).as_deref().unwrap_or(&path).into()
     }
 
-    /// Returns every current value, in the order in which the keys are defined.
+    /// Returns every value in the order of the keys' definition.
     pub fn entries(&self) -> Vec<ConfigEntry> {
         let mut entries = Vec::new();
-        // The configuration always has a JSON form, because it came from a text or from Toolhold's
-        // code.
+        // Each configuration has a JSON form, because all of its values come from TOML or from
+        // defaults.
         let value = serde_json::to_value(&self.values).unwrap_or_default();
         self.collect(&value, &mut Vec::new(), &mut entries);
         entries
     }
 
+    /// Adds the values below `path` to `entries`.
     fn collect(&self, value: &Value, path: &mut Vec<String>, entries: &mut Vec<ConfigEntry>) {
         if let Value::Object(table) = value {
             for (name, value) in table {
@@ -313,24 +342,40 @@ impl Config {
         });
     }
 
-    /// Finds problems that can't be found in a single value.
+    /// Finds invalid plugin names and lists with too many rules.
     pub(super) fn problems(&self) -> Vec<Problem> {
+        let mut problems = self.plugin_name_problems();
+        problems.extend(self.rule_count_problems());
+        problems
+    }
+
+    fn plugin_name_problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         for name in self.values.plugins.keys().filter(|name| !is_provider_name(name)) {
-            let message = format!(
-                "`{}` isn't a valid plugin name: 1 to 24 of a-z, 0-9 and `-`, starting with a letter",
+            let mut message = format!(
+                "`{}` isn't a valid plugin name: use 1 to 24 of a-z, 0-9 and `-`, the first a \
+                 letter",
                 neutral_line(name)
             );
+            if name == "*" {
+                message += "; only a ceiling can have [plugins.\"*\"], and `TOOLHOLD_CEILING=FILE \
+                            toolhold config ceiling show` checks a ceiling";
+            }
             let source = self.source_below(&format!("plugins.{}", dotted_name(name)));
             problems.push(Problem::new(source, message));
         }
+        problems
+    }
+
+    fn rule_count_problems(&self) -> Vec<Problem> {
         let tools = &self.values.tools;
-        let lists = tools
-            .permissions
-            .iter()
-            .map(|(tool, rules)| (format!("tools.permissions.{}", dotted_name(tool)), rules.len()));
-        let policy = ("tools.policy.rules".to_owned(), tools.policy.rules.len());
-        for (key, count) in lists.chain([policy]) {
+        let mut rule_counts = Vec::new();
+        for (tool, rules) in &tools.permissions {
+            rule_counts.push((format!("tools.permissions.{}", dotted_name(tool)), rules.len()));
+        }
+        rule_counts.push(("tools.policy.rules".to_owned(), tools.policy.rules.len()));
+        let mut problems = Vec::new();
+        for (key, count) in rule_counts {
             if count > MAX_RULES {
                 let message = format!("`{key}` has {count} rules; the limit is {MAX_RULES}");
                 problems.push(Problem::new(self.source(&key), message));
@@ -340,23 +385,22 @@ impl Config {
     }
 }
 
-/// Returns a dotted key without the index of an element at its end.
 fn without_index(key: &str) -> &str {
     key.trim_end_matches(|c: char| c == '.' || c.is_ascii_digit())
 }
 
-/// Checks whether a plugin or a server can have this name.
 pub(super) fn is_provider_name(name: &str) -> bool {
     name.len() <= 24
         && name.starts_with(|c: char| c.is_ascii_lowercase())
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
 }
 
+/// Returns the source of each key and of each list element. Later leaves have precedence.
 fn collect_sources(leaves: &[Leaf]) -> BTreeMap<String, Source> {
     let mut sources = BTreeMap::new();
     for leaf in leaves {
         let key = dotted(&leaf.path);
-        // A list may replace a longer one, so the sources of the old elements are removed.
+        // A list may replace a longer list, so the sources of the old elements are removed.
         if !leaf.value.is_table() {
             let old: Vec<String> =
                 sources_below(&sources, &key).map(|(key, _)| key.clone()).collect();
@@ -372,12 +416,13 @@ fn collect_sources(leaves: &[Leaf]) -> BTreeMap<String, Source> {
     sources
 }
 
-/// Returns the sources of the keys below `table`, in order.
+/// Returns the sources of all keys in a table.
 fn sources_below<'s>(
     sources: &'s BTreeMap<String, Source>,
     table: &str,
 ) -> impl Iterator<Item = (&'s String, &'s Source)> {
     let prefix = format!("{table}.");
+    // The keys are sorted, so the keys with this prefix are next to each other.
     let from = (Bound::Included(prefix.clone()), Bound::Unbounded);
     sources.range(from).take_while(move |(key, _)| key.starts_with(&prefix))
 }

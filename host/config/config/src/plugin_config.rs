@@ -5,31 +5,34 @@ use serde_json::{Map, Value};
 use super::keys::dotted;
 use super::{Config, Problem};
 
-/// Most bytes of the settings of a plugin, as JSON text.
+/// Most bytes of a plugin's settings as JSON text. Longer settings are refused.
 const MAX_BYTES: usize = 64 * 1024;
 
-/// Most levels of tables and lists in the settings.
+/// Most levels of tables and lists in the settings. Deeper settings are refused.
 const MAX_DEPTH: usize = 32;
 
+/// The level of the values in `[plugins.NAME.config]`.
+const FIRST_LEVEL: usize = 1;
+
 impl Config {
-    /// Converts the settings of a plugin to JSON. A date becomes a string. A plugin without a table
-    /// has no settings.
+    /// Converts the settings of a plugin to JSON. A date becomes a string. Returns no settings if
+    /// the plugin has no table.
     ///
     /// # Errors
     ///
-    /// Returns an error if the settings are too long or too deep, or if JSON can't represent a
-    /// value.
+    /// Fails if the settings are too long or too deep, or if JSON can't represent a value.
     pub fn plugin_config(&self, plugin: &str) -> Result<Map<String, Value>, Problem> {
         let Some(settings) = self.values.plugins.get(plugin) else { return Ok(Map::new()) };
         let table = dotted(&["plugins".to_owned(), plugin.to_owned(), "config".to_owned()]);
         let mut config = Map::new();
         for (key, value) in &settings.config.0 {
-            let value = json(value, 1).map_err(|error| {
-                let key = dotted(std::slice::from_ref(key));
-                Problem::new(self.source_below(&table), format!("`{table}.{key}` {error}"))
+            let converted = json(value, FIRST_LEVEL).map_err(|error| {
+                let quoted_key = dotted(std::slice::from_ref(key));
+                Problem::new(self.source_below(&table), format!("`{table}.{quoted_key}` {error}"))
             })?;
-            config.insert(key.clone(), value);
+            config.insert(key.clone(), converted);
         }
+        // A JSON object can always be written as text.
         let size = serde_json::to_string(&config).map_or(0, |text| text.len());
         if size > MAX_BYTES {
             let message = format!("`{table}` is {size} bytes as JSON; the limit is {MAX_BYTES}");
@@ -39,16 +42,16 @@ impl Config {
     }
 }
 
-/// A value that JSON can't represent. The message is a phrase after the key.
+/// The message is a phrase after the key.
 #[derive(Debug, PartialEq, thiserror::Error)]
 enum JsonError {
-    #[error("is nested deeper than {MAX_DEPTH} levels, which is the limit")]
+    #[error("is nested deeper than {MAX_DEPTH} levels, the limit")]
     Depth,
     #[error("is {0}, which JSON doesn't have")]
     Number(f64),
 }
 
-/// Converts a value to JSON. `depth` is the level of the value; the first level is 1.
+/// Converts a value to JSON. `depth` is the level of the value, counted from 1.
 fn json(value: &toml::Value, depth: usize) -> Result<Value, JsonError> {
     if depth > MAX_DEPTH {
         return Err(JsonError::Depth);
@@ -56,9 +59,11 @@ fn json(value: &toml::Value, depth: usize) -> Result<Value, JsonError> {
     Ok(match value {
         toml::Value::String(text) => Value::String(text.clone()),
         toml::Value::Integer(number) => (*number).into(),
-        toml::Value::Float(number) => serde_json::Number::from_f64(*number)
-            .map(Value::Number)
-            .ok_or(JsonError::Number(*number))?,
+        // JSON has no infinite number and no NaN.
+        toml::Value::Float(number) => match serde_json::Number::from_f64(*number) {
+            Some(finite) => Value::Number(finite),
+            None => return Err(JsonError::Number(*number)),
+        },
         toml::Value::Boolean(flag) => (*flag).into(),
         toml::Value::Datetime(date) => Value::String(date.to_string()),
         toml::Value::Array(items) => {

@@ -1,5 +1,5 @@
-//! Builds the rules for paths from the configuration. The rules cover the directories that tools
-//! and plugins may use, and Toolhold's own files, which no grant opens.
+//! Builds the rules for paths from the configuration: the directories that tools and plugins may
+//! use, and Toolhold's own files, to which no grant applies.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,33 +11,34 @@ use toolhold_policy::files::{FileRules, Grant, OwnFolder, PathGlobs};
 use toolhold_policy::literal;
 use toolhold_system::files::{real_or_given, with_its_links};
 
+use super::egress::secret_key;
 use super::resolved::{Resolved, expand, resolve};
 use super::{
     AllowedPath, Config, Folders, Limits, PathAccess, PathGlob, PolicyEffect, Problem, Problems,
     Reload, Source,
 };
 
-/// The path rules for one set of tools.
+/// The granted directories and the globs of a set of tools.
 #[derive(Clone, Debug, Default)]
 pub struct FileGrants {
-    /// Granted directories that exist, by their real paths.
+    /// The granted directories that exist, by their real paths.
     pub grants: Vec<Grant>,
-    /// Globs of files that aren't read.
+    /// Globs of files that can't be read.
     pub deny_read: PathGlobs,
-    /// Globs of the only files that are read. If empty, all files.
+    /// Globs of the files that can be read. Empty: all files.
     pub allow_read: PathGlobs,
-    /// Globs of files that aren't written.
+    /// Globs of files that can't be written.
     pub deny_write: PathGlobs,
 }
 
 impl Config {
-    /// Builds the path rules of the built-in file tools. If the tools are disabled, the rules grant
-    /// nothing.
+    /// Builds the path rules of the built-in file tools. Disabled tools get no grants.
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`] if a granted directory doesn't exist. The grant isn't skipped: a
-    /// read-only directory inside a writable one would be writable if it were created later.
+    /// Returns [`HostError::Config`] if a granted directory doesn't exist. A missing directory
+    /// isn't skipped: inside a writable directory, a read-only directory would be writable if it
+    /// were created later.
     pub fn built_in_files(
         &self,
         folders: &Folders,
@@ -45,11 +46,11 @@ impl Config {
     ) -> Result<FileGrants, HostError> {
         let file = &self.values.tools.file;
         let paths = if file.enabled { file.granted_paths() } else { Vec::new() };
-        self.file_policy("tools.file.allowed_paths", &paths, &|_| true, folders, working_directory)
+        self.file_policy("tools.file.allowed_paths", &paths, &all_globs, folders, working_directory)
     }
 
-    /// Builds the path rules for the table `table`, with the protected paths. `table` is
-    /// `tools.file`, `tools.shell` or the table of a plugin.
+    /// Builds the path rules of a table, with the protected paths. `table` is `tools.file`,
+    /// `tools.shell`, or the table of a plugin.
     ///
     /// # Errors
     ///
@@ -70,8 +71,7 @@ impl Config {
         Ok(rules.with_globs(deny_read, allow_read, deny_write))
     }
 
-    /// Builds the path rules of the plugin `name`. If the configuration doesn't name the plugin,
-    /// the rules grant nothing.
+    /// Builds the path rules of the plugin `name`. A plugin without a table gets no grants.
     ///
     /// # Errors
     ///
@@ -82,18 +82,16 @@ impl Config {
         folders: &Folders,
         working_directory: &Path,
     ) -> Result<FileGrants, HostError> {
-        let paths = self.values.plugins.get(name).map_or(&[][..], |plugin| &plugin.allowed_paths);
-        self.file_policy(
-            &format!("plugins.{name}.allowed_paths"),
-            paths,
-            &|_| true,
-            folders,
-            working_directory,
-        )
+        let paths: &[AllowedPath] = match self.values.plugins.get(name) {
+            Some(plugin) => &plugin.allowed_paths,
+            None => &[],
+        };
+        let key = format!("plugins.{name}.allowed_paths");
+        self.file_policy(&key, paths, &all_globs, folders, working_directory)
     }
 
     /// Returns the path of the component of the plugin `name`. Returns `None` if the configuration
-    /// has no path for the plugin. The plugin is then in [`Self::plugin_folder`].
+    /// has no path. The plugin is then in [`Self::plugin_folder`].
     pub fn plugin_path(
         &self,
         name: &str,
@@ -108,8 +106,8 @@ impl Config {
         Some(self.beside_its_source(&key, &plugin.path, folders, working_directory))
     }
 
-    /// Returns the folder whose plugins are loaded even if the configuration doesn't name them. The
-    /// folder may be missing.
+    /// Returns the folder of the plugins that are loaded without a table. The folder may be
+    /// missing.
     pub fn plugin_folder(&self, folders: &Folders, working_directory: &Path) -> PathBuf {
         match self.values.plugin_folder.path.as_str() {
             "" => folders.data.join("plugins"),
@@ -117,18 +115,19 @@ impl Config {
         }
     }
 
-    /// Returns what happens to a new or changed component of the plugin `name`.
+    /// Returns the treatment of a new or changed component of the plugin `name`. Only a plugin of
+    /// the plugin folder has the folder's treatment as its default.
     pub fn reload(&self, name: &str) -> Reload {
-        let of_folder = self.values.plugin_folder.reload;
+        let folder_reload = self.values.plugin_folder.reload;
         match self.values.plugins.get(name) {
-            Some(plugin) if plugin.path.is_empty() => plugin.reload.unwrap_or(of_folder),
+            Some(plugin) if plugin.path.is_empty() => plugin.reload.unwrap_or(folder_reload),
             Some(plugin) => plugin.reload.unwrap_or(Reload::Approve),
-            None => of_folder,
+            None => folder_reload,
         }
     }
 
     /// Resolves a path in the configuration. A relative path starts at the folder of the
-    /// configuration file that contains it.
+    /// configuration file with the path.
     pub(super) fn beside_its_source(
         &self,
         key: &str,
@@ -144,31 +143,31 @@ impl Config {
         working_directory.join(expand(path, base, folders))
     }
 
-    /// Returns Toolhold's own files, which no grant opens: its folders, the configuration file, the
-    /// ceilings, the plugin folder, and the files of plugins. A tool that writes these files could
-    /// grant itself more at the next start.
+    /// Returns Toolhold's own files, to which no grant applies: its folders, the configuration
+    /// file, the ceilings, the plugin folder, and the files of plugins. A tool that writes these
+    /// files could grant itself more at the next start.
     ///
-    /// The result also contains the folders of the user's skills, since a model follows their text,
-    /// the files of secrets, the programs that print secrets, and the certificates of trusted
+    /// The result also contains the folders of the user's skills, because a model follows their
+    /// text. It contains files of secrets, programs that print secrets, and certificates of
     /// authorities. No tool can read the files of secrets.
-    pub fn own(&self, folders: &Folders, working_directory: &Path) -> Vec<OwnFolder> {
+    pub fn own_paths(&self, folders: &Folders, working_directory: &Path) -> Vec<OwnFolder> {
         let mut paths = Vec::new();
         let ceilings = self.ceilings.iter().map(|ceiling| &ceiling.path);
         paths.extend(self.file.iter().chain(ceilings).map(|file| working_directory.join(file)));
         paths.push(self.plugin_folder(folders, working_directory));
         let plugins = self.values.plugins.keys();
         paths.extend(plugins.filter_map(|name| self.plugin_path(name, folders, working_directory)));
-        // Tools can't create a ceiling or a file of defaults that is missing.
+        // The folder of the organisation's files is included. Otherwise, tools could create a
+        // missing ceiling or a missing file of defaults.
         paths.extend(Path::new(super::SYSTEM_CEILING).parent().map(Path::to_owned));
         paths.extend(self.authorities(folders, working_directory));
         paths.push(self.filter_rules_path(folders, working_directory));
-        // A skill is read as an instruction of the user.
         paths.extend(self.skill_folders(folders, working_directory));
 
-        let mut own = folders.own();
+        let mut own = folders.own_folders();
         own.extend(paths.into_iter().map(|path| OwnFolder { path, secret: false }));
         for (table, name, secret) in self.secrets() {
-            let key = format!("{table}.secrets.{}", super::dotted_name(name));
+            let key = secret_key(&table, name);
             match self.source_of(&key, &secret, folders, working_directory) {
                 SecretSource::File(path) => own.push(OwnFolder { path, secret: true }),
                 source => {
@@ -180,11 +179,11 @@ impl Config {
         own
     }
 
-    /// Returns the paths that no tool may change: [`own`](Self::own), and all links that lead to
-    /// those paths or to paths that a rule denies. A changed link would select another
-    /// configuration, or lift the denial, at the next start.
+    /// Returns the paths that no tool may change: the [`own_paths`](Self::own_paths), and all links
+    /// that lead to these paths or to denied paths. With a changed link, the next start would use
+    /// another configuration, or a denial would apply to another path.
     pub fn protected(&self, folders: &Folders, working_directory: &Path) -> Vec<OwnFolder> {
-        let own = self.own(folders, working_directory).into_iter();
+        let own = self.own_paths(folders, working_directory).into_iter();
         let mut protected: Vec<OwnFolder> = own.flat_map(with_its_links).collect();
 
         let tools = &self.values.tools;
@@ -197,8 +196,7 @@ impl Config {
             let absolute_glob = absolute(glob.as_str(), folders.home.as_deref());
             if absolute_glob.starts_with('/') {
                 let (path, _) = split_plain_part(&absolute_glob);
-                // The first path is the denied path itself, which isn't one of Toolhold's own
-                // files.
+                // The first path is the denied path itself. Only its links are protected here.
                 let links = with_its_links(OwnFolder { path, secret: false }).skip(1);
                 protected.extend(links);
             }
@@ -209,11 +207,11 @@ impl Config {
     /// Returns the limits of one call of the plugin `name`.
     pub fn plugin_limits(&self, name: &str) -> Limits {
         let all = self.values.tools.limits;
-        self.values.plugins.get(name).map_or(all, |plugin| plugin.limits.over(all))
+        self.values.plugins.get(name).map_or(all, |plugin| plugin.limits.with_defaults(all))
     }
 
-    /// Builds the path rules for the directories `paths`. `denies` selects the globs of
-    /// `deny_write` that apply.
+    /// Builds the path rules for the directories `paths`. `denies` says whether a glob of
+    /// `deny_write`, with its index in the list, applies.
     pub(super) fn file_policy(
         &self,
         key: &str,
@@ -228,11 +226,11 @@ impl Config {
             grants.iter().map(|grant| Repository::find(&grant.path)).collect();
         let home = folders.home.as_deref();
         let deny_read =
-            self.path_globs("tools.file.deny_read", &file.deny_read, &|_| true, &|glob| {
+            self.path_globs("tools.file.deny_read", &file.deny_read, &all_globs, &|glob| {
                 spellings(glob, home)
             })?;
         let allow_read =
-            self.path_globs("tools.file.allow_read", &file.allow_read, &|_| true, &|glob| {
+            self.path_globs("tools.file.allow_read", &file.allow_read, &all_globs, &|glob| {
                 spellings(glob, home)
             })?;
         let deny_write =
@@ -246,37 +244,37 @@ impl Config {
         Ok(FileGrants { grants, deny_read, allow_read, deny_write })
     }
 
-    /// Builds the globs of the paths for which changes by commands are saved. Returns `None` if
-    /// changes to all paths are saved.
+    /// Builds the globs of the paths whose changes by commands are saved. Returns `None` if the
+    /// changes of all paths are saved.
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`] if a pattern isn't a valid glob.
+    /// Returns [`HostError::Config`] if a pattern isn't a valid glob.
     pub fn transaction_scope(&self, folders: &Folders) -> Result<Option<PathGlobs>, HostError> {
         let globs = &self.values.tools.shell.transaction_scope;
         if is_everything(globs) {
             return Ok(None);
         }
         let scope =
-            self.path_globs("tools.shell.transaction_scope", globs, &|_| true, &|glob| {
+            self.path_globs("tools.shell.transaction_scope", globs, &all_globs, &|glob| {
                 spellings(glob, folders.home.as_deref())
             })?;
         Ok(Some(scope))
     }
 
-    /// Finds the granted directories that are missing but don't stop a call. Each problem names the
-    /// line of the grant.
+    /// Returns a problem for each granted directory that is missing and may be missing. Each
+    /// problem names the line of the grant.
     pub fn missing_directories(&self, folders: &Folders, base: &Path) -> Vec<Problem> {
         let tools = &self.values.tools;
-        let own = [
+        let own_lists = [
             ("tools.file.allowed_paths".to_owned(), tools.file.granted_paths()),
             ("tools.shell.allowed_paths".to_owned(), tools.shell.allowed_paths.clone()),
         ];
-        let plugins = self.values.plugins.iter().map(|(name, plugin)| {
+        let plugin_lists = self.values.plugins.iter().map(|(name, plugin)| {
             (format!("plugins.{name}.allowed_paths"), plugin.allowed_paths.clone())
         });
         let mut missing = Vec::new();
-        for (key, paths) in own.into_iter().chain(plugins) {
+        for (key, paths) in own_lists.into_iter().chain(plugin_lists) {
             for (index, allowed) in paths.iter().enumerate() {
                 let written = expand(&allowed.path, base, folders);
                 let Err(error) = written.canonicalize() else { continue };
@@ -284,7 +282,8 @@ impl Config {
                 let is_in_wider = is_in_wider_directory(allowed, &paths, base, folders);
                 if may_be_missing(&error, &source) && !is_in_wider {
                     let message = format!(
-                        "{} doesn't exist, so nothing there is granted; create it, or remove the entry",
+                        "{} doesn't exist, so the entry grants nothing; create the directory, or \
+                         remove the entry",
                         written.display()
                     );
                     missing.push(Problem::new(source, message));
@@ -294,8 +293,8 @@ impl Config {
         missing
     }
 
-    /// Parses globs of a list. `applies` selects globs, and `spell` returns the spellings of a
-    /// glob.
+    /// Builds the globs of the key `key`. `applies` says whether a glob, with its index in the
+    /// list, applies. `spell` returns all spellings of a glob.
     fn path_globs(
         &self,
         key: &str,
@@ -343,9 +342,8 @@ impl Config {
                     problems.push(Problem::new(source, message));
                     continue;
                 }
-                // Here the missing directory is a writable one below the working directory, granted
-                // to commands only. It is skipped because another working directory may not have
-                // it.
+                // A missing directory below the working directory that is granted to commands is
+                // skipped: other working directories may not have it.
                 Err(_) | Ok(_) if is_for_commands => continue,
                 Err(error)
                     if may_be_missing(&error, &source)
@@ -361,7 +359,8 @@ impl Config {
                 }
                 Err(error) => {
                     let message = format!(
-                        "{shown} can't be granted: {error}; create it, or remove the entry"
+                        "{shown} can't be granted: {error}; create the directory, or remove the \
+                         entry"
                     );
                     problems.push(Problem::new(source, message));
                     continue;
@@ -371,8 +370,8 @@ impl Config {
                 PathAccess::Read => Access::Read,
                 PathAccess::ReadWrite => Access::Write,
             };
-            // A flag may widen a grant that a file makes for the same directory. Within one source,
-            // the narrower grant applies.
+            // A flag may widen a grant of a file for the same directory. Within one source, the
+            // narrower grant applies.
             grants.retain(|(known, from)| known.path != path || is_same_kind(from, &source));
             grants.push((Grant { path, access, place: self.origin(&element) }, source));
         }
@@ -384,14 +383,19 @@ impl Config {
     }
 }
 
-/// Checks whether calls may run without a granted directory. A disk that isn't mounted shouldn't
-/// stop other work. A flag was typed just now, so its mistake is reported.
+/// Selects every glob of a list.
+pub(super) fn all_globs(_: &(usize, &PathGlob)) -> bool {
+    true
+}
+
+/// A missing directory of a file is no error: its disk may not be mounted, and other work must
+/// continue. A missing directory of a flag is an error, because the user has just typed it.
 fn may_be_missing(error: &io::Error, source: &Source) -> bool {
     error.kind() == io::ErrorKind::NotFound && !matches!(source, Source::Flag(_))
 }
 
-/// Checks whether a directory is inside another directory of the list that has more access. If the
-/// inner directory is missing, it would get that access when it is created.
+/// Checks whether a directory of `list` with more access contains `allowed`. A missing `allowed`
+/// would get the greater access when it is created.
 fn is_in_wider_directory(
     allowed: &AllowedPath,
     list: &[AllowedPath],
@@ -399,16 +403,15 @@ fn is_in_wider_directory(
     folders: &Folders,
 ) -> bool {
     let path = expand(&allowed.path, base, folders);
-    let mut wider = list.iter().filter(|outer| outer.access > allowed.access);
-    wider.any(|outer| path.starts_with(expand(&outer.path, base, folders)))
+    let mut wider_directories = list.iter().filter(|outer| outer.access > allowed.access);
+    wider_directories.any(|outer| path.starts_with(expand(&outer.path, base, folders)))
 }
 
-/// Checks whether globs of files leave no file out.
 pub(super) fn is_everything(globs: &[PathGlob]) -> bool {
     globs.is_empty() || globs.iter().any(|glob| glob.as_str() == "**")
 }
 
-/// Checks whether a path, as written, is below the working directory and not equal to it.
+/// Checks whether the written path is below the working directory. Links aren't resolved.
 fn is_below(path: &str) -> bool {
     let path = Path::new(path);
     path.is_relative()
@@ -420,11 +423,11 @@ fn is_same_kind(a: &Source, b: &Source) -> bool {
     std::mem::discriminant(a) == std::mem::discriminant(b)
 }
 
-/// Returns the spellings of a glob that the rules compare, with `~` replaced.
+/// Returns the glob with `~` replaced, in one or two spellings.
 ///
-/// For a glob that begins at the root, a second spelling resolves the links in the part without
-/// wildcards. The rules compare real paths: without this spelling, a denial of `/data/keys` would
-/// do nothing if `/data` is a link.
+/// For a glob that begins at the root, the second spelling resolves the links in the part without
+/// wildcards. The rules compare real paths: if `/data` is a link, a denial of `/data/keys` would
+/// otherwise do nothing.
 pub(super) fn spellings(glob: &str, home: Option<&Path>) -> Vec<String> {
     let glob = absolute(glob, home);
     if !glob.starts_with('/') {
@@ -432,26 +435,31 @@ pub(super) fn spellings(glob: &str, home: Option<&Path>) -> Vec<String> {
     }
     let (plain, pattern) = split_plain_part(&glob);
     let resolved = literal(real_or_given(&plain).to_string_lossy().trim_end_matches('/'));
-    let other = resolved + pattern;
-    if other == glob || other.is_empty() { vec![glob] } else { vec![glob, other] }
+    let resolved_glob = resolved + pattern;
+    // The glob `/` has an empty spelling, which would match nothing.
+    if resolved_glob == glob || resolved_glob.is_empty() {
+        vec![glob]
+    } else {
+        vec![glob, resolved_glob]
+    }
 }
 
-/// Returns further globs for a glob that denies a part of `.git`. If the repository, or a part of
-/// it that git would run, is in another place, the result has a glob for the same part in that
-/// place, and globs for the links and the file that lead to it.
+/// Returns further globs for a glob that denies a part of `.git`. A `.git` may be a link or a file
+/// that leads to another folder. The parts of this folder may be links, too. The result denies the
+/// same part at its real path, and the links and files that lead to the real path.
 fn repository_globs(glob: &str, repository: &Repository) -> Vec<String> {
-    let Some(inner) = glob.strip_prefix("**/").unwrap_or(glob).strip_prefix(".git/") else {
-        return Vec::new();
-    };
+    let relative = glob.strip_prefix("**/").unwrap_or(glob);
+    let Some(inner) = relative.strip_prefix(".git/") else { return Vec::new() };
     let mut globs: Vec<String> = repository.names.iter().map(|name| literal_glob(name)).collect();
     if !globs.is_empty() {
         globs.push(format!("{}/{inner}", literal_glob(&repository.folder)));
     }
     for (name, real) in repository.parts() {
-        // The part of the glob that is below this part of the repository.
+        // `below` is the part of `inner` after `name`. A leading wildcard may match all of `name`.
         let below = match inner.strip_prefix(name) {
             Some(below) if below.is_empty() || below.starts_with('/') => below,
             _ if inner.starts_with('*') => "",
+            // The glob is for another part of the repository.
             _ => continue,
         };
         if real != repository.folder.join(name) {
@@ -461,12 +469,11 @@ fn repository_globs(glob: &str, repository: &Repository) -> Vec<String> {
     globs
 }
 
-/// Returns the glob of one path. Bytes that aren't UTF-8 match any text.
+/// Bytes that aren't UTF-8 match any text.
 fn literal_glob(path: &Path) -> String {
     literal(&path.to_string_lossy()).replace('\u{fffd}', "*")
 }
 
-/// Replaces the `~` of a glob with the home.
 fn absolute(glob: &str, home: Option<&Path>) -> String {
     match (home, glob.strip_prefix('~')) {
         (Some(home), Some(below)) => format!("{}{below}", literal(&home.to_string_lossy())),
@@ -474,13 +481,16 @@ fn absolute(glob: &str, home: Option<&Path>) -> String {
     }
 }
 
-/// Splits a glob that begins at the root. The first part is the path of the leading names without a
-/// wildcard. The second part is the rest, including the slash before it.
+/// Splits a glob that begins with `/`. The first part is the path of the names before the first
+/// wildcard. The second part begins with a slash, or is empty.
 fn split_plain_part(glob: &str) -> (PathBuf, &str) {
     let mut plain = PathBuf::from("/");
     let mut pattern = glob;
     while let Some(below) = pattern.strip_prefix('/') {
-        let name = below.split('/').next().unwrap_or(below);
+        let name = match below.split_once('/') {
+            Some((name, _)) => name,
+            None => below,
+        };
         let Some(unescaped) = unescape_name(name) else { break };
         plain.push(unescaped);
         pattern = &below[name.len()..];
@@ -488,7 +498,8 @@ fn split_plain_part(glob: &str) -> (PathBuf, &str) {
     (plain, pattern)
 }
 
-/// Returns a name without its escapes, or `None` if it has a wildcard.
+/// Removes the backslashes that escape characters in a name. Returns `None` for a name with a
+/// wildcard, or with a backslash at the end.
 fn unescape_name(name: &str) -> Option<String> {
     let mut plain = String::new();
     let mut letters = name.chars();

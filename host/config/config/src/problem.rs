@@ -1,4 +1,4 @@
-//! The problems of a configuration, each with its key, its position and an excerpt.
+//! The problems of a configuration, each with its source and an excerpt.
 
 use std::fmt;
 
@@ -7,14 +7,14 @@ use toolhold_contract::text::neutral_line;
 
 use super::Source;
 
-/// One problem of the configuration.
+/// A problem of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The source of the problem.
     pub source: Source,
     /// The fault and the remedy.
     pub message: String,
-    /// The beginning of the line, if the problem is in a file.
+    /// The beginning of the line with the problem, if the problem is in a file.
     pub excerpt: Option<String>,
 }
 
@@ -27,8 +27,7 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A file may come from an untrusted repository or archive. Its text must not control the
-        // terminal.
+        // The file may come from an untrusted repository. Its text must not control the terminal.
         write!(f, "{}: {}", neutral_line(&self.source.to_string()), neutral_line(&self.message))?;
         if let (Some(excerpt), Source::File { line, .. }) = (&self.excerpt, &self.source) {
             write!(f, "\n  {line} | {}", neutral_line(excerpt))?;

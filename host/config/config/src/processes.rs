@@ -1,5 +1,5 @@
-//! Builds the grants of processes from the configuration. The processes are commands, the programs
-//! of plugins, and MCP servers. The grants are files, hosts, programs and environment variables.
+//! Builds the grants of processes from the configuration. The processes are commands, programs of
+//! plugins, and MCP servers.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -13,36 +13,37 @@ use toolhold_system::files::real_or_given;
 
 use super::presets::{CREDENTIALS, PRESETS, Preset, Roots, with_all};
 use super::resolved::{Resolved, expand, resolve};
+use super::tool_hosts::hidden_registries;
 use super::{
     AllowedPath, ArgumentPart, Config, FileGrants, Folders, NetworkGrant, PresetName, Problem,
-    Problems, SandboxMode, Source, VariableName,
+    Problems, SandboxMode, Source, VariableName, variables,
 };
 
-/// The files, hosts and programs of one plugin's processes.
+/// The files, programs, variables and limits of the processes of one table.
 #[derive(Clone, Debug)]
 pub struct ProcessGrants {
-    /// The granted directories, and the globs for the files in these directories.
+    /// The granted directories, and the globs for their files.
     pub files: FileGrants,
-    /// Existing trees that presets grant, by their real paths.
+    /// Existing directories and files that presets grant, by their real paths.
     pub extra_trees: Vec<Tree>,
-    /// Hidden files with credentials in these trees, by their real paths.
+    /// Files with credentials that are hidden in these directories, by their real paths.
     pub hidden: Vec<PathBuf>,
-    /// Sockets that processes may connect to, and folders of such sockets.
+    /// Sockets to which processes may connect, and folders of such sockets.
     pub sockets: Vec<PathBuf>,
     /// The programs that may be started.
     pub programs: Programs,
-    /// Whether programs without a grant may be started if the rules for `bash` allow them.
+    /// Whether other programs may be started if the rules for `bash` allow them.
     pub judged: bool,
-    /// The number of programs in one session that may keep running after a call.
+    /// The number of programs per session that may keep running after a call.
     pub services: u64,
-    /// Whether the programs of `services` need no grant if the rules for `bash` allow them.
+    /// Whether these programs need no grant if the rules for `bash` allow them.
     pub judged_services: bool,
     /// Whether a shell may run commands.
     pub shell: bool,
-    /// Whether the processes may use the network. A plugin's processes never need approval for the
-    /// network.
+    /// Whether the processes may use the network. For a plugin, the value is never
+    /// [`NetworkGrant::Ask`].
     pub network: NetworkGrant,
-    /// The required part of the sandbox.
+    /// The parts of the sandbox that are required.
     pub sandbox: Sandbox,
     /// The limits of the processes.
     pub limits: Limits,
@@ -54,34 +55,34 @@ pub struct ProcessGrants {
     pub context: ProcessContext,
 }
 
-/// The rules for the processes of one plugin, for advice after a command has failed.
+/// The rules for the processes of one table, for advice after a command has failed.
 #[derive(Clone, Debug)]
 pub struct ProcessContext {
-    /// The table of the configuration that grants.
+    /// The table of the configuration.
     pub table: OwnTable,
     /// The kind of the processes.
     pub kind: ProcessKind,
-    /// Whether the processes reach the network.
+    /// Whether the processes may use the network.
     pub network: NetworkGrant,
-    /// The rules about files.
+    /// The path rules.
     pub rules: FileRules,
-    /// The granted directories as they were written.
+    /// The granted directories as written.
     pub allowed: Vec<AllowedPath>,
-    /// Trees that presets grant.
+    /// Directories and files that presets grant.
     pub also: Vec<Tree>,
-    /// The places of presets that aren't used, each with the preset's name.
+    /// The paths of presets that aren't enabled, each with the preset's name.
     pub other_presets: Vec<(&'static str, PathBuf)>,
-    /// The enabled presets, as they were written.
+    /// The used presets, as written.
     pub used_presets: Vec<&'static str>,
-    /// Paths of credentials. These files may be missing.
+    /// The paths of credentials. They may be missing.
     pub credentials: Vec<PathBuf>,
     /// The names of the processes' environment variables.
     pub variables: Vec<String>,
-    /// Environment variables that are granted by name.
+    /// The environment variables that are granted by name.
     pub env: Vec<String>,
     /// The user's home directory.
     pub home: Option<PathBuf>,
-    /// The directory in which relative paths begin.
+    /// The directory where relative paths start.
     pub directory: PathBuf,
     /// The limits of the processes.
     pub limits: Limits,
@@ -89,7 +90,7 @@ pub struct ProcessContext {
     pub sandboxed: bool,
 }
 
-/// The kind of processes that a table of the configuration is about.
+/// The kind of the processes that a table of the configuration is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessKind {
     /// Commands of the built-in shell.
@@ -100,9 +101,8 @@ pub enum ProcessKind {
     Server,
 }
 
-/// The keys for processes in one table of the configuration.
 struct ProcessTable<'t> {
-    /// `tools.shell`, `plugins.NAME` or `mcp.servers.NAME`.
+    /// The name of the table: `tools.shell`, `plugins.NAME` or `mcp.servers.NAME`.
     name: String,
     kind: ProcessKind,
     network: NetworkGrant,
@@ -114,23 +114,23 @@ struct ProcessTable<'t> {
 /// The `PATH` of processes if the operator's environment has no `PATH`.
 const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// A variable that disables the leak detection of AddressSanitizer. Leak detection traces the
-/// program, and the sandbox denies tracing, so the program would fail.
+/// AddressSanitizer traces the program to detect leaks. The sandbox denies tracing, so the program
+/// would fail without this variable.
 const LEAK_CHECK: (&str, &str) = ("ASAN_OPTIONS", "detect_leaks=0");
 
-/// The `HOME` of processes if the user has no home directory: a private, empty folder.
+/// The `HOME` of processes if the user has no home directory. It is a private, empty folder.
 const NO_HOME: &str = "/tmp";
 
 /// Variables of the operator that every process gets, in addition to `LC_*`.
 const USUAL: [&str; 5] = ["USER", "LOGNAME", "LANG", "LANGUAGE", "TZ"];
 
 impl Config {
-    /// Builds the grants of the commands of the built-in shell. If the shell is disabled, the
-    /// grants are empty. Creates missing cache directories of presets.
+    /// Builds the grants of the commands of the built-in shell. A disabled shell gets no grants.
+    /// Creates missing cache directories of presets.
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`] if a granted directory doesn't exist.
+    /// Returns [`HostError::Config`] if a granted directory doesn't exist.
     pub fn processes_of_shell(
         &self,
         folders: &Folders,
@@ -152,11 +152,8 @@ impl Config {
         Ok(grants)
     }
 
-    /// Builds the path rules of the commands of the built-in shell.
-    ///
-    /// # Errors
-    ///
-    /// Returns the same errors as [`Self::processes_of_shell`].
+    /// Builds the path rules of the commands of the built-in shell. Returns the errors of
+    /// [`Self::processes_of_shell`].
     pub(crate) fn shell_files(
         &self,
         folders: &Folders,
@@ -166,7 +163,7 @@ impl Config {
         self.process_files(key, &paths, folders, working_directory)
     }
 
-    /// Returns the key that grants directories to the built-in shell, and the directories.
+    /// Returns the granted directories of the built-in shell, with their key.
     fn shell_paths(&self) -> (&'static str, Vec<AllowedPath>) {
         let shell = &self.values.tools.shell;
         if !shell.enabled {
@@ -178,27 +175,27 @@ impl Config {
         }
     }
 
-    /// Parses the template of a plugin's command. Returns `None` if the plugin isn't run as a
-    /// command.
+    /// Parses the template of a plugin's command. Returns `None` if the plugin has no `command`.
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`] if the template is invalid, or if the plugin isn't run as a command.
+    /// Returns [`HostError::Config`] if the template is invalid. Also returns this error if the
+    /// plugin has no `command`, but another key that is only for commands.
     pub fn command_of_plugin(&self, name: &str) -> Result<Option<CommandTemplate>, HostError> {
         let Some(plugin) = self.values.plugins.get(name) else { return Ok(None) };
         if !plugin.command {
-            let keys = [
+            let keys_of_commands = [
                 ("arguments", plugin.arguments.is_empty()),
                 ("stdin", plugin.stdin.is_empty()),
                 ("description", plugin.description.is_empty()),
                 ("argument_descriptions", plugin.argument_descriptions.is_empty()),
             ];
-            let Some((key, _)) = keys.iter().find(|(_, is_empty)| !is_empty) else {
-                return Ok(None);
-            };
+            let written = keys_of_commands.iter().find(|(_, is_empty)| !is_empty);
+            let Some((key, _)) = written else { return Ok(None) };
             let message = "this key is for commands: also set `command = true`".to_owned();
             return Err(self.plugin_error(name, key, message));
         }
+
         let parts = plugin.arguments.iter().map(|part| match part {
             ArgumentPart::Word(word) => WrittenPart::Word(word),
             ArgumentPart::Optional(words) => WrittenPart::Optional(words),
@@ -216,8 +213,8 @@ impl Config {
         HostError::from(Problems::from(Problem::new(source, message)))
     }
 
-    /// Builds the grants of the processes of the plugin `name`. Returns `None` if the plugin may
-    /// not start processes.
+    /// Builds the grants of the processes of the plugin `name`. Returns `None` if the plugin can't
+    /// start processes.
     ///
     /// # Errors
     ///
@@ -262,7 +259,7 @@ impl Config {
     }
 
     /// Builds the grants of the server `name` of `[mcp.servers]`. Returns `None` if there is no
-    /// server with this name.
+    /// such server.
     ///
     /// # Errors
     ///
@@ -290,7 +287,9 @@ impl Config {
             presets: &server.presets,
         };
         let mut grants = self.processes(files, &table, folders, working_directory);
+        // The sockets of `[tools.shell]` are only for its commands.
         grants.sockets.clear();
+        // The server's own variables replace inherited variables with the same name.
         for (variable, value) in &server.variables {
             grants.environment.retain(|(known, _)| known != variable);
             grants.environment.push((variable.clone(), value.clone()));
@@ -298,8 +297,8 @@ impl Config {
         Ok(Some(grants))
     }
 
-    /// Builds the path rules of processes. The default of `deny_write` doesn't apply to processes:
-    /// git must write to most of `.git`, and the sandbox protects the other parts.
+    /// Builds the path rules of processes. The default of `deny_write` doesn't apply: git must
+    /// write to most of `.git`. The sandbox protects the files of `.git` that git would run.
     fn process_files(
         &self,
         key: &str,
@@ -316,8 +315,7 @@ impl Config {
         )
     }
 
-    /// Builds the grants that are the same for all kinds of tables. These grants contain no
-    /// programs.
+    /// Builds the grants that all kinds of tables have. `programs` is empty.
     fn processes(
         &self,
         files: FileGrants,
@@ -341,16 +339,24 @@ impl Config {
             environment.push((LEAK_CHECK.0.to_owned(), LEAK_CHECK.1.to_owned()));
         }
 
-        // Without a home, presets and credentials have no places.
+        // Without a home directory, presets and credentials have no paths.
         let mut extra_trees: Vec<Tree> = Vec::new();
         let mut hidden = Vec::new();
         let mut other_presets = Vec::new();
         let mut credentials = Vec::new();
         if let Some(home) = home.as_deref() {
             let roots = Roots { home, variables: &variables };
+            for (name, value) in
+                hidden_registries(self, table.presets, &roots, folders, working_directory)
+            {
+                let is_set = environment.iter().any(|(known, _)| known == name);
+                if !is_set && is_harmless(name, &value) {
+                    environment.push((name.to_owned(), value));
+                }
+            }
             extra_trees.extend(presets.iter().flat_map(|preset| roots.trees(preset, unlinked)));
             hidden.extend(roots.credentials());
-            // Credentials in a directory that the operator grants explicitly are granted.
+            // Credentials in an explicitly granted directory aren't hidden.
             hidden.retain(|path| !files.grants.iter().any(|grant| path.starts_with(&grant.path)));
             other_presets = unused_places(&roots, &presets);
             credentials.extend(CREDENTIALS.iter().filter_map(|place| roots.find(place)));
@@ -401,16 +407,17 @@ impl Config {
         }
     }
 
-    /// Finds the places of presets that commands and MCP servers don't see, since a tool could
-    /// exchange a link on the path. Each has the preset's line.
+    /// Returns a problem for each directory of a preset that isn't granted, because a tool could
+    /// change a link on its path. Each problem names the line of the preset.
     pub fn linked_places(&self, folders: &Folders) -> Vec<Problem> {
         let Some(home) = folders.home.as_deref().map(real_or_given) else { return Vec::new() };
         let variables = self.variables();
         let roots = Roots { home: &home, variables: &variables };
         let mut problems = Vec::new();
         for (key, name) in self.written_presets() {
-            let places = name.preset().into_iter().flat_map(with_all).flat_map(Preset::places);
-            for path in places.filter_map(|(place, _)| roots.find(place)) {
+            let Some(preset) = name.preset() else { continue };
+            for (place, _) in with_all(preset).into_iter().flat_map(Preset::places) {
+                let Some(path) = roots.find(place) else { continue };
                 let Ok(Resolved { real, link: Some(link) }) = resolve(&path) else { continue };
                 let message = format!(
                     "{} leads to {} through the link {}, which a tool can change, so the directory \
@@ -425,7 +432,7 @@ impl Config {
         problems
     }
 
-    /// Returns the presets of the shell and of MCP servers, each with its key.
+    /// Returns the presets in the configuration, with the keys of their list elements.
     fn written_presets(&self) -> Vec<(String, &PresetName)> {
         let mut tables = vec![("tools.shell".to_owned(), &self.values.tools.shell.presets)];
         for (name, server) in &self.values.mcp.servers {
@@ -440,19 +447,16 @@ impl Config {
         presets
     }
 
-    /// Returns the environment that the configuration was read with, without variables that aren't
-    /// UTF-8.
-    fn variables(&self) -> BTreeMap<String, String> {
-        let variables = self.read_from.iter().flat_map(|(_, inputs)| &inputs.variables);
-        variables
-            .filter_map(|(name, value)| {
-                Some((name.to_str()?.to_owned(), value.to_str()?.to_owned()))
-            })
-            .collect()
+    /// Returns the variables of the environment. Variables that aren't UTF-8 are left out.
+    pub(super) fn variables(&self) -> BTreeMap<String, String> {
+        match &self.read_from {
+            Some((_, inputs)) => variables::texts(inputs),
+            None => BTreeMap::new(),
+        }
     }
 }
 
-/// Returns the real path, or `None` if a tool could change a link on the path.
+/// Returns `None` if a tool could change a link on the path.
 fn unlinked(place: &Path) -> Option<PathBuf> {
     match resolve(place) {
         Ok(Resolved { real, link: None }) => Some(real),
@@ -460,20 +464,21 @@ fn unlinked(place: &Path) -> Option<PathBuf> {
     }
 }
 
-/// Returns the existing paths of presets that aren't enabled, each with its preset's name.
+/// Returns each path of an unused preset, with the name of the preset.
 fn unused_places(roots: &Roots<'_>, used: &[&'static Preset]) -> Vec<(&'static str, PathBuf)> {
     let mut unused = Vec::new();
     for preset in &PRESETS {
-        if used.iter().all(|known| known.name != preset.name) {
-            let places = preset.places().filter_map(|(place, _)| roots.find(place));
-            unused.extend(places.map(|place| (preset.name, place)));
+        let is_used = used.iter().any(|known| known.name == preset.name);
+        if !is_used {
+            let paths = preset.places().filter_map(|(place, _)| roots.find(place));
+            unused.extend(paths.map(|path| (preset.name, path)));
         }
     }
     unused
 }
 
-/// Removes `..` from a path without resolving links, since a command could create a link on the
-/// path.
+/// Expands a path of the configuration, and removes each `..` with the name before it. Links aren't
+/// resolved, because a command could create a link on the path.
 fn without_parents(path: &str, folders: &Folders, working_directory: &Path) -> PathBuf {
     let home = folders.home.as_deref().map(real_or_given);
     let expanded = expand(path, working_directory, &Folders { home, ..folders.clone() });
@@ -488,8 +493,9 @@ fn without_parents(path: &str, folders: &Folders, working_directory: &Path) -> P
     plain
 }
 
-/// Builds the environment of processes. The environment starts empty, so that processes inherit
-/// nothing by accident.
+/// Returns the environment of a process: fixed values, variables that most programs need, variables
+/// of presets, and the variables of the list `env`. Other variables aren't inherited, because they
+/// may be credentials.
 fn build_environment(
     variables: &BTreeMap<String, String>,
     home: Option<&Path>,
@@ -510,8 +516,8 @@ fn build_environment(
     let languages = variables.keys().map(String::as_str).filter(|name| name.starts_with("LC_"));
     for name in usual_names.into_iter().chain(languages) {
         let Some(value) = variables.get(name) else { continue };
-        // A variable may contain a credential if its name or its value looks like one, for example
-        // an address with a password.
+        // A variable may contain a credential if its name or its value looks like a credential, for
+        // example a URL with a password.
         if !value.is_empty() && is_harmless(name, value) {
             environment.insert(name.to_owned(), value.clone());
         }

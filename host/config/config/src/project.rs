@@ -1,5 +1,4 @@
-//! Reads the `toolhold.toml` of the working directory, and stores that the user trusts its present
-//! content.
+//! Reads the `toolhold.toml` of the working directory, and stores the user's trust in its content.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
@@ -14,29 +13,29 @@ use super::leaf::Leaf;
 use super::narrow::{self, Bases, Narrower, narrow};
 use super::{Config, Folders, Problem, Problems, Project, ProjectTrust, Source, file};
 
-/// The file in the data folder that lists the trusted files.
+/// The file in the data folder with the list of trusted files.
 const TRUSTED: &str = "trusted.json";
 
-/// Maximum number of values in the file, including elements of lists. A larger file would slow down
-/// every start.
+/// Most values in the file, including elements of lists. A file with more values is refused,
+/// because it would slow down every start.
 const MAX_VALUES: usize = 512;
 
 impl Project {
-    /// Trusts the whole file until its content changes.
+    /// Trusts the file until its content changes.
     ///
     /// # Errors
     ///
-    /// Returns an error if the list of trusted files can't be written.
+    /// Fails if the list of trusted files can't be written.
     pub fn trust(&self, folders: &Folders) -> Result<(), HostError> {
         add_trust(folders, &self.path, &self.digest)
     }
 }
 
-/// Adds a file, or the folder of a skill, to the list of trusted files with its digest.
+/// Adds a file, or the folder of a skill, to the list of trusted files.
 ///
 /// # Errors
 ///
-/// Returns an error if the list of trusted files can't be written.
+/// Fails if the list of trusted files can't be written.
 pub fn add_trust(folders: &Folders, path: &Path, digest: &str) -> Result<(), HostError> {
     let Some(path) = path.to_str() else {
         return Err(HostError::Config(format!(
@@ -50,21 +49,21 @@ pub fn add_trust(folders: &Folders, path: &Path, digest: &str) -> Result<(), Hos
     })
 }
 
-/// Reads the list of trusted files. The result maps their real paths to their
-/// [digests](Project::digest).
+/// Reads the list of trusted files: the real paths and their [digests](Project::digest).
 ///
 /// # Errors
 ///
-/// Returns an error if the list can't be read.
+/// Fails if the list can't be read.
 pub fn trusted(folders: &Folders) -> Result<BTreeMap<String, String>, HostError> {
     Ok(state::read::<Trusted>(&folders.data, TRUSTED)?.files)
 }
 
-/// Ends the trust in the file at a real path. Returns whether the file was trusted.
+/// Removes a file, by its real path, from the list of trusted files. Returns whether the list had
+/// the file.
 ///
 /// # Errors
 ///
-/// Returns an error if the list of trusted files can't be written.
+/// Fails if the list of trusted files can't be written.
 pub fn forget(folders: &Folders, path: &Path) -> Result<bool, HostError> {
     let Some(path) = path.to_str() else { return Ok(false) };
     state::update(&folders.data, TRUSTED, |trusted: &mut Trusted| {
@@ -77,15 +76,15 @@ struct Trusted {
     files: BTreeMap<String, String>,
 }
 
-/// The file's content, before it is narrowed.
+/// The file's content, before its values are compared with the operator's values.
 pub(super) struct Proposal {
     path: PathBuf,
     text: String,
     leaves: Vec<Leaf>,
 }
 
-/// Reads the file. Returns `None` if the file is missing, or if it is the user's file, which has
-/// already been read.
+/// Reads the file. Returns `None` if the file is missing, or if the file is the user's own file.
+/// `user_file` is the device and the inode of the user's file.
 ///
 /// # Errors
 ///
@@ -106,8 +105,7 @@ pub(super) fn read(
     Ok(Some(Proposal { path, text, leaves }))
 }
 
-/// Decides which values of the file apply. `base` is the operator's whole configuration. Returns
-/// the file with its trust, and the values that apply.
+/// Decides which values of the file apply. `base` is the operator's whole configuration.
 ///
 /// # Errors
 ///
@@ -118,6 +116,7 @@ pub(super) fn apply(
     folders: &Folders,
 ) -> Result<(Project, Vec<Leaf>), Vec<Problem>> {
     let Proposal { path, text, leaves } = proposal;
+    // The file's path is in the working directory, so it has a parent.
     let bases = Bases { folders, working_directory: path.parent().unwrap_or(&path) };
     let narrowed = narrow(&leaves, base, bases, Narrower::Project)?;
     let digest = digest(&text, &narrow::destinations(&leaves, bases));
@@ -126,15 +125,16 @@ pub(super) fn apply(
     if project.widening.is_empty() {
         return Ok((project, narrowed.leaves));
     }
-    let trusted = trusted(folders).map_err(|error| {
+
+    let digests = trusted(folders).map_err(|error| {
         let message = match &error {
             HostError::Io { source, .. } => source.to_string(),
             other => other.to_string(),
         };
-        // The error isn't a mistake in the project's file.
+        // The fault isn't in the project's file.
         vec![Problem::new(Source::Path(folders.data.join(TRUSTED)), message)]
     })?;
-    let trusted_digest = project.path.to_str().and_then(|path| trusted.get(path));
+    let trusted_digest = project.path.to_str().and_then(|path| digests.get(path));
     project.standing = match trusted_digest {
         None => ProjectTrust::Narrows,
         Some(digest) if *digest == project.digest => ProjectTrust::Trusted,
@@ -148,10 +148,12 @@ pub(super) fn apply(
     Ok((project, applied))
 }
 
+/// Returns the digest of a project's file and of `destinations`, the real paths of the directories
+/// that the file grants.
 fn digest(text: &str, destinations: &[PathBuf]) -> String {
     let mut digest = Sha256::new_with_prefix(text);
     for destination in destinations {
-        // Neither a path nor TOML can contain a NUL.
+        // Paths and TOML can't contain a NUL, so the NUL shows where each path begins.
         digest.update([0]);
         digest.update(destination.as_os_str().as_bytes());
     }

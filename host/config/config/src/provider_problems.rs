@@ -1,4 +1,4 @@
-//! Finds errors in the tables of `[providers]`, in the keys that name one of these tables, and in
+//! Finds problems in the tables of `[providers]`, in the keys that name these tables, and in
 //! `[index.qdrant]`.
 
 use std::collections::BTreeSet;
@@ -9,25 +9,40 @@ use toolhold_policy::egress::Target;
 use super::loaded::is_provider_name;
 use super::{Config, Problem, ProviderSettings, Qdrant, VectorBackend, dotted_name};
 
-/// Most characters of the beginning of a collection's name.
+/// Most characters of `collection`.
 const MAX_COLLECTION: usize = 64;
 
 impl Config {
-    /// Finds problems of the agent and its providers that concern more than one value.
+    /// Finds problems of the agent and its providers that concern several values.
     pub(super) fn provider_problems(&self) -> Vec<Problem> {
-        let providers = &self.values.providers;
-        let of_providers = providers.iter().filter_map(|(name, provider)| {
+        let mut problems = self.provider_table_problems();
+        problems.extend(self.unknown_provider_problems());
+        problems.extend(self.qdrant_problem());
+        problems
+    }
+
+    /// Finds problems in the tables of `[providers]`.
+    fn provider_table_problems(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        for (name, provider) in &self.values.providers {
             let message = if is_provider_name(name) {
-                format!("[providers.{name}] {}", problem(name, provider)?)
+                let Some(why) = problem(name, provider) else { continue };
+                format!("[providers.{name}] {why}")
             } else {
                 format!(
-                    "`{}` isn't a valid name of a provider: 1 to 24 of a-z, 0-9 and `-`, starting with a letter",
+                    "`{}` isn't a valid provider name: use 1 to 24 of a-z, 0-9 and `-`, the first \
+                     a letter",
                     neutral_line(name)
                 )
             };
             let table = format!("providers.{}", dotted_name(name));
-            Some(Problem::new(self.source_below(&table), message))
-        });
+            problems.push(Problem::new(self.source_below(&table), message));
+        }
+        problems
+    }
+
+    /// Finds keys that name a provider without a table in `[providers]`.
+    fn unknown_provider_problems(&self) -> Vec<Problem> {
         let agent = &self.values.agent;
         let review = &self.values.tools.adversarial_policy;
         let named = [
@@ -39,40 +54,44 @@ impl Config {
             ("tools.adversarial_policy", "provider", &review.provider),
         ]
         .map(|(table, key, name)| (table.to_owned(), key, name));
-        let unknown = named
-            .into_iter()
-            .chain(self.embeddings())
-            .filter(|(.., name)| !name.is_empty() && !providers.contains_key(*name));
-        let of_names = unknown.map(|(table, key, name)| {
+        let mut problems = Vec::new();
+        for (table, key, name) in named.into_iter().chain(self.embedding_keys()) {
+            if name.is_empty() || self.values.providers.contains_key(name) {
+                continue;
+            }
             let message = format!(
                 "[{table}] {key} is `{0}`, but there is no [providers.{0}]",
                 neutral_line(name)
             );
-            Problem::new(self.source_below(&format!("{table}.{key}")), message)
-        });
-        of_providers.chain(of_names).chain(self.qdrant_problem()).collect()
+            problems.push(Problem::new(self.source_below(&format!("{table}.{key}")), message));
+        }
+        problems
     }
 
-    /// Finds an error in the keys of `[index.qdrant]` if the table is used.
+    /// Finds a problem in `[index.qdrant]` if the table is used.
     fn qdrant_problem(&self) -> Option<Problem> {
         let index = &self.values.index;
         let Qdrant { url, collection, secrets } = &index.qdrant;
         if index.vector_backend != VectorBackend::Qdrant {
             return None;
         }
+        let is_valid_collection = (1..=MAX_COLLECTION).contains(&collection.len())
+            && collection.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
         let (key, why) = if url.is_empty() {
-            // The key that needs the `url` has a line.
+            // The missing `url` has no line, so the problem names the line of `vector_backend`.
             (
                 "index.vector_backend",
                 "has no `url`, and `vector_backend` of [index] is \"qdrant\"".to_owned(),
             )
         } else if let Err(why) = Target::with_url(url) {
-            ("index.qdrant.url", format!("has a `url` that can't be used: {why}"))
+            ("index.qdrant.url", format!("has an invalid `url`: {why}"))
         } else if url.contains(['?', '#']) {
-            ("index.qdrant.url", "has a `url` with a query or a fragment; remove them".to_owned())
-        } else if !(1..=MAX_COLLECTION).contains(&collection.len())
-            || !collection.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
-        {
+            (
+                "index.qdrant.url",
+                "has a `url` with a query or a fragment; remove the query and the fragment"
+                    .to_owned(),
+            )
+        } else if !is_valid_collection {
             let why = format!(
                 "has an invalid `collection`: names are 1 to {MAX_COLLECTION} of A-Z, a-z, 0-9, `-` and `_`"
             );
@@ -85,9 +104,8 @@ impl Config {
         Some(Problem::new(self.source_below(key), format!("[index.qdrant] {why}")))
     }
 
-    /// Returns the keys of tools and plugins that name a model for vectors. Each item has the
-    /// table, the key and the name.
-    fn embeddings(&self) -> impl Iterator<Item = (String, &'static str, &String)> {
+    /// Returns the `embeddings` keys of tools and plugins: table, key and named provider.
+    fn embedding_keys(&self) -> impl Iterator<Item = (String, &'static str, &String)> {
         let of_plugins =
             self.values.plugins.iter().map(|(name, plugin)| {
                 (format!("plugins.{}", dotted_name(name)), &plugin.embeddings)
@@ -99,37 +117,52 @@ impl Config {
         of_plugins.chain(of_tools).map(|(table, name)| (table, "embeddings", name))
     }
 
-    /// Returns the names of the tables of `[providers]` that make vectors for tools and plugins.
+    /// Returns the names of the providers that make vectors for tools and plugins.
     pub fn embedding_providers(&self) -> BTreeSet<&str> {
-        let named = self.embeddings().map(|(.., name)| name.as_str());
+        let named = self.embedding_keys().map(|(.., name)| name.as_str());
         named.filter(|name| !name.is_empty()).collect()
     }
 }
 
-/// Finds an error in the keys of one provider. Returns a phrase after the name of its table.
+/// Finds a problem in the table of one provider. Returns a phrase that follows the table's name.
 fn problem(name: &str, provider: &ProviderSettings) -> Option<String> {
-    // Another file can set the other keys. An error about a missing key is reported at the first
-    // use.
+    // Another file may set the missing keys, so a missing key is reported at the first use.
     let (_, base_url) = provider.place(name)?;
     if let Err(why) = Target::with_url(base_url) {
-        return Some(format!("has a `base_url` that can't be used: {why}"));
+        return Some(format!("has an invalid `base_url`: {why}"));
     }
     if base_url.contains(['?', '#']) {
-        return Some("has a `base_url` with a query or a fragment; remove them".to_owned());
+        return Some(
+            "has a `base_url` with a query or a fragment; remove the query and the fragment"
+                .to_owned(),
+        );
     }
     if provider.secrets.len() > 1 {
         return Some("has more than one secret; keep only one".to_owned());
     }
-    let mut used: BTreeSet<String> = BTreeSet::new();
-    let secrets = provider.secrets.values().map(|secret| {
+    let mut headers = Vec::new();
+    for secret in provider.secrets.values() {
         if secret.header.is_some() {
-            secret.placement().0
+            let (header, _) = secret.placement();
+            headers.push(header);
         } else {
-            // A secret without a header uses the place that the format has for its key.
-            "the key of the format".to_owned()
+            // Without `header`, the format of the provider determines the header.
+            headers.push("the key of the format".to_owned());
         }
-    });
-    let written = provider.headers.keys().map(|name| name.to_ascii_lowercase());
-    let duplicate = secrets.chain(written).find(|name| !used.insert(name.clone()))?;
+    }
+    headers.extend(provider.headers.keys().map(|name| name.to_ascii_lowercase()));
+    let duplicate = first_duplicate(headers)?;
     Some(format!("sets {} twice", neutral_line(&duplicate)))
+}
+
+/// Returns the first name that the list has twice, or `None` if each name is different.
+pub(super) fn first_duplicate(names: Vec<String>) -> Option<String> {
+    let mut known = BTreeSet::new();
+    for name in names {
+        if known.contains(&name) {
+            return Some(name);
+        }
+        known.insert(name);
+    }
+    None
 }

@@ -1,7 +1,6 @@
 //! Keys that were removed from the configuration. The error names the replacement.
 
-/// Returns the replacement for a removed key, by the key's path. Returns `None` if the path isn't
-/// that of a removed key.
+/// Returns the replacement for a removed key. Returns `None` if the path isn't a removed key.
 pub(super) fn successor(path: &[String]) -> Option<String> {
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
     if let [table @ .., "secrets", _, key] = &path[..] {
@@ -14,12 +13,15 @@ pub(super) fn successor(path: &[String]) -> Option<String> {
             "the limit follows from `index_mib`"
         }
         ["tools", "result_cache", "max_entries"] => "the limit is `max_mib`",
+        ["tools", "web", "job_servers"] => {
+            "for `true`, add \"job\" to `allowed_domains` in [tools.web]"
+        }
         _ => return None,
     };
     Some(successor.to_owned())
 }
 
-/// Returns the present way in the place of a removed key of a secret in `table`.
+/// Returns the replacement for a removed key of a secret in `table`.
 fn secret_successor(table: &[&str], key: &str) -> Option<String> {
     if key == "keyring" {
         let command = ["secret-tool", "lookup", "service", "SERVICE", "account", "ACCOUNT"];

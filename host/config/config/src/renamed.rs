@@ -8,28 +8,27 @@ use super::keys::dotted;
 use super::leaf::Leaf;
 use super::{Problem, Source};
 
-/// The old names and the new names.
 const KEYS: [(&str, &str); 3] = [
     ("agent.max_tool_retries", "tools.retry.max_attempts"),
     ("agent.max_retry_duration_secs", "tools.retry.budget_secs"),
     (ALLOW_NETWORK, "tools.shell.network"),
 ];
 
-/// The old name of a key whose values changed, too.
+/// A renamed key whose values changed, too.
 const ALLOW_NETWORK: &str = "tools.shell.allow_network";
 
-/// A key that the configuration sets by its old name.
+/// A key that the configuration sets by an old name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Renamed {
     /// The old name, as it was written.
     pub old: &'static str,
-    /// The present name of the key.
+    /// The new name.
     pub new: &'static str,
-    /// Its source.
+    /// The source of the value.
     pub source: Source,
 }
 
-/// Displays one line for the person who wrote the key.
+/// Writes one line for the person who wrote the key.
 impl fmt::Display for Renamed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -42,22 +41,19 @@ impl fmt::Display for Renamed {
     }
 }
 
-/// Replaces the old names of keys with their new names.
-///
-/// # Errors
-///
-/// Returns a problem for each key that is set by both names.
+/// Replaces the old names of keys with their new names. Returns a problem for each key that is set
+/// by both names.
 pub(super) fn rename(leaves: &mut [Leaf]) -> Vec<Problem> {
     let mut problems = Vec::new();
+    // Each step searches all leaves and then changes one leaf, so the loop uses indexes.
     for index in 0..leaves.len() {
-        let leaf = &leaves[index];
-        let key = dotted(&leaf.path);
+        let key = dotted(&leaves[index].path);
         let Some((old, new)) = KEYS.into_iter().find(|(old, _)| *old == key) else { continue };
         let path: Vec<String> = new.split('.').map(str::to_owned).collect();
-        let source = leaf.source();
+        let source = leaves[index].source();
         if let Some(other) = leaves.iter().find(|other| other.path == path) {
             let message = format!(
-                "`{old}` was renamed to `{new}`, which is also set ({}); remove one of them",
+                "`{old}` was renamed to `{new}`, which is also set ({}); keep only `{new}`",
                 other.source()
             );
             problems.push(Problem::new(source, message));
@@ -81,12 +77,10 @@ pub(super) fn rename(leaves: &mut [Leaf]) -> Vec<Problem> {
     problems
 }
 
-/// Returns the new name of a key, or `None` if the key wasn't renamed.
 pub(super) fn new_name(old: &str) -> Option<&'static str> {
     KEYS.into_iter().find(|(name, _)| *name == old).map(|(_, new)| new)
 }
 
-/// Returns the values that were written by an old name.
 pub(super) fn renamed(leaves: &[Leaf]) -> Vec<Renamed> {
     let renamed = leaves.iter().filter_map(|leaf| {
         let (old, new) = KEYS.into_iter().find(|(old, _)| leaf.renamed == Some(*old))?;

@@ -1,5 +1,5 @@
-//! Reads the organisation's ceiling. Checks its owner and, if the organisation has signing keys,
-//! its signature.
+//! Reads the organisation's ceiling. Checks its owner, and its signature if the organisation has
+//! signing keys.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -12,63 +12,64 @@ use super::file::{self, Text};
 use super::inputs::ceiling_keys_path;
 use super::{Inputs, Problem, Source};
 
-/// Maximum number of keys in the file of keys. The file has the current signing key, and its
-/// predecessors and successors.
+/// Most keys in a file of keys. A file with more keys is refused. Usually, the file has the current
+/// key and its successor.
 const MAX_KEYS: usize = 16;
 
-/// Reads the organisation's ceiling. Returns its text and the name of the key that signed it, or
-/// `None` if the ceiling is missing.
+/// Reads the organisation's ceiling. Returns the text, and the name of the key that signed the
+/// ceiling. Returns `None` if the ceiling is missing.
 ///
 /// If there is a file of keys next to the ceiling, the ceiling must exist and be signed by one of
-/// these keys.
+/// these keys. Otherwise, removing the ceiling would remove its limits.
 ///
 /// # Errors
 ///
-/// Returns the reason why the ceiling can't be trusted, and the remedy.
+/// Returns a problem with the remedy if the ceiling can't be trusted.
 pub(super) fn read(path: &Path) -> Result<Option<(Text, Option<String>)>, Problem> {
     let keys_path = ceiling_keys_path(path);
-    let Some(keys) = file::read_ceiling(&keys_path)? else {
-        return Ok(file::read_ceiling(path)?.map(|text| (text, None)));
+    let Some(keys) = file::read_organisation_file(&keys_path)? else {
+        return Ok(file::read_organisation_file(path)?.map(|text| (text, None)));
     };
     let keys = parse_keys(&keys.text)
         .map_err(|error| Problem::new(Source::Path(keys_path.clone()), error.to_string()))?;
-    let Some(text) = file::read_ceiling(path)? else {
-        return Err(unsigned(path, "it is missing"));
+    let Some(text) = file::read_organisation_file(path)? else {
+        return Err(unsigned(path, "the ceiling is missing"));
     };
     let signatures = read_signatures_beside(path).map_err(|error| {
         let reason = match &error {
             SigningError::File { error, .. } => file::with_remedy(&signature_path(path), error),
             other => other.to_string(),
         };
-        unsigned(path, &format!("its signature can't be read: {reason}"))
+        unsigned(path, &format!("the ceiling's signature can't be read: {reason}"))
     })?;
     let signer = verify_ceiling(text.text.as_bytes(), &signatures, &keys)
-        .map_err(|refusal| unsigned(path, &refusal.to_string()))?;
+        .map_err(|error| unsigned(path, &error.to_string()))?;
     Ok(Some((text, Some(signer.to_string()))))
 }
 
+/// Makes the problem of a ceiling without a valid signature.
 fn unsigned(path: &Path, why: &str) -> Problem {
     let message = format!(
-        "{why}. {} exists, so the ceiling must be signed by a key in that file. Sign the ceiling \
-         with `toolhold config ceiling sign`, and put {} next to it",
+        "{why}. {} exists, so the ceiling must be signed by a key in that file. Ask the \
+         administrator of this machine, who signs the ceiling with `toolhold config ceiling sign` \
+         and puts {} next to the ceiling",
         ceiling_keys_path(path).display(),
         signature_path(path).display()
     );
     Problem::new(Source::Path(path.to_owned()), message)
 }
 
-/// A file of keys that can't be used.
 #[derive(Debug, PartialEq, thiserror::Error)]
 enum KeysError {
     #[error("{0}")]
     Key(<PublicKey as FromStr>::Err),
-    #[error("the file has no key; put the public key into the file, or remove it")]
+    #[error("the file has no key; put the public key into the file, or remove the file")]
     Empty,
     #[error("the file has {0} keys; the limit is {MAX_KEYS}")]
     Count(usize),
 }
 
-/// Parses the keys in a file of minisign's form. Each line that isn't a comment is a key.
+/// Parses a file with keys in minisign's format. Each line that isn't a comment is a key.
 fn parse_keys(text: &str) -> Result<Vec<PublicKey>, KeysError> {
     let mut keys: Vec<PublicKey> = Vec::new();
     for line in text.lines().map(str::trim) {
@@ -83,11 +84,11 @@ fn parse_keys(text: &str) -> Result<Vec<PublicKey>, KeysError> {
     }
 }
 
-/// The state of the ceiling files on the disk, used to find out whether they have changed.
+/// The state of the ceiling files, for detecting changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CeilingFiles(Vec<Option<FileState>>);
 
-/// The owner, the mode, and the beginning of the contents.
+/// The owner, the mode, and the start of the contents.
 type FileState = (u32, u32, Vec<u8>);
 
 impl CeilingFiles {

@@ -1,4 +1,4 @@
-//! The folders of skills, and the check of the variables of `[skills.env]`.
+//! The folders of skills, and the checks of `[skills.env]`.
 
 use std::path::{Path, PathBuf};
 
@@ -7,20 +7,23 @@ use toolhold_contract::{Access, HostError};
 use toolhold_policy::commands::is_carried;
 use toolhold_policy::files::{FileRules, Grant};
 
-use super::policy::FileGrants;
+use super::policy::{FileGrants, all_globs};
 use super::{Config, Folders, Problem, dotted_name};
 
-/// Maximum number of variables of one skill. `MAX_VARIABLE` is the maximum number of bytes of one
-/// variable with its name.
+/// Most variables of one skill, and most bytes of a variable and its name. Longer values are
+/// refused.
 const MAX_VARIABLES: usize = 64;
 const MAX_VARIABLE: usize = 4096;
 
+/// Most bytes of a variable's name in a message. A longer name is cut.
+const MAX_SHOWN: usize = 100;
+
 impl Config {
-    /// Returns the folders of the user's skills, as they are written. The folders may be missing.
+    /// Returns the folders of the user's skills. A folder may be missing.
     pub fn skill_folders(&self, folders: &Folders, working_directory: &Path) -> Vec<PathBuf> {
         let mut paths = Vec::new();
         for (index, path) in self.values.skills.folders.iter().enumerate() {
-            // Without a home, `~` would be a folder of the working directory.
+            // Without a home directory, `~` would be a folder in the working directory.
             if folders.home.is_none() && path.starts_with('~') {
                 continue;
             }
@@ -30,12 +33,12 @@ impl Config {
         paths
     }
 
-    /// Returns the rules for reading in these folders of skills. The globs of the file tools apply,
+    /// Returns the rules for reading in the folders `readable`. The globs of the file tools apply,
     /// too.
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`] if a pattern isn't a valid glob.
+    /// Returns [`HostError::Config`] if a pattern isn't a valid glob.
     pub fn skill_rules(
         &self,
         readable: &[PathBuf],
@@ -44,8 +47,8 @@ impl Config {
     ) -> Result<FileRules, HostError> {
         let grants = readable.iter().map(|path| self.grant_of_skills(path)).collect();
         let FileGrants { deny_read, allow_read, deny_write, .. } =
-            self.file_policy("skills.folders", &[], &|_| true, folders, working_directory)?;
-        let rules = FileRules::new(grants, self.own(folders, working_directory));
+            self.file_policy("skills.folders", &[], &all_globs, folders, working_directory)?;
+        let rules = FileRules::new(grants, self.own_paths(folders, working_directory));
         Ok(rules.with_globs(deny_read, allow_read, deny_write))
     }
 
@@ -55,7 +58,7 @@ impl Config {
         Grant { path: path.to_owned(), access: Access::Read, place }
     }
 
-    /// Finds the variables that can't be set.
+    /// Finds the variables of `[skills.env]` that can't be set.
     pub(super) fn skill_problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         for (skill, variables) in &self.values.skills.env {
@@ -77,18 +80,19 @@ impl Config {
     }
 }
 
-/// Finds an error in a variable. Returns a phrase after the name of its table.
+/// Finds a problem of a variable. Returns a phrase that follows the table's name.
 fn variable_problem(name: &str, value: &str) -> Option<String> {
-    let shown = cut(name, 100);
+    let shown = cut(name, MAX_SHOWN);
     let size = name.len() + value.len();
     if !is_carried(name) || name.starts_with("TOOLHOLD_") {
         Some(format!(
-            "sets `{shown}`: variables that make programs load other code or that steer the shell, \
-             such as PATH and LD_PRELOAD, can't be set; remove it"
+            "sets `{shown}`, but variables that make programs load other code or that control the \
+             shell, such as PATH and LD_PRELOAD, can't be set; remove the variable"
         ))
     } else if size > MAX_VARIABLE {
         Some(format!(
-            "sets `{shown}` to a value that has {size} bytes with its name; the limit is {MAX_VARIABLE}"
+            "sets `{shown}`, but the name and the value have {size} bytes; the limit is \
+             {MAX_VARIABLE}"
         ))
     } else if value.contains('\0') {
         Some(format!("sets `{shown}` to a value with a NUL byte"))

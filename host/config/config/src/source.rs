@@ -1,5 +1,4 @@
-//! Names the source of a value (a file, a variable, a flag, the default), and the line to change in
-//! denials.
+//! The source of a value of the configuration: a file, a variable, a flag or the default.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,7 +6,7 @@ use std::path::PathBuf;
 /// The source of a value of the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Source {
-    /// No source has the key: the default applies.
+    /// No source has the key, so the default applies.
     #[default]
     Default,
     /// A line of a file.
@@ -17,19 +16,19 @@ pub enum Source {
         /// The line, counted from 1.
         line: usize,
     },
-    /// A file as a whole.
+    /// A whole file.
     Path(PathBuf),
     /// An environment variable, by its name.
     Variable(String),
-    /// A flag of the command line, as it was written.
+    /// A flag of the command line, as written.
     Flag(String),
-    /// The bounds of a task, taken from the configuration at the time when the task was created.
+    /// The limits of a task: the configuration at the time when the task was created.
     TaskBounds,
 }
 
 impl Source {
-    /// Describes where the key `key` is set. Denials show this place, so that the operator finds
-    /// the line to change.
+    /// Describes where the key `key` is set. In denials, the operator then sees which line to
+    /// change.
     pub fn place(&self, key: &str) -> String {
         let table = key.rsplit_once('.').map_or("", |(table, _)| table);
         match self {
@@ -43,7 +42,7 @@ impl Source {
     }
 }
 
-/// The text for the head of a message and the comments of `toolhold config show`.
+/// Displays the source in problems and in the comments of `toolhold config show`.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

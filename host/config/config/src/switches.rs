@@ -10,13 +10,12 @@ use toolhold_policy::{
 use super::Config;
 
 impl Config {
-    /// Returns the denial of the tools that the key `key` disables. The key's name ends in
-    /// `enabled`.
+    /// Returns the denial of the tools that `key` disables. `key` ends in `enabled`.
     pub fn disabled(&self, key: &str) -> Decision {
         let place = self.origin(key);
         let table = key.trim_end_matches(".enabled");
         let remedy = place.remedy(|| match &place.kind {
-            // A default has no line in a file.
+            // A default has no line in a file, so the remedy shows the lines to add.
             OriginKind::Default(_) => {
                 let lines = self.own_table(table).lines("enabled = true");
                 format!("To enable it, {lines}")
@@ -32,7 +31,18 @@ impl Config {
         }
     }
 
-    /// Checks whether a table that switches a built-in plugin is enabled.
+    /// Returns the denial of the tools of a built-in plugin that is disabled in `table`.
+    fn disabled_built_in(&self, plugin: &str, table: &str) -> Decision {
+        let mut denial = self.disabled(&format!("{table}.enabled"));
+        // The ceiling names the tools by their table. `index` isn't a table inside `tools`.
+        let short_name = table.strip_prefix("tools.").unwrap_or(plugin);
+        if self.ceilings.iter().any(|ceiling| ceiling.leaves_no_directory(short_name)) {
+            denial.rule = Cow::Borrowed("allowed_paths: the ceiling leaves no directory");
+        }
+        denial
+    }
+
+    /// Returns `enabled` of a built-in plugin's `table`.
     fn is_enabled(&self, table: &str) -> bool {
         let tools = &self.values.tools;
         match table {
@@ -47,7 +57,7 @@ impl Config {
         }
     }
 
-    /// Returns the denials of the tools that are disabled.
+    /// Returns the denials of the disabled tools.
     pub fn switches(&self) -> Switches {
         let mut switches = Switches::default();
         if !self.values.tools.enabled {
@@ -57,12 +67,11 @@ impl Config {
         let tables = BUILT_IN_PLUGINS
             .iter()
             .flat_map(|plugin| plugin.switches.iter().map(|table| (plugin.name, *table)));
-        for (builtin, table) in tables.filter(|(_, table)| !self.is_enabled(table)) {
-            let mut denial = self.disabled(&format!("{table}.enabled"));
-            let short_name = table.strip_prefix("tools.").unwrap_or(builtin);
-            if self.ceilings.iter().any(|ceiling| ceiling.leaves_no_directory(short_name)) {
-                denial.rule = Cow::Borrowed("allowed_paths: no directory is left");
+        for (builtin, table) in tables {
+            if self.is_enabled(table) {
+                continue;
             }
+            let denial = self.disabled_built_in(builtin, table);
             // The switch also disables the plugins that replace the built-in tool.
             for (name, _) in plugins.iter().filter(|(_, plugin)| plugin.replaces == builtin) {
                 switches.providers.insert(name.clone(), denial.clone());
@@ -77,7 +86,8 @@ impl Config {
         switches
     }
 
-    /// Returns the only tools that the program offers, if its inputs name some.
+    /// Returns the tools of `--tools`, with the denial of all other tools. Returns `None` without
+    /// this flag.
     fn only_tools(&self) -> Option<OnlyTools> {
         let (_, inputs) = self.read_from.as_ref()?;
         let names = inputs.only_tools.clone()?;
@@ -99,12 +109,12 @@ impl Config {
         }
         let needs = table.rules.iter().map(|(tool, rule)| {
             let key = ["tools", "dependencies", "rules", tool, "requires"].map(str::to_owned);
-            let needs = Needs {
+            let tool_needs = Needs {
                 requires: rule.requires.clone(),
                 prefers: rule.prefers.clone(),
                 place: self.place(&super::keys::dotted(&key)),
             };
-            (tool.clone(), needs)
+            (tool.clone(), tool_needs)
         });
         let always_on = table.always_on.iter().cloned().collect();
         let (dependencies, cyclic) = Dependencies::new(
@@ -116,7 +126,8 @@ impl Config {
         if !cyclic.is_empty() {
             let names = toolhold_contract::text::neutral_line(&cyclic.join("`, `"));
             tracing::warn!(
-                "[tools.dependencies]: `{names}` depend on themselves, so their `requires` is ignored"
+                "[tools.dependencies]: `{names}` depend on each other in a circle, so `requires` \
+                 of these tools is ignored"
             );
         }
         Some(dependencies)

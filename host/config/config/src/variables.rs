@@ -1,5 +1,6 @@
-//! Parses values that are given as one string each: `TOOLHOLD_*` variables and `--set`.
+//! Parses values in strings: `TOOLHOLD_*` variables and `--set`.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
 use serde::Deserialize;
@@ -9,10 +10,9 @@ use toml::de::ValueDeserializer;
 use super::keys::{Key, known, nearest};
 use super::leaf::Leaf;
 use super::renamed::rename;
-use super::{Problem, Source};
+use super::{Inputs, Problem, Source};
 
-/// Variables that begin with `TOOLHOLD_` but don't set keys: the folders, a ceiling, the log level,
-/// and a variable for the build of Toolhold.
+/// Variables that begin with `TOOLHOLD_`, but don't set keys.
 const OTHER: [&str; 6] = [
     "TOOLHOLD_CONFIG_DIR",
     "TOOLHOLD_DATA_DIR",
@@ -22,20 +22,17 @@ const OTHER: [&str; 6] = [
     "TOOLHOLD_PLUGINS_DIR",
 ];
 
-/// Maximum number of parts of a key. No key has as many parts, and recursion over this depth is
-/// safe.
+/// Most parts of a key. A longer key is refused: it exists nowhere, and deep recursion could
+/// overflow the stack.
 const MAX_DEPTH: usize = 16;
 
-/// Parses the variables that set keys.
+/// Reads the values that environment variables set. Also returns the problems of unknown variables
+/// and of invalid values.
 pub(super) fn from_environment(variables: &[(OsString, OsString)]) -> (Vec<Leaf>, Vec<Problem>) {
-    let named: Vec<(&str, &OsStr)> = variables
-        .iter()
-        .filter_map(|(name, value)| Some((name.to_str()?, value.as_os_str())))
-        .filter(|(name, _)| name.starts_with("TOOLHOLD_") && !OTHER.contains(name))
-        .collect();
+    let named = variables_for_keys(variables);
     let mut leaves = Vec::new();
     let mut problems = Vec::new();
-    // Building the list of keys takes time, and most starts don't need the list.
+    // Building the list of keys takes time. Most starts don't need it.
     if named.is_empty() {
         return (leaves, problems);
     }
@@ -49,7 +46,7 @@ pub(super) fn from_environment(variables: &[(OsString, OsString)]) -> (Vec<Leaf>
             continue;
         };
         let Some(text) = value.to_str() else {
-            problems.push(Problem::new(source, "its value is not UTF-8"));
+            problems.push(Problem::new(source, "the value is not UTF-8"));
             continue;
         };
         match parse(path, text, &source) {
@@ -60,7 +57,32 @@ pub(super) fn from_environment(variables: &[(OsString, OsString)]) -> (Vec<Leaf>
     (leaves, problems)
 }
 
-/// Parses the key and the value of a `--set key=value`.
+/// Returns the variables of the environment. Variables that aren't UTF-8 are left out.
+pub(super) fn texts(inputs: &Inputs) -> BTreeMap<String, String> {
+    let mut texts = BTreeMap::new();
+    for (name, value) in &inputs.variables {
+        if let (Some(name), Some(value)) = (name.to_str(), value.to_str()) {
+            texts.insert(name.to_owned(), value.to_owned());
+        }
+    }
+    texts
+}
+
+/// Returns the variables that may set keys.
+fn variables_for_keys(variables: &[(OsString, OsString)]) -> Vec<(&str, &OsStr)> {
+    let mut named: Vec<(&str, &OsStr)> = Vec::new();
+    for (name, value) in variables {
+        if let Some(name) = name.to_str()
+            && name.starts_with("TOOLHOLD_")
+            && !OTHER.contains(&name)
+        {
+            named.push((name, value.as_os_str()));
+        }
+    }
+    named
+}
+
+/// Reads the value of a flag such as `--set tools.call=60`.
 pub(super) fn from_setting(setting: &str) -> Result<Leaf, Vec<Problem>> {
     let source = Source::Flag(format!("--set {setting}"));
     let Some((key, text)) = setting.split_once('=') else {
@@ -74,44 +96,50 @@ pub(super) fn from_setting(setting: &str) -> Result<Leaf, Vec<Problem>> {
     parse(path, text, &source)
 }
 
-/// Parses `text` as TOML. If the value doesn't fit the key, uses the text as a string, or as a list
-/// with only that string.
-fn parse(path: Vec<String>, text: &str, source: &Source) -> Result<Leaf, Vec<Problem>> {
+/// Returns the values that a text may mean: a value in TOML, a string, and a list with this string.
+fn candidates(text: &str, source: &Source) -> Result<Vec<Value>, Problem> {
     let mut candidates = Vec::new();
     match ValueDeserializer::parse(text.trim()).and_then(Value::deserialize) {
         Ok(value) => candidates.push(value),
-        // A broken list must not become a path with odd characters.
+        // A broken list is an error. It must not become the path of a directory.
         Err(error) if text.trim_start().starts_with(['[', '{', '"', '\'']) => {
-            let message = format!("its value is not TOML: {}", error.message());
-            return Err(vec![Problem::new(source.clone(), message)]);
+            let message = format!("the value is not TOML: {}", error.message());
+            return Err(Problem::new(source.clone(), message));
         }
         Err(_) => {}
     }
     candidates.push(Value::String(text.to_owned()));
     candidates.push(Value::Array(vec![Value::String(text.to_owned())]));
+    Ok(candidates)
+}
 
-    let mut first_problems = None;
-    for value in candidates {
+/// Makes the leaf with the first of the [`candidates`] that fits the key. If no candidate fits,
+/// returns the problems of the first candidate.
+fn parse(path: Vec<String>, text: &str, source: &Source) -> Result<Leaf, Vec<Problem>> {
+    let mut first_problems = Vec::new();
+    for value in candidates(text, source).map_err(|problem| vec![problem])? {
         let mut leaf = Leaf::new(path.clone(), value, source);
-        let renaming = rename(std::slice::from_mut(&mut leaf));
-        let problems = if renaming.is_empty() { leaf.problems() } else { renaming };
+        let rename_problems = rename(std::slice::from_mut(&mut leaf));
+        let problems = if rename_problems.is_empty() { leaf.problems() } else { rename_problems };
         if problems.is_empty() {
             return Ok(leaf);
         }
-        first_problems.get_or_insert(problems);
+        if first_problems.is_empty() {
+            first_problems = problems;
+        }
     }
-    Err(first_problems.unwrap_or_default())
+    Err(first_problems)
 }
 
-/// Finds the key that a variable sets. The variable's name has the key's parts in capitals, joined
-/// by `_`. The name of a plugin may contain `-` but not `_`.
+/// Finds the key that a variable sets. The name has the key's parts in capitals, joined by `_`:
+/// `TOOLHOLD_TOOLS_CALL` sets `tools.call`.
 fn find_key(name: &str, keys: &[&Key]) -> Option<Vec<String>> {
     let matches = keys.iter().filter_map(|key| Some((*key, chosen_name(name, key)?)));
-    // The end of `…_A_ALLOWED_PATHS` may match several keys. The longest key leaves the shortest
-    // name.
-    let (key, written) = matches.min_by_key(|(_, chosen)| chosen.len())?;
-    let mut chosen = written.to_ascii_lowercase();
-    // Names of tools contain `_`, and names of plugins contain `-`.
+    // `…_ALLOWED_PATHS` may match several keys with a `*`. The longest key leaves the shortest
+    // part of `name` for the `*`.
+    let (key, replacement) = matches.min_by_key(|(_, replacement)| replacement.len())?;
+    let mut chosen = replacement.to_ascii_lowercase();
+    // Names of tools contain `_`. Names of plugins contain `-`.
     if key.path[0] == "plugins" {
         chosen = chosen.replace('_', "-");
     }
@@ -119,8 +147,8 @@ fn find_key(name: &str, keys: &[&Key]) -> Option<Vec<String>> {
     Some(parts.cloned().collect())
 }
 
-/// Returns the part of a variable's name that replaces the key's `*`, or an empty string if the key
-/// has no `*`. Returns `None` if the variable doesn't set this key.
+/// Returns the part of `name` that replaces the key's `*`, or an empty string if the key has no
+/// `*`. Returns `None` if `name` doesn't set this key.
 fn chosen_name<'a>(name: &'a str, key: &Key) -> Option<&'a str> {
     let pattern = variable_pattern(key);
     match pattern.split_once('*') {
@@ -133,8 +161,7 @@ fn chosen_name<'a>(name: &'a str, key: &Key) -> Option<&'a str> {
     }
 }
 
-/// Returns advice about a variable that sets a key of another agent. Returns `None` for other
-/// variables.
+/// Returns advice about a variable for a key of another agent.
 fn foreign_advice(name: &str) -> Option<String> {
     let key = crate::migration::keys_instead()
         .find(|key| name == format!("TOOLHOLD_{}", in_capitals(&key.old.replace('.', "_"))))?;
@@ -150,6 +177,7 @@ fn in_capitals(text: &str) -> String {
     text.to_ascii_uppercase().replace('-', "_")
 }
 
+/// Returns the advice about an unknown variable, as the end of a message.
 fn advice(name: &str, keys: &[&Key]) -> String {
     if let Some(advice) = foreign_advice(name) {
         return format!("; {advice}");

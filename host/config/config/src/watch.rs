@@ -1,4 +1,4 @@
-//! Notices changes of the files that a configuration is read from.
+//! Watches the files that a configuration is read from.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,40 +9,42 @@ use toolhold_system::watch::{FileStamp, FolderWatch, MAX_DELAY, QUIET};
 
 use super::{Folders, Inputs};
 
-/// The files from which a configuration is read, with their stamps.
+/// The files of a configuration, with their stamps.
 #[derive(Debug)]
 pub struct ConfigWatch {
     files: Vec<PathBuf>,
-    /// The approvals of servers, a file for each.
+    /// The folder with the approvals of servers.
     servers: PathBuf,
     stamps: Vec<Option<FileStamp>>,
     folders: FolderWatch,
 }
 
 impl ConfigWatch {
-    /// Starts to watch. Call this function before the configuration is loaded, so that no change is
-    /// missed.
+    /// Starts to watch the files of the configuration. Call this function before the configuration
+    /// is loaded. Otherwise a change between the loading and the start would be missed.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`] if the kernel can't create a watch.
+    /// Returns [`HostError::Io`] if the kernel can't create a watch.
     pub fn new(folders: &Folders, inputs: &Inputs) -> Result<Self, HostError> {
-        let own = inputs.file.clone().unwrap_or_else(|| folders.config_file());
+        let user_file = inputs.file.clone().unwrap_or_else(|| folders.config_file());
         let project = inputs.working_directory.as_ref().map(|folder| folder.join("toolhold.toml"));
-        let mut files = vec![own, folders.data.join("trusted.json")];
+        let mut files = vec![user_file, folders.data.join("trusted.json")];
         files.extend(project.into_iter().chain(inputs.defaults.clone()));
         files.extend(inputs.ceiling_files());
+
         let files = files.into_iter().map(absolute).collect();
         let servers = absolute(folders.servers());
-        let watched = FolderWatch::new().map_err(HostError::io("watching the configuration"))?;
-        let mut watch = Self { files, servers, stamps: Vec::new(), folders: watched };
+        let folder_watch =
+            FolderWatch::new().map_err(HostError::io("watching the configuration"))?;
+        let mut watch = Self { files, servers, stamps: Vec::new(), folders: folder_watch };
         watch.stamps = watch.read_stamps();
         watch.renew();
         Ok(watch)
     }
 
-    /// Watches the folders of the files, and the folders that links lead to. For a missing folder,
-    /// the nearest existing folder above is watched.
+    /// Watches the folders of the files, the folders to which links lead, and the folder of
+    /// approvals. In place of a missing folder, the nearest existing parent folder is watched.
     fn renew(&self) {
         let real = self.files.iter().filter_map(|file| file.canonicalize().ok());
         for file in self.files.iter().cloned().chain(real) {
@@ -54,11 +56,13 @@ impl ConfigWatch {
         tracing::debug!(folder = %self.servers.display(), ?watched, "approvals are watched");
     }
 
+    /// Returns the states of the files and of the approvals, in a stable order.
     fn read_stamps(&self) -> Vec<Option<FileStamp>> {
-        let servers = std::fs::read_dir(&self.servers).into_iter().flatten();
-        let mut approvals: Vec<PathBuf> = servers
-            .filter_map(|file| Some(file.ok()?.path()))
-            .filter(|path| path.extension().is_some_and(|kind| kind == "json"))
+        // Without the folder, there are no approvals.
+        let entries = std::fs::read_dir(&self.servers).into_iter().flatten().flatten();
+        let mut approvals: Vec<PathBuf> = entries
+            .map(|entry| entry.path())
+            .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
             .collect();
         approvals.sort_unstable();
         self.files.iter().chain(&approvals).map(|file| stamp(file)).collect()
@@ -73,24 +77,29 @@ impl ConfigWatch {
         loop {
             self.folders.wait(&[])?;
             self.renew();
-            let mut stamps = self.read_stamps();
+            let stamps = self.read_stamps();
             if stamps == self.stamps {
                 continue;
             }
-            // A file that is being written may contain only the beginning of its rules.
-            let deadline = Instant::now() + MAX_DELAY;
-            loop {
-                std::thread::sleep(QUIET);
-                let later = self.read_stamps();
-                if later == stamps || Instant::now() >= deadline {
-                    break;
-                }
-                stamps = later;
-            }
-            if stamps != self.stamps {
-                self.stamps = stamps;
+            let settled_stamps = self.wait_until_settled(stamps);
+            if settled_stamps != self.stamps {
+                self.stamps = settled_stamps;
                 return Ok(());
             }
+        }
+    }
+
+    /// Waits until the files stay the same, because a program may still be writing a file. Returns
+    /// the last states.
+    fn wait_until_settled(&self, mut stamps: Vec<Option<FileStamp>>) -> Vec<Option<FileStamp>> {
+        let deadline = Instant::now() + MAX_DELAY;
+        loop {
+            std::thread::sleep(QUIET);
+            let later = self.read_stamps();
+            if later == stamps || Instant::now() >= deadline {
+                return stamps;
+            }
+            stamps = later;
         }
     }
 }
@@ -99,9 +108,9 @@ fn absolute(path: PathBuf) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
 
-/// Returns the stamp of a file, or `None` if the file is missing. A folder is treated as a missing
-/// file: while a command runs, an empty folder prevents the command from creating a
-/// `toolhold.toml`. This folder isn't a change of the configuration.
+/// Returns `None` for a missing file and for a folder. While a command runs, an empty folder
+/// prevents the command from creating a `toolhold.toml`. This folder isn't a change of the
+/// configuration.
 fn stamp(path: &Path) -> Option<FileStamp> {
     let metadata = path.metadata().ok()?;
     if metadata.is_file() { Some(FileStamp::from(&metadata)) } else { None }

@@ -107,8 +107,7 @@ section! {
     }
 }
 
-/// Returns the tools that are offered for every task, because an agent needs them for nearly any
-/// task.
+/// Returns the tools that the filter never leaves out by default.
 fn always_on() -> Vec<String> {
     let names = [
         "read",

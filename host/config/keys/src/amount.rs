@@ -8,12 +8,11 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::string_types::inline_schema;
 
-/// An amount of money, from 0.
+/// An amount of money, from 0 to 1,000,000,000.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize)]
 pub struct Amount(f64);
 
 impl Amount {
-    /// The largest amount.
     const MAX: f64 = 1e9;
 
     /// Returns the number.
@@ -50,6 +49,7 @@ impl<'de> Deserialize<'de> for Amount {
             }
 
             fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Amount, E> {
+                // A number that doesn't fit is above the range, as the largest number is.
                 self.visit_i64(i64::try_from(value).unwrap_or(i64::MAX))
             }
         }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::Bounded;
 use crate::narrowing::{Narrowing, section};
 
-// If a project's file could rotate or remove log files, it could erase the traces of its calls.
+// A project's file that could rotate or remove log files could erase the traces of its calls.
 section! {
     /// The audit log of all calls.
     #[derive(Copy, Eq)]

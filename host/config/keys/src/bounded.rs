@@ -9,13 +9,12 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 /// A whole number from `MIN` to `MAX`, both included.
 ///
-/// The bounds are part of the type. A value out of range is refused when the file is read, and the
-/// error names its position in the file.
+/// A number out of this range is refused when the file is read, with its position in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Bounded<const MIN: u64, const MAX: u64>(u64);
 
 impl<const MIN: u64, const MAX: u64> Bounded<MIN, MAX> {
-    /// Makes the number that is nearest to `value` and in the range.
+    /// Makes the number in the range that is nearest to `value`.
     pub const fn clamped(value: u64) -> Self {
         if value < MIN {
             Self(MIN)
@@ -38,7 +37,7 @@ impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Bounded<MIN, MAX>
     }
 }
 
-/// Names the range in error messages, instead of a Rust type.
+/// Error messages show this range instead of the name of a Rust type.
 struct Range<const MIN: u64, const MAX: u64>;
 
 impl<const MIN: u64, const MAX: u64> Visitor<'_> for Range<MIN, MAX> {

@@ -72,8 +72,7 @@ fn default_servers() -> BTreeMap<ServerLanguage, Vec<String>> {
     servers
 }
 
-/// Deserializes the commands of the languages that are present. Other languages have the default
-/// commands.
+/// Reads the commands of languages. A language that the file leaves out has its default command.
 fn over_default_servers<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<ServerLanguage, Vec<String>>, D::Error> {

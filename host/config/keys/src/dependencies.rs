@@ -10,8 +10,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::narrowing::{Narrowing, section};
 use crate::string_types::inline_schema;
 
-// Tools on a cycle of dependencies are never blocked. An additional `requires` could close a cycle,
-// so even an additional rule can widen.
+// A tool on a cycle of dependencies is never blocked. A project's file could close a cycle with an
+// additional `requires`, and so unblock a tool.
 section! {
     /// Tools that are blocked until other tools have succeeded in the same session.
     pub struct Dependencies {
@@ -44,7 +44,6 @@ section! {
 pub struct Ratio(f64);
 
 impl Ratio {
-    /// Makes the ratio of a default.
     pub(crate) const fn from_default(value: f64) -> Self {
         Self(value)
     }
@@ -84,6 +83,7 @@ impl<'de> Deserialize<'de> for Ratio {
             }
 
             fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Ratio, E> {
+                // A number that doesn't fit is above the range, as the largest number is.
                 self.visit_i64(i64::try_from(value).unwrap_or(i64::MAX))
             }
         }

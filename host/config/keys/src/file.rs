@@ -27,7 +27,7 @@ section! {
 }
 
 impl FileTools {
-    /// Returns the granted directories. An empty list is replaced by its meaning.
+    /// Returns the granted directories. An empty list stands for the working directory.
     pub fn granted_paths(&self) -> Vec<AllowedPath> {
         if self.allowed_paths.is_empty() {
             Self::default().allowed_paths

@@ -7,10 +7,10 @@ use toolhold_policy::SecurityLines;
 use crate::narrowing::{Narrowing, section};
 use crate::string_types::{as_written, inline_schema};
 
-/// The name of the built-in filter plugin, which gets the operator's rules.
+/// The name of the built-in filter plugin.
 pub const BUILT_IN_FILTERS: &str = "filters";
 
-/// Characters of a regular expression.
+/// Most characters of a regular expression. A longer expression is refused.
 const MAX_EXPRESSION: usize = 512;
 
 section! {

@@ -8,17 +8,19 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
-use toolhold_policy::egress::{Grant, HostGrantError, HostPattern, PrivateHosts, Scheme};
+use toolhold_policy::egress::{
+    Grant, HostGrantError, HostPattern, JOB, PathPattern, PrivateHosts, Scheme,
+};
 
 use crate::Bounded;
 use crate::string_types::inline_schema;
 
-/// A host, `*.` and a name for all hosts below that name, or `*` for any host.
+/// A host, `*.` and a name for all hosts below the name, or `*` for any host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WrittenHost(String);
 
 impl WrittenHost {
-    /// The text as it was written.
+    /// Returns the text as written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -30,9 +32,9 @@ impl WrittenHost {
         }
     }
 
-    /// Checks whether one entry of a list covers all hosts of another entry.
+    /// Checks whether the entry `one` covers all hosts of the entry `other`.
     pub fn covers_written(one: &Value, other: &Value) -> bool {
-        compare(one, other, Self::covers)
+        covers_value(one, other, Self::covers)
     }
 }
 
@@ -51,7 +53,7 @@ inline_schema!(WrittenHost, "Host", json_schema!({ "type": "string", "minLength"
 pub struct WrittenPrivateHosts(String);
 
 impl WrittenPrivateHosts {
-    /// The text as it was written.
+    /// Returns the text as written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -63,9 +65,9 @@ impl WrittenPrivateHosts {
         }
     }
 
-    /// Checks whether one entry of a list grants all hosts of another entry.
+    /// Checks whether the entry `one` grants all hosts of the entry `other`.
     pub fn covers_written(one: &Value, other: &Value) -> bool {
-        compare(one, other, Self::covers)
+        covers_value(one, other, Self::covers)
     }
 }
 
@@ -94,10 +96,9 @@ impl Method {
     }
 }
 
-/// Most bytes of a method's name.
 const MAX_METHOD: usize = 32;
 
-/// The registered methods of HTTP and WebDAV, and `PURGE`, which caches use.
+/// The registered methods of HTTP and WebDAV, and `PURGE` of caches.
 const METHODS: [&str; 40] = [
     "ACL",
     "BASELINE-CONTROL",
@@ -159,6 +160,39 @@ inline_schema!(
     json_schema!({ "type": "string", "minLength": 1, "maxLength": MAX_METHOD })
 );
 
+/// A pattern for the paths of requests: `/repos/*/issues`, or `/repos/me/**` for all paths below
+/// `/repos/me`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WrittenPathPattern(String);
+
+impl WrittenPathPattern {
+    /// Returns the text as written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn covers(&self, other: &Self) -> bool {
+        match (PathPattern::new(&self.0), PathPattern::new(&other.0)) {
+            (Ok(own), Ok(other)) => own.covers(&other),
+            _ => false,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for WrittenPathPattern {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let written = String::deserialize(deserializer)?;
+        PathPattern::new(&written).map_err(serde::de::Error::custom)?;
+        Ok(Self(written))
+    }
+}
+
+inline_schema!(
+    WrittenPathPattern,
+    "PathPattern",
+    json_schema!({ "type": "string", "pattern": "^/" })
+);
+
 /// The scheme of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -179,53 +213,72 @@ impl UrlScheme {
     }
 }
 
-/// Requests that are granted: `"example.com"`, `"https://*.example.com:8443"`, or a table that can
-/// also name the methods.
+/// Granted requests: `"example.com"`, `"https://*.example.com:8443"`, or a table that also names
+/// methods and paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostGrant {
     /// The hosts.
     pub host: WrittenHost,
-    /// The scheme. If absent, https.
+    /// The scheme. `None`: https.
     pub scheme: Option<UrlScheme>,
-    /// The port. If absent, the scheme's default port.
+    /// The port. `None`: the scheme's default port.
     pub port: Option<u16>,
-    /// The methods. If empty, all.
+    /// The methods. Empty: all methods.
     pub methods: Vec<Method>,
+    /// The paths. Empty: all paths.
+    pub paths: Vec<WrittenPathPattern>,
 }
 
 impl HostGrant {
-    /// Checks whether one entry of a list grants all requests of another entry.
+    /// Checks whether the entry `one` grants all requests of the entry `other`.
     pub fn covers_written(one: &Value, other: &Value) -> bool {
-        compare(one, other, Self::covers)
+        covers_value(one, other, Self::covers)
     }
 
+    /// Checks whether the entry is for the servers of the session's jobs.
+    pub fn is_job(&self) -> bool {
+        self.host.as_str() == JOB && self.scheme.is_none() && self.port.is_none()
+    }
+
+    /// No pattern covers the jobs of a session: `*` means hosts of the network.
     fn covers(&self, other: &Self) -> bool {
-        self.host.covers(&other.host)
+        self.is_job() == other.is_job()
+            && self.host.covers(&other.host)
             && self.port == other.port
             && self.covers_scheme(other.scheme)
             && self.covers_methods(&other.methods)
+            && self.covers_paths(&other.paths)
     }
 
-    /// Checks the scheme. An entry without a scheme doesn't cover http, because requests without
-    /// TLS need an entry with `http://`.
+    /// Checks whether the entry covers a scheme. An entry without a scheme doesn't cover http:
+    /// requests without TLS need an entry with `http://`.
     fn covers_scheme(&self, other: Option<UrlScheme>) -> bool {
         match self.scheme {
             None => other != Some(UrlScheme::Http),
-            own => own == other,
+            Some(_) => self.scheme == other,
         }
     }
 
-    /// Checks the methods. An empty list means all methods.
+    /// An empty list means all methods.
     fn covers_methods(&self, other: &[Method]) -> bool {
         if self.methods.is_empty() || other.is_empty() {
             return self.methods.is_empty();
         }
         other.iter().all(|method| self.methods.contains(method))
     }
+
+    /// An empty list means all paths.
+    fn covers_paths(&self, other: &[WrittenPathPattern]) -> bool {
+        if self.paths.is_empty() || other.is_empty() {
+            return self.paths.is_empty();
+        }
+        other.iter().all(|path| self.paths.iter().any(|own| own.covers(path)))
+    }
 }
 
-/// Parses two entries and compares them. An entry that can't be parsed covers nothing.
-fn compare<'de, T: Deserialize<'de>>(
+/// Checks whether the entry `one` covers the entry `other`. An entry that can't be parsed covers
+/// nothing.
+fn covers_value<'de, T: Deserialize<'de>>(
     one: &'de Value,
     other: &'de Value,
     covers: fn(&T, &T) -> bool,
@@ -252,6 +305,9 @@ struct Long {
     /// The methods. If absent, all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     methods: Vec<Method>,
+    /// The paths: `"/repos/*/issues"`, or `"/repos/me/**"` for all paths below. If absent, all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    paths: Vec<WrittenPathPattern>,
 }
 
 impl<'de> Deserialize<'de> for HostGrant {
@@ -272,10 +328,17 @@ impl<'de> Deserialize<'de> for HostGrant {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<HostGrant, A::Error> {
-                let Long { host, scheme, port, methods } =
+                let Long { host, scheme, port, methods, paths } =
                     Long::deserialize(MapAccessDeserializer::new(map))?;
+                // The type of the key allows only ports, which fit into 16 bits.
                 let port = port.and_then(|port| u16::try_from(port.get()).ok());
-                Ok(HostGrant { host, scheme, port, methods })
+                let grant = HostGrant { host, scheme, port, methods, paths };
+                if grant.is_job() && !(grant.methods.is_empty() && grant.paths.is_empty()) {
+                    return Err(serde::de::Error::custom(
+                        "the entry `job` takes no `methods` or `paths`; write \"job\" alone",
+                    ));
+                }
+                Ok(grant)
             }
         }
 
@@ -283,7 +346,6 @@ impl<'de> Deserialize<'de> for HostGrant {
     }
 }
 
-/// Parses `[scheme://]host[:port]`.
 pub(crate) fn host_grant(written: &str) -> Result<HostGrant, HostGrantError> {
     let Grant { hosts, scheme, port, .. } = Grant::new(written)?;
     let scheme = scheme.map(|scheme| match scheme {
@@ -295,10 +357,11 @@ pub(crate) fn host_grant(written: &str) -> Result<HostGrant, HostGrantError> {
         scheme,
         port,
         methods: Vec::new(),
+        paths: Vec::new(),
     })
 }
 
-/// Displays the grant as it is written without methods.
+/// Writes the grant without its methods and paths.
 impl fmt::Display for HostGrant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(scheme) = self.scheme {
@@ -316,12 +379,19 @@ impl fmt::Display for HostGrant {
 
 impl Serialize for HostGrant {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if self.methods.is_empty() {
+        if self.methods.is_empty() && self.paths.is_empty() {
             return serializer.collect_str(self);
         }
+        // Each port is in the range of the key, so `clamped` doesn't change it.
         let port = self.port.map(|port| Bounded::clamped(port.into()));
-        Long { host: self.host.clone(), scheme: self.scheme, port, methods: self.methods.clone() }
-            .serialize(serializer)
+        Long {
+            host: self.host.clone(),
+            scheme: self.scheme,
+            port,
+            methods: self.methods.clone(),
+            paths: self.paths.clone(),
+        }
+        .serialize(serializer)
     }
 }
 

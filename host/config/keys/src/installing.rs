@@ -35,7 +35,7 @@ section! {
 }
 
 impl Installing {
-    /// Checks whether every component may be loaded, so that no component has to be examined.
+    /// Checks whether every component may be loaded. Components then aren't examined.
     pub fn allows_everything(&self) -> bool {
         !self.require_signature
             && self.keys.is_empty()
@@ -43,7 +43,7 @@ impl Installing {
             && self.sources.iter().any(|source| source.0 == SourcePattern::everything())
     }
 
-    /// Checks whether `allowed` has every plugin.
+    /// Checks whether `allowed` allows every plugin.
     pub fn allows_every_plugin(&self) -> bool {
         self.allowed.iter().any(|entry| entry.covers(&AllowedPlugin::any()))
     }
@@ -71,7 +71,7 @@ impl AllowedPlugin {
         Self { plugins: every_name(), digest: None, key: None }
     }
 
-    /// Checks whether the entry allows this name and this digest. The key isn't checked here.
+    /// Checks whether the entry allows a name and a digest. Doesn't check the key.
     pub fn matches(&self, name: &str, digest: &str) -> bool {
         let allows_digest = match &self.digest {
             Some(own) => own.as_str() == digest,
@@ -80,7 +80,7 @@ impl AllowedPlugin {
         allows_digest && self.plugins.iter().any(|pattern| pattern.0.matches(name))
     }
 
-    /// Checks whether one entry of a list covers every plugin of another entry.
+    /// Checks whether the entry `one` covers every plugin of the entry `other`.
     pub fn covers_written(one: &Value, other: &Value) -> bool {
         match (Self::deserialize(one), Self::deserialize(other)) {
             (Ok(one), Ok(other)) => one.covers(&other),
@@ -128,7 +128,7 @@ pub struct InstallKey {
 }
 
 impl InstallKey {
-    /// Returns the key in the form that signatures are verified with.
+    /// Returns the key for verifying signatures.
     pub fn trusted(&self) -> TrustedKey {
         TrustedKey {
             name: self.name.clone(),
@@ -141,8 +141,8 @@ impl InstallKey {
         }
     }
 
-    /// Checks whether one entry of a list trusts a key for everything for which another entry
-    /// trusts it.
+    /// Checks whether the entry `one` trusts the same key as the entry `other`, for at least the
+    /// same plugins, sources and days.
     pub fn covers_written(one: &Value, other: &Value) -> bool {
         match (Self::deserialize(one), Self::deserialize(other)) {
             (Ok(one), Ok(other)) => one.covers(&other),
@@ -154,7 +154,7 @@ impl InstallKey {
         if self.key != other.key {
             return false;
         }
-        // A revoked key is trusted with nothing.
+        // A revoked key grants nothing. Every entry covers it, and it covers no other entry.
         if self.revoked || other.revoked {
             return other.revoked;
         }
@@ -166,7 +166,6 @@ impl InstallKey {
             && all_in(&self.plugins, &other.plugins, PluginPattern::covers)
     }
 
-    /// Checks whether the other key expires on the same day or earlier.
     fn covers_time(&self, other: &Self) -> bool {
         match (&self.not_after, &other.not_after) {
             (None, _) => true,
@@ -175,7 +174,7 @@ impl InstallKey {
         }
     }
 
-    /// Checks the sources. An empty list means all sources.
+    /// An empty list means all sources.
     fn covers_sources(&self, other: &Self) -> bool {
         if self.sources.is_empty() || other.sources.is_empty() {
             return self.sources.is_empty();
@@ -184,12 +183,10 @@ impl InstallKey {
     }
 }
 
-/// Checks whether each element of `other` is covered by an element of `one`.
 fn all_in<T>(one: &[Parsed<T>], other: &[Parsed<T>], covers: fn(&T, &T) -> bool) -> bool {
     other.iter().all(|other| one.iter().any(|one| covers(&one.0, &other.0)))
 }
 
-/// Checks whether one entry of a list covers every source of another entry.
 fn covers_source(one: &Value, other: &Value) -> bool {
     match (Parsed::<SourcePattern>::deserialize(one), Parsed::<SourcePattern>::deserialize(other)) {
         (Ok(one), Ok(other)) => one.0.covers(&other.0),
@@ -201,12 +198,12 @@ fn everything() -> Parsed<SourcePattern> {
     Parsed(SourcePattern::everything())
 }
 
-// serde needs a reference.
+// serde passes a reference.
 fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// A value that is written as a text.
+/// A value that is written as a string.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parsed<T>(pub T);
 

@@ -4,27 +4,28 @@ use std::collections::BTreeMap;
 
 use crate::{ModelFormat, ProviderSettings, ServerSecret, VariableName};
 
-/// A provider of models that is known by name.
+/// A provider of models with known settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownProvider {
-    /// The name of its table in `[providers]`.
+    /// The name of the provider's table in `[providers]`.
     pub name: &'static str,
-    /// The format of its requests and answers.
+    /// The format of the requests and answers.
     pub format: ModelFormat,
-    /// Its base URL.
+    /// The base URL.
     pub base_url: &'static str,
-    /// The variable of the environment that has the key, as the provider's documentation names it.
-    /// Empty: the provider needs no key.
+    /// The environment variable with the key, as in the provider's documentation. Empty if the
+    /// provider needs no key.
     pub key_variable: &'static str,
-    /// The variable of the environment that replaces the base URL, as the provider's documentation
-    /// names it. Empty: there is no such variable.
+    /// The environment variable that replaces `base_url`, as in the provider's documentation. Empty
+    /// if there is no such variable.
     pub base_url_variable: &'static str,
-    /// The model that Toolhold takes if nothing names one. Empty: the first one that the server
-    /// lists.
+    /// The model that Toolhold uses if the configuration names no model. If empty, Toolhold uses
+    /// the first model that the server lists.
     pub default_model: &'static str,
 }
 
-/// The known providers. If several keys are in the environment, the first one's provider is taken.
+/// The known providers. If the environment has the keys of several providers, the first of these
+/// providers is used.
 pub const KNOWN_PROVIDERS: [KnownProvider; 9] = [
     KnownProvider {
         name: "anthropic",
@@ -106,8 +107,8 @@ impl KnownProvider {
         KNOWN_PROVIDERS.iter().find(|known| known.name == name)
     }
 
-    /// Returns the provider's table of the configuration, with the default model and the key of the
-    /// environment.
+    /// Returns the provider's table of `[providers]`, with the default model and the name of the
+    /// variable with the key.
     pub fn settings(&self) -> ProviderSettings {
         let mut secrets = BTreeMap::new();
         if !self.key_variable.is_empty() {
@@ -121,7 +122,7 @@ impl KnownProvider {
         }
     }
 
-    /// Returns the lines of `toolhold.toml` that configure the provider with its default model.
+    /// Returns the lines of `toolhold.toml` for the provider with its default model.
     pub fn table(&self) -> String {
         let Self { name, key_variable, default_model, .. } = self;
         let mut lines = format!("[providers.{name}]\nmodel = \"{default_model}\"");
@@ -133,8 +134,8 @@ impl KnownProvider {
 }
 
 impl ProviderSettings {
-    /// Returns the format and the `base_url`. If one isn't set, the name of the table decides.
-    /// Returns `None` if neither gives a value.
+    /// Returns the format and the `base_url`. A missing value is taken from the known provider
+    /// `name`. Returns `None` if a value is missing and there is no such provider.
     pub fn place(&self, name: &str) -> Option<(ModelFormat, &str)> {
         let known = KnownProvider::find(name);
         let format = if self.format == ModelFormat::ByName { known?.format } else { self.format };

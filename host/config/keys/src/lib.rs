@@ -1,5 +1,5 @@
-//! The keys of `toolhold.toml`. Each table has a file, which defines the type, the default and the
-//! meaning of every key, and whether a file in the working directory may change it.
+//! The keys of `toolhold.toml`. Each table has a file with the type, the default and the meaning of
+//! every key, and the rule for changes by a file in the working directory.
 //!
 //! `toolhold-config` loads the values and narrows them.
 //!
@@ -45,6 +45,7 @@ mod string_types;
 mod telemetry;
 mod tools;
 mod undo;
+mod variable_name;
 mod web;
 
 use std::collections::BTreeMap;
@@ -68,7 +69,9 @@ pub use dependencies::{Dependencies, DependencyRule, Ratio};
 pub use diagnostics::{Checker, Diagnostics};
 pub use file::FileTools;
 pub use filters::{BUILT_IN_FILTERS, FilterSecurity, Filters, WrittenExpression};
-pub use hosts::{HostGrant, Method, UrlScheme, WrittenHost, WrittenPrivateHosts};
+pub use hosts::{
+    HostGrant, Method, UrlScheme, WrittenHost, WrittenPathPattern, WrittenPrivateHosts,
+};
 pub use installing::{AllowedPlugin, InstallKey, Installing, Parsed};
 pub use known_providers::{KNOWN_PROVIDERS, KnownProvider};
 pub use limits::{Limits, PluginLimits};
@@ -93,18 +96,18 @@ pub use review::{
 pub use scheduler::Scheduler;
 pub use secret_references::{fill_in_secrets, referenced_secrets};
 pub use secrets::{
-    HeaderName, PathPrefix, Prefix, QueryName, Secret, ServerSecret, WrittenSecretHost,
-    is_in_secrets,
+    HeaderName, PathPrefix, Prefix, QueryName, Secret, SecretOrigin, ServerSecret, ShellSecret,
+    WrittenSecretHost, is_in_secrets,
 };
 pub use serve::{OAuth, Serve, Structured};
 pub use shell::{
-    JobSettings, NetworkGrant, PresetName, ProcessLimits, SandboxMode, Shell, VariableName,
-    WrittenProgram,
+    JobSettings, NetworkGrant, PresetName, ProcessLimits, SandboxMode, Shell, WrittenProgram,
 };
 pub use skills::Skills;
 pub use telemetry::Telemetry;
 pub use tools::{Autonomy, Tools};
 pub use undo::Undo;
+pub use variable_name::VariableName;
 pub use web::{OtherDomains, Web};
 
 section! {

@@ -69,18 +69,18 @@ section! {
 }
 
 impl PluginLimits {
-    /// Returns the limits of the plugin. Limits that the plugin doesn't set are those of all tools.
-    pub fn over(self, all: Limits) -> Limits {
+    /// Returns the limits of the plugin. A limit that the plugin doesn't set has its default.
+    pub fn with_defaults(self, defaults: Limits) -> Limits {
         Limits {
-            cpu_secs: self.cpu_secs.unwrap_or(all.cpu_secs),
-            memory_mib: self.memory_mib.unwrap_or(all.memory_mib),
-            result_mib: self.result_mib.unwrap_or(all.result_mib),
-            written_mib: self.written_mib.unwrap_or(all.written_mib),
-            handles: self.handles.unwrap_or(all.handles),
-            requests: self.requests.unwrap_or(all.requests),
-            concurrent_requests: self.concurrent_requests.unwrap_or(all.concurrent_requests),
-            response_mib: self.response_mib.unwrap_or(all.response_mib),
-            request_secs: self.request_secs.unwrap_or(all.request_secs),
+            cpu_secs: self.cpu_secs.unwrap_or(defaults.cpu_secs),
+            memory_mib: self.memory_mib.unwrap_or(defaults.memory_mib),
+            result_mib: self.result_mib.unwrap_or(defaults.result_mib),
+            written_mib: self.written_mib.unwrap_or(defaults.written_mib),
+            handles: self.handles.unwrap_or(defaults.handles),
+            requests: self.requests.unwrap_or(defaults.requests),
+            concurrent_requests: self.concurrent_requests.unwrap_or(defaults.concurrent_requests),
+            response_mib: self.response_mib.unwrap_or(defaults.response_mib),
+            request_secs: self.request_secs.unwrap_or(defaults.request_secs),
         }
     }
 }

@@ -6,7 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::narrowing::{Narrowing, section};
-use crate::{AllowedPath, Bounded, PresetName, ServerSecret, VariableName, WrittenPattern};
+use crate::{
+    AllowedPath, Bounded, HostGrant, PresetName, ServerSecret, VariableName, WrittenPattern,
+};
 
 section! {
     /// Servers of the Model Context Protocol. Toolhold offers their tools as its own, under its
@@ -50,8 +52,12 @@ section! {
         pub tools: Vec<WrittenPattern>, Narrowing::Restricts;
         /// Directories that the server may use. Nothing is granted by default.
         pub allowed_paths: Vec<AllowedPath>, Narrowing::Directories;
-        /// Whether the server may use the network.
+        /// Whether the server may use the whole network.
         pub network: bool, Narrowing::OnlyFalse;
+        /// The hosts that the server reaches, in place of the whole network: `"api.example.com"`,
+        /// `"*.example.com"` for all names below `example.com`, or `"db.example.com:5432"` for
+        /// other ports, as in `[tools.shell]`.
+        pub hosts: Vec<HostGrant>, Narrowing::Covered(HostGrant::covers_written);
         /// Your development tools that the server uses, by name, as in `[tools.shell]`: `node` for
         /// `npx`, `uv` for `uvx`. The server gets their caches, programs and settings, but not
         /// their credentials.

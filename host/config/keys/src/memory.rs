@@ -24,7 +24,7 @@ section! {
 }
 
 impl Memory {
-    /// Entries of all users, projects and sessions together.
+    /// Returns the maximum number of entries of all users, projects and sessions together.
     pub fn index_documents(&self) -> u64 {
         self.index_mib.get() * 100_000 / 64
     }

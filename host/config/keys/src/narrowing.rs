@@ -1,59 +1,58 @@
-//! The rules for changes of a key by a `toolhold.toml` in the working directory. The file can
-//! narrow the configuration and never widens it, because it is untrusted: tools may write to the
-//! directory, and repositories contain these files.
+//! The rules for changes of a key by a `toolhold.toml` in the working directory. The file can only
+//! narrow the configuration. It is untrusted, because tools may write to the directory, and
+//! repositories contain such files.
 //!
 //! Each key has its rule where it is declared. A key without a rule doesn't compile.
 
 use serde_json::Value;
 
-/// The values of a key that apply in the working directory's file.
+/// The values of a key that a `toolhold.toml` in the working directory may set.
 #[derive(Clone, Copy, Debug)]
 pub enum Narrowing {
-    /// A table. Its keys have rules of their own.
+    /// A table. Its keys have their own rules.
     Table(&'static [(&'static str, Narrowing)]),
-    /// A table for each name. A new name is ignored, since it would start something, such as a
-    /// plugin.
+    /// A table for each name. New names are ignored, because they would start something, for
+    /// example a plugin.
     Named(&'static [(&'static str, Narrowing)]),
-    /// The smaller number.
+    /// The smaller number applies.
     Smaller,
-    /// The smaller number. 0 means a number that depends on the machine's processors.
+    /// The smaller number applies. 0 stands for a number that depends on the machine's processors.
     SmallerOrAutomatic,
-    /// The smaller number. 0 means no limit.
+    /// The smaller number applies. 0 stands for no limit.
     SmallerOrUnbounded,
-    /// Only `false`, which disables something.
+    /// Only `false` applies. It disables something.
     OnlyFalse,
-    /// Only `true`, which enables a protection.
+    /// Only `true` applies. It enables a protection.
     OnlyTrue,
-    /// Only an empty string, which disables something.
+    /// Only an empty string applies. It disables something.
     OnlyEmpty,
-    /// The stricter word. These words are sorted, the strictest first.
+    /// The stricter of these words applies. They are sorted, the strictest first.
     Stricter(&'static [&'static str]),
-    /// Directories that are already granted, with the lesser access.
+    /// Directories that are already granted. The lesser access applies.
     Directories,
-    /// Denials, which are added to the current denials.
+    /// Denials apply, in addition to the current denials.
     Adds,
-    /// Rules that deny or ask, added before the current rules. In these rules, the key with this
-    /// name isn't `allow`.
+    /// Rules that deny or ask. They are added before the current rules. In each rule, the key with
+    /// this name has another value than `allow`.
     Denials(&'static str),
-    /// A value for each name, with this rule. New names are accepted, because they start nothing.
+    /// A value for each name, with this rule. New names apply, because they start nothing.
     Each(&'static Narrowing),
-    /// A list of everything that is allowed. If the current list is empty, any list applies.
-    /// Otherwise only entries of the current list apply.
+    /// A list of everything that is allowed. Only entries of the current list apply. If it is
+    /// empty, any entry applies.
     Restricts,
-    /// Separate grants, or exceptions from denials. The entries that are in both lists apply.
+    /// Separate grants, or exceptions from denials. The entries of both lists apply.
     Subset,
     /// Grants that may contain each other. An entry of either list applies if the other list covers
-    /// it. The function returns whether its first entry covers its second.
+    /// it. The function returns whether its first argument covers its second.
     Covered(fn(&Value, &Value) -> bool),
-    /// Only `"approve"`.
+    /// Only `"approve"` applies.
     Approve,
-    /// This rule in a ceiling. In a working directory, no value is accepted: other directories
+    /// This rule applies in a ceiling. In a working directory, no value applies: other directories
     /// would lose data, or a repository would write text that a model obeys.
     InCeiling(&'static Narrowing),
-    /// No value. Only the plugin that reads the table knows its keys, and only the operator's own
-    /// configuration can set them.
+    /// No value applies. Only the plugin that reads the table knows its keys.
     Free,
-    /// No value. Only the operator's own configuration can set the key.
+    /// No value applies. Only the operator's own configuration can set the key.
     Ignored,
 }
 
@@ -64,8 +63,8 @@ pub enum Narrowing {
 /// pub key: Type = default, Narrowing::OnlyFalse;
 /// ```
 ///
-/// A key without a default has the default of its type. The rule says what a `toolhold.toml` in the
-/// working directory may do to the key. A key without a rule doesn't compile.
+/// A key without a default has the default of its type. The rule decides which values of a
+/// `toolhold.toml` in the working directory apply. A key without a rule doesn't compile.
 macro_rules! section {
     (
         $(#[$attribute:meta])*

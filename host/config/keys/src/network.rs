@@ -10,7 +10,7 @@ use crate::hosts::host_grant;
 use crate::narrowing::{Narrowing, section};
 use crate::string_types::{as_written, inline_schema};
 
-// The proxy or an authority can read all requests.
+// A project's file can't set these keys, because a proxy or an authority can read all requests.
 section! {
     /// The proxy and the certificate authorities for the requests of plugins and of Toolhold
     /// itself.
@@ -38,7 +38,7 @@ section! {
     }
 }
 
-/// The address of a proxy: `http://host:port`. An empty string means no proxy.
+/// The address of a proxy: `http://host:port`. Empty: no proxy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WrittenProxy(String);
 
@@ -50,10 +50,11 @@ impl<'de> Deserialize<'de> for WrittenProxy {
         if written.is_empty() {
             return Ok(Self(written));
         }
-        // A password must not appear in messages or in the output of `toolhold config show`.
+        // Messages and the output of `toolhold config show` must not contain a password.
         if written.contains('@') {
             return Err(serde::de::Error::custom(
-                "a proxy's user name and password can't be in this file: remove the key, and set HTTPS_PROXY in the environment to the whole address",
+                "this file can't contain a proxy's user name and password: remove the key, and set \
+                 HTTPS_PROXY in the environment to the whole address",
             ));
         }
         if !is_http_address(&written) {
@@ -65,7 +66,6 @@ impl<'de> Deserialize<'de> for WrittenProxy {
     }
 }
 
-/// Checks whether a string is `http://`, a host, and optionally a port.
 fn is_http_address(text: &str) -> bool {
     let Some(address) = text.strip_prefix("http://") else { return false };
     let host = address.strip_suffix('/').unwrap_or(address);
@@ -75,17 +75,18 @@ fn is_http_address(text: &str) -> bool {
 
 inline_schema!(WrittenProxy, "Proxy", json_schema!({ "type": "string" }));
 
-/// Hosts that are reached without the proxy: a name (including all names below it), an address, a
-/// range, or `*` for all hosts.
+/// Hosts that are reached without the proxy: a name with all names below it, an address, a range,
+/// or `*` for all hosts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WithoutProxy(String);
 
 impl WithoutProxy {
-    /// Returns the text as it was written.
+    /// Returns the text as written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
+    /// Checks whether a text is a host, a range of addresses, or `*`.
     fn is_valid(written: &str) -> bool {
         if let Some((address, length)) = written.split_once('/') {
             return is_range(address, length);
@@ -93,6 +94,7 @@ impl WithoutProxy {
         if written == "*" || written.parse::<IpAddr>().is_ok() {
             return true;
         }
+        // As in other programs, a leading dot changes nothing.
         let name = written.strip_prefix('.').unwrap_or(written);
         !written.contains(['*', '[']) && HostPattern::new(name).is_ok()
     }
@@ -103,20 +105,23 @@ impl<'de> Deserialize<'de> for WithoutProxy {
         let written = String::deserialize(deserializer)?;
         if !Self::is_valid(&written) {
             return Err(serde::de::Error::custom(
-                "takes hosts, each by itself: \"example.com\" for that name and all below it, an address, a range as \"10.0.0.0/8\", or \"*\"",
+                "takes a list of hosts: \"example.com\" for that name and all names below it, an \
+                 address, a range such as \"10.0.0.0/8\", or \"*\"",
             ));
         }
         Ok(Self(written))
     }
 }
 
+/// Checks whether a network such as `10.0.0.0/8` is valid. `length` is the number of bits that all
+/// addresses of the network share.
 fn is_range(address: &str, length: &str) -> bool {
-    let max_length = match address.parse() {
+    let address_bits = match address.parse() {
         Ok(IpAddr::V4(_)) => 32,
         Ok(IpAddr::V6(_)) => 128,
         Err(_) => return false,
     };
-    length.parse::<u8>().is_ok_and(|length| length <= max_length)
+    length.parse::<u8>().is_ok_and(|length| length <= address_bits)
 }
 
 inline_schema!(WithoutProxy, "WithoutProxy", json_schema!({ "type": "string", "minLength": 1 }));

@@ -17,7 +17,7 @@ use crate::string_types::inline_schema;
 /// `~` is the home directory. A relative path starts at the working directory, in every source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllowedPath {
-    /// The path as it was written.
+    /// The path as written.
     pub path: String,
     /// The access to the path.
     pub access: PathAccess,
@@ -50,8 +50,8 @@ struct Long {
 
 impl<'de> Deserialize<'de> for AllowedPath {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // The implementation is manual because an untagged enum would only report "did not match
-        // any variant", and would hide unknown keys.
+        // A derived untagged enum would only report "did not match any variant", and would hide
+        // unknown keys.
         struct Either;
 
         impl<'de> Visitor<'de> for Either {
@@ -89,8 +89,7 @@ fn check_path<E: serde::de::Error>(path: String, access: PathAccess) -> Result<A
     Ok(AllowedPath { path, access })
 }
 
-/// Checks whether a path begins with `~` and a name, which means the home directory of another
-/// user.
+/// `~name` is the home directory of the user `name`.
 fn is_in_other_home(path: &str) -> bool {
     path.starts_with('~') && path != "~" && !path.starts_with("~/")
 }
@@ -118,17 +117,17 @@ impl JsonSchema for AllowedPath {
     }
 }
 
-/// A glob that is invalid, or can never match.
+/// The reason why a glob isn't valid or can never match.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathGlobError {
     /// The pattern is empty.
     #[error("a glob must not be empty")]
     Empty,
     /// The pattern begins with `!`.
-    #[error("`{0}`: globs can't be inverted with `!`; a denial always wins")]
+    #[error("`{0}`: a glob can't be negated with `!`, because a denial always wins")]
     Inverted(String),
     /// The glob contains `..`.
-    #[error("`{0}`: paths are compared without `..`, so this never matches")]
+    #[error("`{0}`: a glob with `..` never matches, because paths are compared without `..`")]
     Parent(String),
     /// The pattern begins with `~` and a name.
     #[error("`{0}`: the home of another user can't be named with `~`; write the path in full")]
@@ -149,8 +148,8 @@ impl PathGlob {
     ///
     /// # Errors
     ///
-    /// Returns an error if the glob is invalid or can never match. In `deny_read`, this glob would
-    /// protect nothing.
+    /// Fails if the glob is invalid or can never match. In `deny_read`, such a glob would protect
+    /// nothing.
     pub fn new(pattern: impl Into<String>) -> Result<Self, PathGlobError> {
         let pattern = pattern.into();
         if pattern.is_empty() {
@@ -170,12 +169,12 @@ impl PathGlob {
     }
 
     /// Creates one of Toolhold's default globs without checking it. Defaults are created at every
-    /// start, and compiling a glob takes time. A test checks them.
+    /// start, and compiling a glob takes time. A test checks the default globs.
     pub(crate) fn known(pattern: &'static str) -> Self {
         Self(pattern.to_owned())
     }
 
-    /// Returns the text as it was written.
+    /// Returns the text as written.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -45,19 +45,19 @@ impl WrittenPattern {
     ///
     /// # Errors
     ///
-    /// Returns an error if the pattern is empty or too long.
+    /// Fails if the pattern is empty or too long.
     pub fn new(pattern: impl Into<String>) -> Result<Self, PatternLengthError> {
         let pattern = pattern.into();
         TextGlob::new(&pattern)?;
         Ok(Self(pattern))
     }
 
-    /// Returns the text as it was written.
+    /// Returns the text as written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Checks whether the pattern matches a whole text. Case doesn't matter.
+    /// Checks whether the pattern matches the whole text. Case is ignored.
     pub fn matches(&self, text: &str) -> bool {
         TextGlob::new(&self.0).is_ok_and(|glob| glob.matches(text))
     }

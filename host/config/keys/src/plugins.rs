@@ -72,15 +72,14 @@ section! {
         pub services: Bounded<0, 8> = Bounded::clamped(0), Narrowing::Smaller;
         /// Whether the plugin may run commands with a shell, and so any program.
         pub shell: bool, Narrowing::OnlyFalse;
-        /// Whether programs of the plugin may use the network. The plugin's own requests need
-        /// `hosts`.
+        /// Whether programs of the plugin may use the whole network. Without it, they reach `hosts`.
         pub network: bool, Narrowing::OnlyFalse;
         /// Variables of your environment, by name, that programs of the plugin get in addition to
         /// the usual variables.
         pub env: Vec<VariableName>, Narrowing::Subset;
-        /// Hosts that the plugin's own requests may reach: `"api.example.com"`, `"*.example.com"`
-        /// for all names below `example.com`, or `"https://example.com:8443"`. A table can also
-        /// name the `methods`. For the plugin's programs, see `network`.
+        /// Hosts that the plugin's requests and its programs may reach: `"api.example.com"`,
+        /// `"*.example.com"` for all names below `example.com`, or `"https://example.com:8443"`. A
+        /// table can also name the `methods` and `paths`.
         pub hosts: Vec<HostGrant>, Narrowing::Covered(HostGrant::covers_written);
         /// Private hosts that the plugin's requests may reach: `"localhost:3000"`, an address or a
         /// range, each with or without a port.
@@ -123,16 +122,19 @@ section! {
 }
 
 impl Plugin {
-    /// Returns the maximum number of keys in the plugin's store: one key for each 256 bytes.
+    /// Returns the most keys in the plugin's store: one key for each 256 bytes.
     pub fn store_keys(&self) -> u64 {
         self.store_mib.get() * 4096
     }
 
-    /// Returns the maximum number of documents in the plugin's index: 100,000 in the usual 16 MiB.
+    /// Returns the most documents in the plugin's index: 100,000 for 16 MiB.
     pub fn index_documents(&self) -> u64 {
         self.index_mib.get() * 6_250
     }
 }
+
+/// Hexadecimal digits of a SHA-256 digest.
+const SHA256_DIGITS: usize = 64;
 
 /// A SHA-256 digest of 64 lower-case hexadecimal digits, or an empty string.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -145,10 +147,12 @@ impl<'de> Deserialize<'de> for Sha256 {
         let written = String::deserialize(deserializer)?;
         let digits = written.strip_prefix("sha256:").unwrap_or(&written).to_ascii_lowercase();
         let is_hexadecimal = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-        let has_valid_length = digits.is_empty() || digits.len() == 64;
+        // The empty string stands for no digest.
+        let has_valid_length = digits.is_empty() || digits.len() == SHA256_DIGITS;
         if !is_hexadecimal || !has_valid_length {
             return Err(serde::de::Error::custom(
-                "takes a SHA-256 of 64 hexadecimal digits, as `toolhold plugin inspect` prints it",
+                "takes a SHA-256 digest of 64 hexadecimal digits, as printed by `toolhold plugin \
+                 inspect`",
             ));
         }
         Ok(Self(digits))
@@ -161,7 +165,7 @@ inline_schema!(
     json_schema!({ "type": "string", "pattern": "^((sha256:)?[0-9A-Fa-f]{64})?$" })
 );
 
-/// The table of a plugin's settings. The plugin defines its keys.
+/// The table of a plugin's settings. The plugin defines the keys.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PluginSettings(pub toml::Table);

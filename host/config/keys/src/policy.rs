@@ -121,14 +121,13 @@ struct LooseTest {
     regex: Option<String>,
 }
 
-/// A test of an argument that isn't valid.
 #[derive(Debug, thiserror::Error)]
 enum ArgumentTestError {
-    #[error("`{0}` isn't a pointer to an argument: it has to begin with `/`, as in \"/path\"")]
+    #[error("`{0}` isn't a pointer to an argument: a pointer starts with `/`, as in \"/path\"")]
     Pointer(String),
     #[error(transparent)]
     Expression(#[from] ExpressionError),
-    #[error("an argument is compared with either a `glob` or a `regex`")]
+    #[error("a condition on an argument needs either a `glob` or a `regex`")]
     Comparison,
 }
 
@@ -141,7 +140,10 @@ impl TryFrom<LooseTest> for ArgumentTest {
         }
         match (&glob, &regex) {
             (Some(_), None) => {}
-            (None, Some(regex)) => drop(toolhold_policy::expression(regex)?),
+            (None, Some(regex)) => {
+                // The expression is compiled only to find its errors.
+                toolhold_policy::expression(regex)?;
+            }
             _ => return Err(ArgumentTestError::Comparison),
         }
         Ok(Self { pointer, glob, regex })

@@ -27,9 +27,10 @@ section! {
 }
 
 impl Retry {
-    /// Converts the settings to the policy that decides on retries.
+    /// Converts the settings to the policy for retries.
     pub fn backoff(self) -> Backoff {
         Backoff {
+            // The type of the key allows only numbers that fit.
             retries: u32::try_from(self.max_attempts.get()).unwrap_or(u32::MAX),
             base: Duration::from_millis(self.base_ms.get()),
             max: Duration::from_millis(self.max_ms.get()),

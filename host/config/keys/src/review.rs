@@ -7,10 +7,10 @@ use crate::Bounded;
 use crate::narrowing::{Narrowing, section};
 use crate::string_types::{as_written, inline_schema};
 
-/// Maximum number of policies. Each policy is sent with every call.
+/// The most policies. Each policy is sent with every call.
 pub const MAX_POLICIES: usize = 32;
 
-/// Largest policy, in bytes.
+/// Most bytes of a policy. Longer policies are refused.
 const MAX_POLICY: usize = 500;
 
 section! {
@@ -37,7 +37,7 @@ section! {
     }
 }
 
-/// Tools that only keep, find or load what belongs to the agent itself.
+/// Tools that only save, find or load data of the agent itself.
 const EXEMPT: [&str; 5] =
     ["memory_save", "memory_search", "read_overflow", "load_skill", "schedule_deferred"];
 
@@ -53,7 +53,7 @@ pub enum OnReviewDenial {
     Ask,
 }
 
-/// A rule for a model, in a plain sentence.
+/// A rule for a model, as a plain sentence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String")]
 pub struct PolicySentence(String);
@@ -65,7 +65,7 @@ inline_schema!(
     json_schema!({ "type": "string", "minLength": 1, "maxLength": MAX_POLICY })
 );
 
-/// A sentence that can't be a policy.
+/// The reason why a sentence can't be a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicySentenceError {
     /// The policy has no words.
@@ -74,7 +74,7 @@ pub enum PolicySentenceError {
     /// The policy is too long.
     #[error("the policy is {0} bytes; the limit is {MAX_POLICY}")]
     Length(usize),
-    /// The policy is more than a line.
+    /// The policy has a line end or another control character.
     #[error("the policy has a line end or another control character")]
     Control,
 }

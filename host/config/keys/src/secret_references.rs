@@ -1,7 +1,6 @@
 //! References to secrets in the arguments of an upstream server: `${secret:NAME}` stands for the
 //! value of `[mcp.servers.X.secrets.NAME]`.
 
-/// The text before the name in a reference.
 const START: &str = "${secret:";
 
 /// Returns the names of the secrets that an argument refers to.
@@ -15,8 +14,8 @@ pub fn referenced_secrets(argument: &str) -> Vec<&str> {
     names
 }
 
-/// Replaces the references in an argument by values. A reference to a secret that isn't among
-/// `secrets` stays as it is. References in values aren't replaced.
+/// Replaces the references in an argument by values. References to other secrets than `secrets`
+/// stay. References in values aren't replaced.
 pub fn fill_in_secrets(argument: &str, secrets: &[(&str, &str)]) -> String {
     let mut filled = String::new();
     let mut rest = argument;
@@ -24,14 +23,17 @@ pub fn fill_in_secrets(argument: &str, secrets: &[(&str, &str)]) -> String {
         filled.push_str(before);
         match secrets.iter().find(|(known, _)| *known == name) {
             Some((_, value)) => filled.push_str(value),
-            None => filled.push_str(&rest[before.len()..rest.len() - after.len()]),
+            None => {
+                let reference = &rest[before.len()..rest.len() - after.len()];
+                filled.push_str(reference);
+            }
         }
         rest = after;
     }
     filled + rest
 }
 
-/// Splits a text at its first reference: the text before, the name, and the text after.
+/// Splits a text at its first reference into the text before, the name, and the text after.
 fn split_at_reference(text: &str) -> Option<(&str, &str, &str)> {
     let (before, from_name) = text.split_once(START)?;
     let (name, after) = from_name.split_once('}')?;

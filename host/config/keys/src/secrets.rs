@@ -1,5 +1,5 @@
-//! The keys of secrets for requests: the source of each secret, and the requests that contain it.
-//! The configuration itself contains no secret.
+//! The keys of secrets: the source of each secret, and the requests that contain it. The
+//! configuration itself contains no secret.
 
 use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -9,7 +9,7 @@ use crate::narrowing::{Narrowing, section};
 use crate::string_types::{as_written, inline_schema};
 use crate::{Method, VariableName};
 
-// A secret's source and destination are in one table, so that they can be checked together.
+// A secret's source and destination are in one table, and can be checked together.
 section! {
     /// A secret: its source, which is one of `env`, `file` and `command`, and the requests that
     /// contain it.
@@ -92,6 +92,74 @@ section! {
     }
 }
 
+section! {
+    /// A secret of commands. Commands see a placeholder instead of the secret.
+    #[derive(Eq)]
+    pub struct ShellSecret {
+        /// The variable in which commands get the placeholder. Toolhold replaces the placeholder in
+        /// the headers of requests to `hosts`, also in the user name and password of basic
+        /// authentication.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(extend("examples" = ["GH_TOKEN"]))]
+        pub env: Option<VariableName>, Narrowing::Ignored;
+        /// The source of the secret. If absent, the variable `env` of your environment.
+        pub from: SecretOrigin, Narrowing::Table(SecretOrigin::RULES);
+        /// The hosts that the secret is sent to, with TLS: `"api.example.com"`, `"*.example.com"`,
+        /// or `"api.example.com:8443"`. At least one host is needed. `hosts` of `[tools.shell]` or
+        /// an approval must also grant the host.
+        pub hosts: Vec<WrittenSecretHost>, Narrowing::Ignored;
+    }
+}
+
+section! {
+    /// The source of a secret, which is one of `env`, `file` and `command`.
+    #[derive(Eq)]
+    pub struct SecretOrigin {
+        /// The variable of your environment with the secret.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(extend("examples" = ["EXAMPLE_TOKEN"]))]
+        pub env: Option<VariableName>, Narrowing::Ignored;
+        /// The file that contains only the secret. `~` is the home directory. A relative path
+        /// starts at the folder of the `toolhold.toml` that names it. No tool reads or writes the
+        /// file.
+        #[serde(skip_serializing_if = "String::is_empty")]
+        #[schemars(extend("examples" = ["~/.config/example/token"]))]
+        pub file: String, Narrowing::Ignored;
+        /// The program that prints the secret, with its arguments: `["pass", "show", "example"]`.
+        /// The program is started without a shell.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        #[schemars(extend("examples" = [["pass", "show", "example"]]))]
+        pub command: Vec<String>, Narrowing::Ignored;
+    }
+}
+
+impl From<&ShellSecret> for ServerSecret {
+    fn from(secret: &ShellSecret) -> Self {
+        let SecretOrigin { env, file, command } = secret.from.clone();
+        let has_source = env.is_some() || !file.is_empty() || !command.is_empty();
+        let env = if has_source { env } else { secret.env.clone() };
+        Self { env, file, command, ..Self::default() }
+    }
+}
+
+impl ShellSecret {
+    /// Returns the rule for the requests with the secret.
+    pub fn rule(&self, name: &str) -> Result<SecretRule, SecretHostError> {
+        let hosts = self.hosts.iter().map(|host| SecretHost::new(host.as_str()));
+        let variable = match &self.env {
+            Some(variable) => variable.as_str().to_owned(),
+            None => String::new(),
+        };
+        Ok(SecretRule {
+            name: name.to_owned(),
+            hosts: hosts.collect::<Result<_, _>>()?,
+            methods: Vec::new(),
+            paths: Vec::new(),
+            placement: Placement::Placeholder { variable },
+        })
+    }
+}
+
 impl From<&Secret> for ServerSecret {
     fn from(secret: &Secret) -> Self {
         let Secret { env, file, command, header, prefix, .. } = secret.clone();
@@ -110,19 +178,22 @@ impl ServerSecret {
         sources.into_iter().filter(|(_, is_set)| *is_set).map(|(key, _)| key)
     }
 
-    /// Returns the header that carries the secret, in lower case, and the text before the secret.
+    /// Returns the header with the secret, in lower case, and the text before the secret.
     pub fn placement(&self) -> (String, String) {
         let name = match &self.header {
             Some(header) => header.as_str().to_ascii_lowercase(),
             None => "authorization".to_owned(),
         };
-        let usual_prefix = if name == "authorization" { "Bearer " } else { "" };
-        let prefix = self.prefix.as_ref().map_or(usual_prefix, Prefix::as_str).to_owned();
+        let prefix = match &self.prefix {
+            Some(prefix) => prefix.as_str().to_owned(),
+            None if name == "authorization" => "Bearer ".to_owned(),
+            None => String::new(),
+        };
         (name, prefix)
     }
 }
 
-/// A host to which a secret is sent, or `*.` and a name for all hosts below that name. The port is
+/// A host to which a secret is sent, or `*.` and a name for all hosts below the name. The port is
 /// optional.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WrittenSecretHost(String);
@@ -139,10 +210,11 @@ impl<'de> Deserialize<'de> for WrittenSecretHost {
 
 inline_schema!(WrittenSecretHost, "SecretHost", json_schema!({ "type": "string", "minLength": 1 }));
 
-/// Most characters of a header's name, of a prefix, of a parameter's name, and of a path.
+/// Most bytes of a header's name, a prefix, a parameter's name and a path. A longer text is
+/// refused.
 const MAX_TEXT: usize = 128;
 
-/// Headers of the transport, which Toolhold sets itself.
+/// Headers that Toolhold sets itself.
 const CARRYING: [&str; 12] = [
     "accept-encoding",
     "connection",
@@ -158,7 +230,7 @@ const CARRYING: [&str; 12] = [
     "upgrade",
 ];
 
-/// Declares a string type that checks whether its text is valid in one part of a request.
+/// Declares a string type that checks its text for one part of a request.
 macro_rules! text {
     ($(#[$doc:meta])* $name:ident, $fits:expr, $expected:literal) => {
         $(#[$doc])*
@@ -171,7 +243,7 @@ macro_rules! text {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 let written = String::deserialize(deserializer)?;
                 let fits: fn(&str) -> bool = $fits;
-                // The error doesn't show the value, because the value could be the secret itself.
+                // The value isn't shown, because it could be the secret itself.
                 if written.len() <= MAX_TEXT && fits(&written) { Ok(Self(written)) } else { Err(serde::de::Error::custom($expected)) }
             }
         }
@@ -186,7 +258,8 @@ text!(
     |name| !name.is_empty()
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
         && !CARRYING.contains(&name.to_ascii_lowercase().as_str()),
-    "takes the name of a header, as in \"Authorization\" or \"X-Api-Key\"; a header about the transport can't be set"
+    "takes the name of a header, as in \"Authorization\" or \"X-Api-Key\"; headers of the \
+     transport, such as Connection, can't be set"
 );
 
 text!(
@@ -209,11 +282,12 @@ text!(
     |path| path.starts_with('/')
         && path.bytes().all(|byte| (b'!'..=b'~').contains(&byte) && !b"?#%\\\"<>".contains(&byte))
         && !path.split('/').any(|part| [".", ".."].contains(&part)),
-    "takes the beginning of a path, as in \"/repos\": plain letters, digits and signs, without `..`, `%` and `?`"
+    "takes the start of a path, as in \"/repos\": letters, digits and signs, without `..`, `%` and \
+     `?`"
 );
 
 impl Secret {
-    /// Returns the place of the secret in a request.
+    /// Returns the header or the query parameter that carries the secret.
     pub fn placement(&self) -> Placement {
         if let Some(query) = &self.query {
             return Placement::Query { name: query.as_str().to_owned() };
@@ -222,7 +296,7 @@ impl Secret {
         Placement::Header { name, prefix }
     }
 
-    /// Returns the rule for the requests that carry the secret.
+    /// Returns the rule for the requests with the secret.
     pub fn rule(&self, name: &str) -> Result<SecretRule, SecretHostError> {
         let hosts = self.hosts.iter().map(|host| SecretHost::new(host.as_str()));
         Ok(SecretRule {
@@ -234,31 +308,34 @@ impl Secret {
         })
     }
 
-    /// Checks whether one request could carry both secrets in the same place.
+    /// Checks whether one request could carry both secrets in the same header or query parameter.
     pub fn conflicts_with(&self, other: &Self) -> bool {
         let have_same_place = match (self.placement(), other.placement()) {
-            (Placement::Header { name, .. }, Placement::Header { name: other, .. }) => {
-                name == other
+            (Placement::Header { name, .. }, Placement::Header { name: other_name, .. }) => {
+                name == other_name
             }
-            (Placement::Query { name }, Placement::Query { name: other }) => name == other,
+            (Placement::Query { name }, Placement::Query { name: other_name }) => {
+                name == other_name
+            }
             _ => false,
         };
-        have_same_place
-            && any_pair(&self.hosts, &other.hosts, |one, other| {
-                hosts_overlap(one.as_str(), other.as_str())
-            })
-            && self.methods_overlap(other)
-            && self.paths_overlap(other)
+        if !have_same_place {
+            return false;
+        }
+        let have_common_host = any_pair(&self.hosts, &other.hosts, |one, other| {
+            hosts_overlap(one.as_str(), other.as_str())
+        });
+        have_common_host && self.methods_overlap(other) && self.paths_overlap(other)
     }
 
-    /// Checks whether both secrets have a method in common. An empty list means all methods.
+    /// An empty list means all methods.
     fn methods_overlap(&self, other: &Self) -> bool {
         self.methods.is_empty()
             || other.methods.is_empty()
             || self.methods.iter().any(|method| other.methods.contains(method))
     }
 
-    /// Checks whether one path could match both secrets. An empty list means all paths.
+    /// Checks whether both secrets may have the same path. An empty list means all paths.
     fn paths_overlap(&self, other: &Self) -> bool {
         self.paths.is_empty()
             || other.paths.is_empty()
@@ -268,7 +345,6 @@ impl Secret {
     }
 }
 
-/// Checks whether `fits` is true for a pair of elements of the two lists.
 fn any_pair<T>(one: &[T], other: &[T], fits: fn(&T, &T) -> bool) -> bool {
     one.iter().any(|one| other.iter().any(|other| fits(one, other)))
 }
@@ -281,46 +357,50 @@ fn is_below(path: &str, above: &str) -> bool {
     }
 }
 
-/// Checks whether a host could match both patterns. A `*` matches any text here, so the answer may
+/// Checks whether a host could match both patterns. A `*` matches any text here, so the result may
 /// be `true` for patterns that don't overlap.
 fn hosts_overlap(one: &str, other: &str) -> bool {
-    let (Ok(one), Ok(other)) = (SecretHost::new(one), SecretHost::new(other)) else { return false };
+    let (Ok(one), Ok(other)) = (SecretHost::new(one), SecretHost::new(other)) else {
+        // An invalid host was refused before, and matches no request.
+        return false;
+    };
     if one.port() != other.port() {
         return false;
     }
-    // Names are compared in their normal form, because a name may contain letters of any language,
-    // or be encoded.
-    let one_host = one.hosts().normal();
-    let other_host = other.hosts().normal();
-    let one = one_host.as_bytes();
-    let other = other_host.as_bytes();
-    // The list says for each prefix of `one`, by its length, whether the prefix overlaps the
-    // current prefix of `other`. The prefix of `other` is empty at first.
+    // The normal form of names is compared, because names may have letters of any language, or be
+    // encoded.
+    patterns_overlap(one.hosts().normal().as_bytes(), other.hosts().normal().as_bytes())
+}
+
+/// Checks whether a text could match both patterns.
+fn patterns_overlap(one: &[u8], other: &[u8]) -> bool {
+    // This is dynamic programming. `overlaps[n]` says whether the first `n` bytes of `one` overlap
+    // the part of `other` that was read so far. At first, this part is empty.
     let mut overlaps = vec![true];
     for &letter in one {
         let shorter_overlaps = overlaps[overlaps.len() - 1];
         overlaps.push(letter == b'*' && shorter_overlaps);
     }
     for &other_letter in other {
-        let mut next = vec![other_letter == b'*' && overlaps[0]];
+        let mut next_overlaps = vec![other_letter == b'*' && overlaps[0]];
         for (index, &letter) in one.iter().enumerate() {
             let is_same_letter = overlaps[index] && letter == other_letter;
-            // A `*` matches nothing, or one more letter of the other pattern.
+            // A `*` matches nothing, or another letter of the other pattern.
             let has_star = letter == b'*' || other_letter == b'*';
-            let star_overlaps = next[index] || overlaps[index + 1];
-            next.push(is_same_letter || (has_star && star_overlaps));
+            let star_overlaps = next_overlaps[index] || overlaps[index + 1];
+            next_overlaps.push(is_same_letter || (has_star && star_overlaps));
         }
-        overlaps = next;
+        overlaps = next_overlaps;
     }
     overlaps[one.len()]
 }
 
-/// Checks whether a key is in a table of secrets. Messages don't show the value of this key.
+/// Checks whether a key is in a table of secrets. Messages don't show the values of these keys.
 pub fn is_in_secrets(path: &[String]) -> bool {
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
     matches!(
         path[..],
-        ["tools", "web", "secrets", ..]
+        ["tools", "web" | "shell", "secrets", ..]
             | ["telemetry", "secrets", ..]
             | ["index", "qdrant", "secrets", ..]
             | ["plugins", _, "secrets", ..]

@@ -1,6 +1,8 @@
 //! `[tools.shell]`: the rules for commands, and the files and resources that their processes may
 //! use.
 
+use std::collections::BTreeMap;
+
 use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 use toolhold_system::confine;
@@ -8,7 +10,7 @@ use toolhold_system::confine;
 use crate::narrowing::{Narrowing, section};
 use crate::presets::{PRESETS, Preset, preset};
 use crate::string_types::{as_written, inline_schema};
-use crate::{AllowedPath, Bounded, PathGlob, WrittenPattern};
+use crate::{AllowedPath, Bounded, HostGrant, PathGlob, ShellSecret, VariableName, WrittenPattern};
 
 section! {
     /// Rules for commands of all tools, and the sandbox of their processes.
@@ -19,16 +21,28 @@ section! {
         /// `[tools.file]`. `deny_read`, `allow_read` and `deny_write` of `[tools.file]` also apply
         /// to commands. The default of `deny_write` doesn't, because git writes to `.git`.
         pub allowed_paths: Vec<AllowedPath>, Narrowing::Directories;
-        /// Whether commands may use the network: never, with approval, or always. `allow_network =
-        /// false` means `"deny"`, and `allow_network = true` means `"allow"`.
+        /// Whether commands may use the network: never, with approval of each host or of the whole
+        /// network, or always. `allow_network = false` means `"deny"`, and `allow_network = true`
+        /// means `"allow"`.
         pub network: NetworkGrant, Narrowing::Stricter(&["deny", "ask", "allow"]);
+        /// Hosts that commands reach without approval, if `network` is `"ask"`: `"example.org"`, or
+        /// `"*.example.org"` for all names below `example.org`, with TLS; `"http://example.org"`
+        /// with plain HTTP; `"example.org:22"` with any protocol over TCP. A table can also name
+        /// the `methods` and `paths` of requests. An entry with a private host also opens this
+        /// host. Other hosts need approval when a program first connects to them. `"job"` stands
+        /// for the jobs of the session, which commands without the network reach in any case.
+        pub hosts: Vec<HostGrant>, Narrowing::Covered(HostGrant::covers_written);
+        /// Secrets that commands use without seeing them, by names of your choice. Commands with
+        /// the whole network don't get them.
+        pub secrets: BTreeMap<String, ShellSecret>, Narrowing::Named(ShellSecret::RULES);
         /// The kernel sandbox for commands and for programs of plugins. With `"strict"`, a program
         /// starts only if all parts of the sandbox are available. With `"best-effort"`, the sandbox
         /// has the parts that this machine supports, and a notice lists the missing parts. With
         /// `"off"`, there is no sandbox.
         pub sandbox: SandboxMode, Narrowing::Stricter(&["strict", "best-effort", "off"]);
         /// Your development tools that commands use, by name. Commands get their caches, programs
-        /// and settings, but not their credentials.
+        /// and settings, but not their credentials. The hosts in your own settings of `npm`, `pip`,
+        /// `cargo`, `go` and `git` are added to `hosts`.
         pub presets: Vec<PresetName>, Narrowing::Subset;
         /// Variables of your environment, by name, that commands get in addition to the usual
         /// variables. A variable that looks like a credential is passed on only if this list names
@@ -178,15 +192,18 @@ section! {
     }
 }
 
+/// Bytes of a MiB.
+const MIB: u64 = 1 << 20;
+
 impl From<ProcessLimits> for confine::Limits {
     fn from(limits: ProcessLimits) -> Self {
         Self {
-            memory: limits.memory_mib.get() << 20,
+            memory: limits.memory_mib.get() * MIB,
             processes: limits.processes.get(),
             cpu: limits.cpu_secs.get(),
-            file_size: limits.file_mib.get() << 20,
+            file_size: limits.file_mib.get() * MIB,
             open_files: limits.open_files.get(),
-            scratch: limits.scratch_mib.get() << 20,
+            scratch: limits.scratch_mib.get() * MIB,
         }
     }
 }
@@ -196,7 +213,7 @@ impl From<ProcessLimits> for confine::Limits {
 pub struct PresetName(&'static str);
 
 impl PresetName {
-    /// Returns the preset with the name.
+    /// Returns the preset with this name.
     pub fn preset(self) -> Option<&'static Preset> {
         preset(self.0)
     }
@@ -211,7 +228,8 @@ impl<'de> Deserialize<'de> for PresetName {
         let names: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
         let known = names.join(", ");
         Err(serde::de::Error::custom(format!(
-            "there is no preset `{written}`; the presets are: {known}. To grant a directory, use `allowed_paths`"
+            "the preset `{written}` doesn't exist; the presets are: {known}. To grant a directory, \
+             use `allowed_paths`"
         )))
     }
 }
@@ -220,39 +238,6 @@ inline_schema!(PresetName, "PresetName", {
     let names: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
     json_schema!({ "type": "string", "enum": names })
 });
-
-/// The name of an environment variable: letters, digits and `_`. It doesn't begin with a digit.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct VariableName(pub(crate) String);
-
-as_written!(VariableName);
-
-/// Most characters of a variable's name.
-const MAX_NAME: usize = 128;
-
-impl<'de> Deserialize<'de> for VariableName {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let name = String::deserialize(deserializer)?;
-        let has_valid_length = !name.is_empty() && name.len() <= MAX_NAME;
-        let has_valid_characters =
-            name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
-        let begins_with_digit = name.starts_with(|first: char| first.is_ascii_digit());
-        if has_valid_length && has_valid_characters && !begins_with_digit {
-            return Ok(Self(name));
-        }
-        // A value after a `=` must not appear in a message.
-        let shown = name.split('=').next().unwrap_or_default();
-        Err(serde::de::Error::custom(format!(
-            "`{shown}` isn't a valid variable name: `env` takes names, as in \"DATABASE_URL\"; the values come from your environment"
-        )))
-    }
-}
-
-inline_schema!(
-    VariableName,
-    "VariableName",
-    json_schema!({ "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "maxLength": MAX_NAME })
-);
 
 /// A program that a plugin may start, and globs for its arguments: `git {status,diff} **`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

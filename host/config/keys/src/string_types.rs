@@ -1,6 +1,6 @@
 //! Macros for types of keys that are written as one string.
 
-/// Implements a JSON Schema for a type that is inlined where the type is used.
+/// Implements a JSON Schema that is inlined where the type is used.
 macro_rules! inline_schema {
     ($type:ty, $name:expr, $schema:expr) => {
         impl schemars::JsonSchema for $type {
@@ -19,11 +19,11 @@ macro_rules! inline_schema {
     };
 }
 
-/// Implements `as_str`: the text as it was written.
+/// Implements `as_str`.
 macro_rules! as_written {
     ($type:ty) => {
         impl $type {
-            /// Returns the text as it was written.
+            /// Returns the text as written.
             pub fn as_str(&self) -> &str {
                 &self.0
             }

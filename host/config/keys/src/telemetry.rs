@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::narrowing::{Narrowing, section};
 use crate::{Bounded, ServerSecret};
 
-// The endpoint receives which tools are called, when, and which rules apply.
+// A project's file can't set the endpoint, because the endpoint gets the tools, times and rules of
+// all calls.
 section! {
     /// Traces and metrics of calls, sent by OTLP over HTTP. Without an endpoint, nothing is sent.
     /// The text of arguments and answers is never sent.

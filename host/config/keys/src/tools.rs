@@ -88,12 +88,12 @@ section! {
 }
 
 impl Tools {
-    /// The time limit of a call that names no other time.
+    /// Returns the time limit of a call without a `timeout` argument.
     pub fn call_time(&self) -> Duration {
         Duration::from_secs(self.call.get().min(self.max_call.get()))
     }
 
-    /// The longest time that a call can ask for.
+    /// Returns the longest time limit that a call can ask for.
     pub fn max_call_time(&self) -> Duration {
         Duration::from_secs(self.max_call.get())
     }

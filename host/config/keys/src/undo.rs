@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::Bounded;
 use crate::narrowing::{Narrowing, section};
 
-// A project's file that could disable undo could prevent undoing its changes.
+// A project's file can't disable undo: the user couldn't undo the changes that the project causes.
 section! {
     /// The files that are saved before calls change them, for `toolhold undo`.
     #[derive(Copy, Eq)]

@@ -15,19 +15,18 @@ section! {
         pub enabled: bool = true, Narrowing::OnlyFalse;
         /// Hosts that are reached without approval: `"docs.rs"`, `"*.example.com"` for all names
         /// below `example.com`, or `"https://example.com:8443"`. A table can also name the
-        /// `methods`.
+        /// `methods` and `paths`. With `"job"`, http requests to `localhost`, `127.0.0.1` and `[::1]`
+        /// go to servers that run as jobs of the same session. These requests then never reach this
+        /// machine, except for hosts of `allowed_private_hosts`.
         pub allowed_domains: Vec<HostGrant>, Narrowing::Covered(HostGrant::covers_written);
-        /// Hosts that plugins may never reach, even if a grant names them.
+        /// Hosts that plugins never reach, nor commands and MCP servers without the whole network,
+        /// even if a grant names them.
         pub denied_domains: Vec<WrittenHost>, Narrowing::Adds;
         /// The treatment of requests to other public hosts.
         pub other_domains: OtherDomains, Narrowing::Stricter(&["deny", "ask", "allow"]);
         /// Private hosts that may be reached: `"localhost:3000"`, an address, or a range such as
         /// `"10.1.0.0/16"`, each with or without a port. They are also reached without TLS.
         pub allowed_private_hosts: Vec<WrittenPrivateHosts>, Narrowing::Covered(WrittenPrivateHosts::covers_written);
-        /// Whether http requests to `localhost`, `127.0.0.1` and `[::1]` go to servers that run as
-        /// jobs of the same session. These requests then never reach this machine, except for hosts
-        /// of `allowed_private_hosts`.
-        pub job_servers: bool, Narrowing::OnlyFalse;
         /// Whether other hosts are reached with TLS only.
         pub https_only: bool = true, Narrowing::OnlyTrue;
         /// Seconds of one request, until the end of its response.

@@ -1,4 +1,4 @@
-//! The answer to a call: its outcome, its steps, its approval, and what filters and limits omitted.
+//! The answer to a call, with its approval, its steps and details about shortening.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,11 +8,10 @@ use toolhold_contract::text::counted;
 use toolhold_contract::{CallId, Confidence, Outcome, Report, Snapshot};
 use toolhold_policy::Decision;
 
-/// Length of a text in bytes below which it isn't filtered: the notice about filtering would take
-/// too much room.
+/// Texts with fewer bytes aren't filtered, because the notice about filtering takes too much room.
 pub(crate) const SHORT: usize = 400;
 
-/// Bytes that filtering must save. The saving is then larger than the notice.
+/// Minimum number of bytes that filtering must save. The notice is shorter.
 pub(crate) const GAIN: usize = 200;
 
 /// The answer to a call.
@@ -22,39 +21,39 @@ pub struct Answer {
     pub id: CallId,
     /// The tool's full name, if the tool was found.
     pub tool: Option<String>,
-    /// The provider: the plugin's name for a plugin's tool.
+    /// The source of the tool. For a plugin's tool, this is the plugin's name.
     pub provider: Option<String>,
     /// The output, or the failure.
     pub outcome: Outcome,
-    /// The decision of the rules, if the call reached them.
+    /// The decision of the rules. `None` means that the call failed before this step.
     pub decision: Option<Decision>,
     /// The approval, if the call needed one.
     pub approval: Option<Approval>,
-    /// Whether an earlier answer was used.
+    /// Whether the answer comes from the cache.
     pub cached: bool,
-    /// Whether a part of the answer was omitted. The text says where.
+    /// Whether a part of the answer was omitted. A notice in the text marks the omission.
     pub truncated: bool,
     /// Whether the answer is for a model and has untrusted sources. Its text is then fenced.
     pub untrusted: bool,
     /// The host's notices about the answer, which are also in its text.
     pub notices: Vec<String>,
-    /// The position where the omitted part can be read. `None` means that nothing was omitted, or
-    /// that the omitted part couldn't be stored.
+    /// The place where the omitted part can be read. `None` means that nothing was omitted, or that
+    /// storing failed.
     pub rest: Option<Remainder>,
-    /// The part that filters omitted. `None` means that filters omitted nothing.
+    /// The effect of filters. `None` means that filters omitted nothing.
     pub filtered: Option<FilterSummary>,
-    /// The saved state of the files that the call changed, for undo. `None` means that the call
-    /// changed no file, or that no state is saved.
+    /// The amount of data that was saved before the call changed files. `None` means that nothing
+    /// was saved.
     pub snapshot: Option<Snapshot>,
-    /// The provider's report in addition to the outcome: denied operations, requests, printed
-    /// lines. The report isn't redacted, and models never get it.
+    /// Denied operations, requests and other details about the call. The report isn't redacted, and
+    /// models never get it.
     pub report: Arc<Report>,
-    /// The steps of the call in order, with their durations. A denied call skips the remaining
-    /// steps except `shape`, which every answer passes.
+    /// The steps of the call in order, with their durations. The last steps of a denied call are
+    /// the denial and `shape`.
     pub steps: Vec<Step>,
 }
 
-/// Where `read_overflow` goes on in an answer that was cut or filtered.
+/// Where `read_overflow` continues after a cut or filtered answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remainder {
     /// The ID of the complete answer.
@@ -63,7 +62,7 @@ pub struct Remainder {
     pub offset: usize,
 }
 
-/// A step of a call's journey.
+/// A step in the processing of a call.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Step {
     /// `resolve`, `validate`, `govern`, `approve`, `intent`, `cache`, `run`, `shape`, `record`.
@@ -91,22 +90,22 @@ pub struct Approval {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// For this one call.
+    /// The approval is valid for this one call.
     Once,
-    /// For calls with the same fingerprint until the session ends, and at most for `[approvals]
-    /// expire_secs`. If the approval showed a change of a file and the file has changed since, the
-    /// fingerprint differs.
+    /// Valid for calls with the same fingerprint until the session ends, and at most for
+    /// `[approvals] expire_secs`. The fingerprint contains the state of a file whose change the
+    /// approval showed.
     Session,
-    /// For all calls of the tool in the session that need approval by the same rule, and at most
+    /// Valid for all calls of the tool in the session to which the same rule applies, and at most
     /// for `[approvals] expire_secs`.
     SessionTool,
-    /// As [`SessionTool`](Self::SessionTool), for every tool of the plugin or server.
+    /// Like [`SessionTool`](Self::SessionTool), for every tool of the plugin or server.
     SessionSource,
-    /// Permanently: the approval becomes a rule in the user's configuration.
+    /// Permanent: the approval becomes a rule in the user's configuration.
     Always,
-    /// Permanently, for all calls of the tool.
+    /// Permanent, for all calls of the tool.
     AlwaysTool,
-    /// Permanently, for every tool of the plugin or server.
+    /// Permanent, for every tool of the plugin or server.
     AlwaysSource,
 }
 
@@ -135,11 +134,11 @@ impl Scope {
 pub struct FilterSummary {
     /// The filters that omitted something, in their order.
     pub filters: Vec<String>,
-    /// How sure the least sure filter is that nothing important was lost.
+    /// The lowest confidence among `filters`.
     pub confidence: Confidence,
-    /// Lines before and after.
+    /// Number of lines before and after filtering.
     pub lines: [u64; 2],
-    /// Bytes before and after.
+    /// Number of bytes before and after filtering.
     pub bytes: [u64; 2],
 }
 
@@ -150,13 +149,13 @@ impl FilterSummary {
         if before > 0.0 { (1.0 - after / before).max(0.0) * 100.0 } else { 0.0 }
     }
 
-    /// Checks whether filtering is worth it. Short outputs and small savings aren't, since the
-    /// notice takes room, too.
+    /// Checks whether filtering is worth it. The notice takes room, so short outputs and small
+    /// savings aren't filtered.
     pub fn is_worth_it(&self) -> bool {
         self.bytes[0] >= SHORT as u64 && self.bytes[0].saturating_sub(self.bytes[1]) >= GAIN as u64
     }
 
-    /// Estimated saved tokens, at four bytes a token.
+    /// Returns an estimate of the saved tokens, at four bytes a token.
     pub fn tokens_saved(&self) -> u64 {
         self.bytes[0].saturating_sub(self.bytes[1]) / 4
     }
@@ -165,11 +164,12 @@ impl FilterSummary {
 /// `342 lines -> 28 lines, 91.8% filtered`
 impl std::fmt::Display for FilterSummary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [before, after] = self.lines;
         write!(
             f,
             "{} -> {}, {:.1}% filtered",
-            counted(self.lines[0], "line"),
-            counted(self.lines[1], "line"),
+            counted(before, "line"),
+            counted(after, "line"),
             self.percent()
         )
     }

@@ -1,5 +1,4 @@
-//! Stores the reusable answers of one session. Their number, memory and age are limited. The least
-//! recently used answer is removed first.
+//! Stores the reusable answers of one session. The least recently used answer is removed first.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -14,14 +13,13 @@ use toolhold_catalogue::Tool;
 /// The limits of the cache.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheBounds {
-    /// The maximum age of an answer. With `None`, an answer may be used as long as it is true.
+    /// The maximum age of an answer. With `None`, answers don't expire.
     pub ttl: Option<Duration>,
     pub bytes: usize,
     pub entries: usize,
 }
 
-/// Identifies the call of an answer. The key contains the version of the tool with its grants, the
-/// arguments, and the rules if they decide what the call may reach.
+/// Identifies a call: the loaded tool with its grants, the arguments, and the version of the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CacheKey {
     tool: usize,
@@ -29,8 +27,8 @@ pub struct CacheKey {
 }
 
 impl CacheKey {
-    /// Creates a key. `call` is the digest of the arguments' canonical form and of the version of
-    /// the rules.
+    /// Creates a key. `call` is the digest of the canonical arguments and of the version of the
+    /// rules.
     pub fn new(tool: &Arc<Tool>, call: [u8; 32]) -> Self {
         Self { tool: Arc::as_ptr(tool).addr(), call }
     }
@@ -39,10 +37,10 @@ impl CacheKey {
 /// A stored answer.
 #[derive(Debug)]
 pub struct CacheEntry {
-    /// The tool of the key. While this weak reference exists, no other tool has the same address.
+    /// Keeps the tool's memory reserved, so no other tool gets the address in [`CacheKey::tool`].
     pub tool: Weak<Tool>,
     pub output: Output,
-    pub sights: FileDependencies,
+    pub files_read: FileDependencies,
     pub bytes: usize,
     pub made: Instant,
     /// The duration of the call that produced the answer.
@@ -57,7 +55,7 @@ pub struct AnswerCache(Mutex<State>);
 struct State {
     entries: HashMap<CacheKey, (Arc<CacheEntry>, u64)>,
     bytes: usize,
-    /// Number of uses, which identifies the least recent use.
+    /// Number of uses of all entries. Each entry stores the number at its last use.
     uses: u64,
     hits: u64,
     misses: u64,
@@ -72,13 +70,13 @@ pub struct CacheSummary {
     pub bytes: usize,
     /// Calls that were answered from the cache.
     pub hits: u64,
-    /// The number of calls whose cached answer was missing, too old or no longer true.
+    /// The number of calls whose cached answer was missing, expired or no longer true.
     pub misses: u64,
 }
 
 impl AnswerCache {
-    /// Returns the answer to a call, and marks it as the most recently used. An answer that is too
-    /// old is removed.
+    /// Returns the answer to a call, and marks it as the most recently used. An expired answer is
+    /// removed.
     pub fn get(
         &self,
         key: &CacheKey,
@@ -108,14 +106,15 @@ impl AnswerCache {
         None
     }
 
-    /// Stores an answer. If there is no room, removes the least recently used answers.
+    /// Stores an answer. If there is no room, the least recently used answers are removed. An
+    /// answer that is larger than the cache is dropped.
     pub fn put(&self, key: CacheKey, entry: CacheEntry, bounds: CacheBounds) {
         let mut state = self.state();
         state.remove(&key);
         if entry.bytes > bounds.bytes {
             return;
         }
-        // The answers of removed tools are useless.
+        // Unloaded tools are never called again.
         let State { entries, bytes, .. } = &mut *state;
         entries.retain(|_, (entry, _)| {
             let has_tool = entry.tool.strong_count() > 0;
@@ -126,8 +125,10 @@ impl AnswerCache {
         });
         while state.entries.len() >= bounds.entries || state.bytes + entry.bytes > bounds.bytes {
             let oldest = state.entries.iter().min_by_key(|(_, (_, last_use))| *last_use);
-            let Some((&key, _)) = oldest else { break };
-            state.remove(&key);
+            // The loop ends before the cache is empty, because the entry isn't larger than the
+            // cache.
+            let Some((&oldest_key, _)) = oldest else { break };
+            state.remove(&oldest_key);
         }
         state.uses += 1;
         let uses = state.uses;
@@ -135,7 +136,7 @@ impl AnswerCache {
         state.entries.insert(key, (Arc::new(entry), uses));
     }
 
-    /// Removes this answer if it is still stored.
+    /// Removes this answer, unless another answer has replaced it.
     pub fn remove(&self, key: &CacheKey, entry: &Arc<CacheEntry>) {
         let mut state = self.state();
         if state.entries.get(key).is_some_and(|(known, _)| Arc::ptr_eq(known, entry)) {
@@ -143,7 +144,7 @@ impl AnswerCache {
         }
     }
 
-    /// Counts a hit or a miss.
+    /// Counts a hit if an answer was served from the cache, and a miss otherwise.
     pub fn count(&self, served: bool) {
         let mut state = self.state();
         if served {
@@ -182,28 +183,37 @@ impl State {
     }
 }
 
-/// Returns the estimated memory of an output in bytes.
+/// Approximate bytes of an output's own fields.
+const OUTPUT_BYTES: usize = 256;
+
+/// Approximate bytes of a part's own fields.
+const PART_BYTES: usize = 128;
+
+/// Approximate bytes of an entry in the map of a JSON object.
+const MAP_ENTRY_BYTES: usize = 64;
+
 pub(crate) fn bytes_of(output: &Output) -> usize {
-    let mut bytes = 256;
+    let mut bytes = OUTPUT_BYTES;
     for part in &output.content {
-        bytes += 128 + part.len() + part.meta.as_ref().map_or(0, weight);
+        bytes += PART_BYTES + part.len() + part.meta.as_ref().map_or(0, weight);
     }
     bytes += output.structured.as_ref().map_or(0, weight);
     bytes += output.meta.as_ref().map_or(0, weight);
     bytes
 }
 
-/// Returns the estimated memory of a value in bytes.
+/// Estimates the memory that a JSON value takes.
 fn weight(value: &Value) -> usize {
-    let below = match value {
+    let content_bytes = match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
         Value::String(text) => text.len(),
         Value::Array(items) => items.iter().map(weight).sum(),
         Value::Object(fields) => {
-            fields.iter().map(|(key, value)| 64 + key.len() + weight(value)).sum()
+            let entries = fields.iter();
+            entries.map(|(key, value)| MAP_ENTRY_BYTES + key.len() + weight(value)).sum()
         }
     };
-    size_of::<Value>() + below
+    size_of::<Value>() + content_bytes
 }
 
 #[cfg(test)]
@@ -256,10 +266,10 @@ mod tests {
         }
 
         fn put(&self, number: u8, bytes: usize) {
-            let sights = FileDependencies::new(Vec::new(), (0, 0)).expect("nothing was seen");
+            let files_read = FileDependencies::new(Vec::new(), (0, 0)).expect("nothing was seen");
             let (tool, output) = (Arc::downgrade(&self.tool), Output::text(number.to_string()));
             let entry =
-                CacheEntry { tool, output, sights, bytes, made: self.now, run: Duration::ZERO };
+                CacheEntry { tool, output, files_read, bytes, made: self.now, run: Duration::ZERO };
             self.answers.put(self.key(number), entry, BOUNDS);
         }
 

@@ -1,6 +1,6 @@
 //! Shapes a tool's output before the answer leaves the host: the output is cleaned, redacted,
-//! filtered, fenced and cut. The complete text of a long answer is stored for `read_overflow`. An
-//! answer that is provably still true may be used again.
+//! filtered, fenced and cut. The complete text of a long answer is stored for `read_overflow`.
+//! Answers of cacheable tools are reused until a file that they depend on changes.
 
 mod answer;
 mod answer_cache;

@@ -1,18 +1,16 @@
-//! Decides for each tool whether its texts are converted to what a terminal would show.
+//! Decides for each tool how its texts are converted for display.
 
 use toolhold_contract::{Definition, SubjectKind, text};
 use toolhold_policy::commands::LastCommand;
 
-/// Programs that print files, in which empty lines matter.
+/// Programs that print files. Empty lines matter in files.
 const SHOW_FILES: [&str; 17] = [
     "awk", "bat", "batcat", "cat", "cut", "diff", "gawk", "head", "jq", "less", "more", "nl",
     "patch", "sed", "tac", "tail", "yq",
 ];
 
-/// Commands of git that print files.
 const GIT_SHOWS: [&str; 6] = ["blame", "cat-file", "diff", "log", "show", "stash"];
 
-/// Checks whether a command prints files.
 fn shows_files(command: &str) -> bool {
     let mut words = command.split(' ');
     let program = words.next().unwrap_or_default();
@@ -22,7 +20,7 @@ fn shows_files(command: &str) -> bool {
     SHOW_FILES.contains(&program)
 }
 
-/// How much of a text is removed as invisible on a terminal.
+/// How a text is converted for display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Content of files. Nothing is removed.
@@ -35,19 +33,21 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Returns the kind of a tool's answer.
+    /// Decides how a tool's texts are converted. `command` is the last command of a command line.
     pub(crate) fn for_tool(tool: &Definition, command: Option<&LastCommand>) -> Self {
         if tool.subjects.iter().any(|subject| subject.kind == SubjectKind::Command) {
-            return match command {
-                Some(last) if !last.alone || shows_files(&last.line) => Self::Written,
-                _ => Self::Lines,
+            let may_show_files = match command {
+                // Other commands of the line may also print files.
+                Some(last) => !last.alone || shows_files(&last.line),
+                None => false,
             };
+            // `Lines` removes empty lines, but empty lines of files must stay.
+            return if may_show_files { Self::Written } else { Self::Lines };
         }
         let of_files = tool.subjects.iter().any(|subject| subject.kind.is_path());
         if of_files { Self::Stored } else { Self::Written }
     }
 
-    /// Returns a text as a terminal would show it.
     pub(crate) fn shown(self, text: String) -> String {
         if self == Self::Stored { text } else { text::shown(text, self == Self::Lines) }
     }

@@ -1,25 +1,25 @@
-//! The hash chain of the audit log. Each keyed hash covers the previous hash and the bytes of its
-//! own entry.
+//! The hash chain of the audit log. The keyed hash of an entry covers its own bytes and the
+//! previous hash.
 
 use std::io::Write;
 
 use sha2::{Digest, Sha256};
 
-/// A SHA-256 value.
 pub(super) type Hash = [u8; 32];
 
-/// Length in bytes of `,"hash":"…"}` at the end of each line.
-const SEAL: usize = 9 + 64 + 2;
+const HASH_DIGITS: usize = 64;
 
-/// Number of bytes before the kind of an entry: `{` and the time.
+/// Length of `,"hash":"…"}` at the end of each line.
+const SEAL_BYTES: usize = ",\"hash\":\"".len() + HASH_DIGITS + "\"}".len();
+
+/// Number of bytes before the kind of an entry.
 pub(super) const BEFORE_KIND: usize = r#"{"ts":"2026-03-01T12:00:00.000001Z","#.len();
 
-/// Prefix of a text whose hash is recorded. No entry begins with this prefix, so a chosen text
-/// can't have the hash of an entry.
+/// Prefix of an argument text before hashing. Entries never start with this prefix, so a chosen
+/// text can't have the hash of an entry.
 const TEXT: &Hash = b"toolhold: text of the arguments:";
 
-/// A position in the chain: an entry's number and its hash. The first entry follows
-/// [`Link::START`].
+/// The number and the hash of an entry. The first entry follows [`Link::START`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Link {
     pub(super) seq: u64,
@@ -30,11 +30,10 @@ impl Link {
     pub(super) const START: Self = Self { seq: 0, hash: [0; 32] };
 }
 
-/// The prepared key of the chain. For HMAC-SHA256 (RFC 2104), the first block of both hashes is
-/// already processed.
+/// The key of the chain for HMAC-SHA256 (RFC 2104), with the first block of both hashes already
+/// processed.
 ///
-/// The implementation is our own, because the crate for HMAC needs a feature of `digest` that would
-/// recompile half of the engine.
+/// The HMAC crate isn't used, because its feature of `digest` recompiles half of the engine.
 #[derive(Clone)]
 pub(super) struct Key {
     inner: Sha256,
@@ -42,20 +41,18 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// Prepares a key of at most 64 bytes.
     pub(super) fn new(secret: &[u8]) -> Self {
         Self { inner: padded(secret, 0x36), outer: padded(secret, 0x5c) }
     }
 
-    /// Returns the hash of an entry. `signed` has the entry's bytes before its hash, and `previous`
-    /// is the hash of the previous entry.
+    /// Returns the hash of an entry. `signed` are the entry's bytes before its hash.
     pub(super) fn hash(&self, previous: &Hash, signed: &[u8]) -> Hash {
         let mut hash = self.after(previous);
         hash.update(signed);
         hash.finish()
     }
 
-    /// Returns the keyed hash of a text that isn't recorded itself.
+    /// Returns the keyed hash of a text that the log doesn't contain.
     pub(super) fn of_text(&self) -> HashedRecord {
         self.after(TEXT)
     }
@@ -71,7 +68,6 @@ fn padded(secret: &[u8], pad: u8) -> Sha256 {
     Sha256::new_with_prefix(block)
 }
 
-/// A keyed hash of bytes that come in pieces.
 pub(super) struct HashedRecord {
     inner: Sha256,
     outer: Sha256,
@@ -87,31 +83,30 @@ impl HashedRecord {
     }
 }
 
-/// Completes the entry at the end of `line`, which already has its last field. Returns its link.
-pub(super) fn seal(key: &Key, after: &Link, line: &mut Vec<u8>, from: usize) -> Link {
-    let seq = after.seq + 1;
-    // Writing to a vector never fails.
+/// Adds the number and the hash to the entry that starts at `from` in `line`. Returns both as the
+/// entry's link. `previous` is the link of the previous entry.
+pub(super) fn seal(key: &Key, previous: &Link, line: &mut Vec<u8>, from: usize) -> Link {
+    let seq = previous.seq + 1;
     let _ = write!(line, ",\"seq\":{seq}");
-    let hash = key.hash(&after.hash, &line[from..]);
+    let hash = key.hash(&previous.hash, &line[from..]);
     line.extend_from_slice(b",\"hash\":\"");
     line.extend_from_slice(&hex(&hash));
     line.extend_from_slice(b"\"}\n");
     Link { seq, hash }
 }
 
-/// A line in the form of a record.
+/// A line in the form of an entry, with an unchecked hash.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SealedRecord<'a> {
-    /// The bytes that the hash covers.
     pub(super) signed: &'a [u8],
-    /// The entry's number and its stated hash.
+    /// The number and the hash that the entry states.
     pub(super) link: Link,
 }
 
 impl<'a> SealedRecord<'a> {
-    /// Parses a line without its line end. Returns `None` if the line isn't an entry.
+    /// Splits a line into its signed bytes and its link. Returns `None` if the line isn't an entry.
     pub(super) fn parse(line: &'a [u8]) -> Option<Self> {
-        let signed_length = line.len().checked_sub(SEAL)?;
+        let signed_length = line.len().checked_sub(SEAL_BYTES)?;
         let (signed, seal) = line.split_at(signed_length);
         let hash_digits = seal.strip_prefix(b",\"hash\":\"")?.strip_suffix(b"\"}")?;
         let hash = from_hex(hash_digits)?;
@@ -122,14 +117,14 @@ impl<'a> SealedRecord<'a> {
         Some(Self { signed, link: Link { seq, hash } })
     }
 
-    /// Returns the length and the hash of an incomplete entry directly before this entry, as this
-    /// entry states them. Returns `None` if the entry states none.
+    /// Returns the recorded length and hash of an incomplete entry directly before this entry.
+    /// Returns `None` if there was no incomplete entry.
     pub(super) fn incomplete_before(&self) -> Option<(u64, Hash)> {
-        // The fields before the number end with `,"torn":LENGTH,"torn_sha256":"HASH"`. A text can't
-        // contain these characters, because JSON escapes its quotes.
+        // The signed bytes end with `,"torn":LENGTH,"torn_sha256":"HASH","seq":`. Strings can't
+        // contain these characters, because JSON escapes quotes.
         let seq_start = self.signed.iter().rposition(|byte| *byte == b',')?;
         let before_seq = self.signed[..seq_start].strip_suffix(b"\"")?;
-        let (before_hash, hash_digits) = before_seq.split_last_chunk::<64>()?;
+        let (before_hash, hash_digits) = before_seq.split_last_chunk::<HASH_DIGITS>()?;
         let before_key = before_hash.strip_suffix(b",\"torn_sha256\":\"")?;
         let (fields, length) = split_number(before_key)?;
         if !fields.ends_with(b",\"torn\":") {
@@ -138,55 +133,52 @@ impl<'a> SealedRecord<'a> {
         Some((length, from_hex(hash_digits)?))
     }
 
-    /// Checks whether this entry was written after the entry with the hash `previous`.
+    /// Checks the hash of this entry. `previous` is the hash of the entry before it.
     pub(super) fn follows(&self, key: &Key, previous: &Hash) -> bool {
         key.hash(previous, self.signed) == self.link.hash
     }
 }
 
-/// Splits off the number at the end of the bytes. Returns `None` if there is no number.
 fn split_number(bytes: &[u8]) -> Option<(&[u8], u64)> {
     let digits = bytes.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
     let (before, number) = bytes.split_at(bytes.len() - digits);
     Some((before, std::str::from_utf8(number).ok()?.parse().ok()?))
 }
 
-/// Returns the kind of an entry, such as `outcome`. The result is empty if the bytes aren't an
-/// entry.
+/// Returns the kind of an entry, such as `outcome`. Returns an empty result for other bytes.
 pub(super) fn kind(record: &[u8]) -> &[u8] {
     let after_time = record.get(BEFORE_KIND..).unwrap_or_default();
     let kind = after_time.strip_prefix(b"\"kind\":\"").unwrap_or_default();
     kind.split(|byte| *byte == b'"').next().unwrap_or_default()
 }
 
-/// Returns a hash as text.
-pub(super) fn hex(hash: &Hash) -> [u8; 64] {
-    let mut text = [0; 64];
+pub(super) fn hex(hash: &Hash) -> [u8; HASH_DIGITS] {
+    let mut text = [0; HASH_DIGITS];
     for (pair, byte) in text.chunks_exact_mut(2).zip(hash) {
         pair[0] = digit(byte >> 4);
-        pair[1] = digit(byte & 15);
+        pair[1] = digit(byte & 0x0f);
     }
     text
 }
 
 fn digit(value: u8) -> u8 {
-    // The digit is computed without a table, so that the compiler converts many digits at a time.
+    // Computed without a table, so that the compiler can use vector instructions.
     value + if value < 10 { b'0' } else { b'a' - 10 }
 }
 
-/// Returns a hash as a string.
 pub(super) fn to_hex(hash: &Hash) -> String {
     hex(hash).iter().map(|&digit| char::from(digit)).collect()
 }
 
-/// Parses a hash from its lower-case hexadecimal digits.
 pub(super) fn from_hex(text: &[u8]) -> Option<Hash> {
-    let mut hash = [0; 32];
-    if text.len() != 64 {
+    let mut hash = Hash::default();
+    if text.len() != HASH_DIGITS {
         return None;
     }
     for (byte, pair) in hash.iter_mut().zip(text.chunks_exact(2)) {
-        *byte = digit_value(pair[0])? << 4 | digit_value(pair[1])?;
+        let high_bits = digit_value(pair[0])?;
+        let low_bits = digit_value(pair[1])?;
+        *byte = (high_bits << 4) | low_bits;
     }
     Some(hash)
 }

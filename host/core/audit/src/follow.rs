@@ -1,4 +1,4 @@
-//! Waits for new entries of the audit log, as `toolhold audit tail --follow` does.
+//! Waits for new entries of the audit log.
 
 use std::fs::File;
 use std::io;
@@ -14,32 +14,33 @@ use super::chain::{self, SealedRecord};
 use super::lines::Lines;
 use super::trail::{Trail, current};
 
-/// New records after the end of a [`Trail`].
+const EVENT_BYTES: usize = 4096;
+
+/// Waits for entries that are written after the end of a [`Trail`].
 pub struct Follow {
     trail: Trail,
     changes: OwnedFd,
-    /// The file that is being read, and the position in it.
+    /// The current file, and the position of the next entry in it.
     file: Option<File>,
     at: u64,
 }
 
 impl Trail {
-    /// Starts at the end of this trail.
+    /// Returns a reader of the entries that are written after the end of this trail.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`] if the folder can't be watched, for example because nothing was ever
-    /// recorded.
+    /// [`HostError::Io`] if the folder can't be watched, for example because it doesn't exist.
     pub fn follow(mut self) -> Result<Follow, HostError> {
         let changes = inotify::init(CreateFlags::CLOEXEC)
             .map_err(|errno| cannot_watch(self.path(), errno))?;
-        let what = WatchFlags::MODIFY | WatchFlags::CREATE | WatchFlags::MOVED_FROM;
-        inotify::add_watch(&changes, self.path(), what)
+        let events = WatchFlags::MODIFY | WatchFlags::CREATE | WatchFlags::MOVED_FROM;
+        inotify::add_watch(&changes, self.path(), events)
             .map_err(|errno| cannot_watch(self.path(), errno))?;
-        let last = self.opened.as_mut().and_then(|opened| opened.files.pop());
-        let (file, at) = match last {
-            // The current file has no number.
+        let newest = self.opened.as_mut().and_then(|opened| opened.files.pop());
+        let (file, at) = match newest {
             Some(log) if log.number.is_none() => (Some(log.file), log.size),
+            // The next entry starts a new file.
             _ => (None, 0),
         };
         Ok(Follow { trail: self, changes, file, at })
@@ -51,15 +52,14 @@ fn cannot_watch(folder: &Path, errno: Errno) -> HostError {
 }
 
 impl Follow {
-    /// Waits for the next entries and returns them. Waits without a time limit, and returns at
-    /// least one entry.
+    /// Waits for new entries without a time limit, and returns them.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`] with the folder if waiting or reading fails.
+    /// [`HostError::Io`] if waiting or reading fails.
     pub fn wait(&mut self) -> Result<Vec<Value>, HostError> {
-        let failed = HostError::io(self.trail.path().display().to_string());
-        self.wait_for_new().map_err(failed)
+        let to_host_error = HostError::io(self.trail.path().display().to_string());
+        self.wait_for_new().map_err(to_host_error)
     }
 
     fn wait_for_new(&mut self) -> io::Result<Vec<Value>> {
@@ -68,11 +68,11 @@ impl Follow {
             if !records.is_empty() {
                 return Ok(records);
             }
-            // The events only show that something has changed, so their content isn't needed.
-            rustix::io::retry_on_intr(|| rustix::io::read(&self.changes, &mut [0; 4096]))?;
+            rustix::io::retry_on_intr(|| rustix::io::read(&self.changes, &mut [0; EVENT_BYTES]))?;
         }
     }
 
+    /// Returns the new entries of the current file and of the files after it.
     fn read_new(&mut self) -> io::Result<Vec<Value>> {
         let mut records = Vec::new();
         loop {
@@ -87,13 +87,13 @@ impl Follow {
             let mut lines = Lines::new(&file, self.at, file.metadata()?.len());
             while let Some(line) = lines.next()? {
                 if !line.whole {
-                    // A line without an end is still being written.
                     break;
                 }
                 self.at = line.to;
                 if SealedRecord::parse(line.bytes).is_some() {
                     ended = chain::kind(line.bytes) == b"end";
-                    records.extend(serde_json::from_slice(line.bytes).ok());
+                    // A line in the form of an entry may be damaged, and is then skipped.
+                    records.extend(serde_json::from_slice::<Value>(line.bytes).ok());
                 }
             }
             if !ended {

@@ -1,51 +1,37 @@
-//! Reads and writes the file `head`, which states where the audit log ends.
-
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
 use super::chain::{self, Link};
 
-/// The end of the log. It is written after each entry. So the next writer doesn't have to read the
-/// log, and a truncated log is detected.
+/// The content of the file `head`: the end of the log. It is written after the entries. It saves
+/// the next writer from reading the log, and reveals a truncated log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
-    /// The number of the current file.
     pub(super) file: u64,
-    /// The length of the file in bytes.
+    /// The length of the current file in bytes.
     pub(super) end: u64,
-    /// The last record.
     pub(super) link: Link,
     /// Whether the last entry finishes the file, so that the next entry starts a new file.
     pub(super) ended: bool,
 }
 
 impl Head {
-    /// The head before the first record.
     pub(super) const START: Self = Self { file: 1, end: 0, link: Link::START, ended: false };
 
-    /// Reads the file. Returns `None` if the file is empty or Toolhold didn't write it.
-    ///
-    /// # Errors
-    ///
-    /// Returns the system's error.
+    /// Reads the file. Returns `None` if the content isn't a head.
     pub(super) fn read(file: &File) -> io::Result<Option<Self>> {
         let mut text = [0; 256];
         let length = file.read_at(&mut text, 0)?;
         Ok(Self::parse(&text[..length]))
     }
 
-    /// Writes the head to the file.
-    ///
-    /// # Errors
-    ///
-    /// Returns the system's error.
     pub(super) fn write(&self, file: &File) -> io::Result<()> {
         file.write_all_at(self.text().as_bytes(), 0)
     }
 
-    /// Returns the text of the file. The text always has the same length, so that a single write
-    /// replaces the old text.
+    /// Returns the text of the file. All texts have the same length, so one write replaces the old
+    /// text.
     fn text(&self) -> String {
         let Self { file, end, link: Link { seq, hash }, ended } = self;
         let hash = chain::to_hex(hash);
@@ -53,6 +39,7 @@ impl Head {
         format!("1 file {file:012} end {end:016} seq {seq:020} ended {ended} hash {hash}\n")
     }
 
+    /// Parses the content of the file. The first word is the version of the format.
     fn parse(text: &[u8]) -> Option<Self> {
         let words: Vec<&str> = std::str::from_utf8(text).ok()?.split_ascii_whitespace().collect();
         let ["1", "file", file, "end", end, "seq", seq, "ended", ended, "hash", hash] = words[..]
@@ -63,7 +50,7 @@ impl Head {
         let file = file.parse().ok()?;
         let end = end.parse().ok()?;
         let head = Self { file, end, link, ended: ended == "1" };
-        // Toolhold writes each head in exactly one form.
+        // Toolhold writes each head in only one form, so any other form is damage.
         if head.text().as_bytes() == text { Some(head) } else { None }
     }
 }

@@ -1,38 +1,32 @@
 //! The kinds of entries of the audit log.
 
-/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A call that is about to run.
     Intent,
-    /// The answer of a person.
+    /// An answer to a request for approval.
     Approval,
     /// A command that a plugin chose during a call.
     Command,
-    /// A request of a call.
+    /// A network request of a call.
     Egress,
-    /// The outcome of a call.
     Outcome,
-    /// An undo of a call.
     Rollback,
-    /// A question of a tool's own.
+    /// A tool's own question to the person.
     Inquiry,
-    /// The beginning of a command in the background.
     JobBegin,
-    /// The end of a command in the background.
     JobEnd,
-    /// A request of Toolhold's own.
+    /// A network request of Toolhold itself.
     Request,
     /// The first entry of a file.
     Begin,
     /// The last entry of a file.
     End,
-    /// An irregularity that the writer has found in the log.
+    /// An irregularity that the writer found in the log.
     Note,
 }
 
 impl Kind {
-    /// Returns the word in the entry.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Intent => "intent",

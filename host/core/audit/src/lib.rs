@@ -1,9 +1,8 @@
-//! The audit log. It records the intent, the approval and the outcome of each call, and returns
-//! after the system has the entry.
+//! The audit log. It records the intent, the approval and the outcome of each call.
 //!
-//! Each entry is a line of JSON in `audit/audit.jsonl` in Toolhold's data folder, which tools can't
-//! read or write. A call that can act is recorded before it runs, and every call is recorded before
-//! its answer leaves the host. The lines form a hash chain with a key that is stored next to them.
+//! Each entry is a line of JSON in `audit/audit.jsonl` in Toolhold's data folder. Tools can't read
+//! or write this folder. A call that can act is recorded before it runs. Every call is recorded
+//! before its answer leaves the host. The entries form a hash chain with a key in the same folder.
 //! [`Trail::verify`] finds changed, missing and truncated entries.
 
 mod chain;
@@ -45,39 +44,38 @@ pub use self::stats::{FilterStats, ToolStats};
 pub use self::trail::{ChainHead, Trail};
 pub use self::verify::{Finding, Verification};
 
-/// How long a process keeps the lock of the log for its next entries. Another process waits at most
-/// this long, and the file `head` is at most this old.
+/// Time for which a process keeps the lock of the log for its next entries. Other processes wait at
+/// most this long, and the file `head` is at most this old.
 const HOLD: Duration = Duration::from_millis(10);
 
-/// Writes the entries. Each function returns when the system has the entry, which then survives
-/// this process. If the configuration requires it, the function returns when the entry survives a
-/// power failure.
+const MIB: u64 = 1 << 20;
+
+/// Writes the entries. Each function returns after the operating system has the entry, so the entry
+/// survives the end of this process. With `durable`, the functions wait until the entry also
+/// survives a power failure.
 pub struct Audit {
-    /// The settings. `None` means that nothing is recorded.
+    /// The settings. `None` means that the log is disabled.
     settings: Option<Settings>,
-    /// The table of the settings, for remedies.
+    /// The configuration table of the settings, for error messages.
     table: String,
-    /// Toolhold's data folder.
     data: PathBuf,
     front_end: Cow<'static, str>,
-    written: Arc<Mutex<LogState>>,
-    /// The thread that releases the lock of the log. `None` means that there is no thread, so the
-    /// lock isn't kept.
+    state: Arc<Mutex<LogState>>,
+    /// The thread that releases the lock of the log. With `None`, the thread couldn't be started,
+    /// and each entry releases the lock itself.
     releaser: OnceLock<Option<Thread>>,
-    /// How many records survive a power failure. The holder of the lock waits for the disk, for all
-    /// records before.
+    /// Number of entries that survive a power failure. The holder of this lock waits for the disk.
     synced: tokio::sync::Mutex<u64>,
-    /// Whether a failure to record has been logged.
+    /// Whether a failure to write has been logged.
     warned: AtomicBool,
 }
 
 #[derive(Default)]
 struct LogState {
-    /// The log, which is opened for the first entry and again after an error.
+    /// The open log. `None` before the first entry and after an error.
     log: Option<Log>,
-    /// Number of records that this process has written.
     count: u64,
-    /// Unsynced files of logs that were open before.
+    /// Unsynced files of logs that are closed.
     unsynced: Unsynced,
 }
 
@@ -89,20 +87,20 @@ struct Settings {
 }
 
 impl Audit {
-    /// Records as the configuration says, for calls by a front end. Opens nothing yet.
+    /// Creates the log for a front end. Files are opened when the first entry is written.
     pub fn new(config: &config::Config, data: &Path, front_end: Cow<'static, str>) -> Self {
         let config::Audit { enabled, on_failure, durable, max_mib, keep } = config.values.audit;
         let settings = Settings {
             on_failure,
             durable,
-            bounds: Bounds { file: max_mib.get() << 20, keep: keep.get(), durable },
+            bounds: Bounds { file: max_mib.get() * MIB, keep: keep.get(), durable },
         };
         Self {
-            settings: enabled.then_some(settings),
+            settings: if enabled { Some(settings) } else { None },
             table: config.own_table("audit").to_string(),
             data: data.to_owned(),
             front_end,
-            written: Arc::default(),
+            state: Arc::default(),
             releaser: OnceLock::new(),
             synced: tokio::sync::Mutex::new(0),
             warned: AtomicBool::new(false),
@@ -113,18 +111,18 @@ impl Audit {
     ///
     /// # Errors
     ///
-    /// Returns an error if the call can't be recorded and must not run.
+    /// Returns an error if the call can't be recorded. The call then must not run.
     pub async fn intent(&self, call: &CallRecord<'_>) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
         let written = self.write(settings, |key| record::intent(key, call, &self.front_end)).await;
-        self.check_write(settings, written, "The call was not run").map_or(Ok(()), Err)
+        self.check_write(settings, written, "The call was not run")
     }
 
-    /// Records the answer to a question about a call, and how long the answer is valid.
+    /// Records the answer to a request for approval, and how long the answer is valid.
     ///
     /// # Errors
     ///
-    /// Returns an error if the answer can't be recorded and must not apply.
+    /// Returns an error if the answer can't be recorded. The answer then must not apply.
     pub async fn approval(
         &self,
         call: &CallRecord<'_>,
@@ -136,15 +134,15 @@ impl Audit {
         let written = self
             .write(settings, |key| record::approval(key, call, &self.front_end, by, answer, scope))
             .await;
-        self.check_write(settings, written, "The call was not run").map_or(Ok(()), Err)
+        self.check_write(settings, written, "The call was not run")
     }
 
-    /// Records the decision on a command that a plugin chose during a call. The entry is that of a
-    /// `bash` call with the same ID. `chosen_by` is the call's tool.
+    /// Records the decision on a command that a plugin chose during a call. `chosen_by` is the
+    /// call's tool.
     ///
     /// # Errors
     ///
-    /// Returns an error if the decision can't be recorded and the command must not be started.
+    /// Returns an error if the decision can't be recorded. The command then must not be started.
     pub async fn command(
         &self,
         command: &CallRecord<'_>,
@@ -157,61 +155,58 @@ impl Audit {
                 record::command(key, command, &self.front_end, chosen_by, is_allowed)
             })
             .await;
-        self.check_write(settings, written, "The command was not started").map_or(Ok(()), Err)
+        self.check_write(settings, written, "The command was not started")
     }
 
     /// Records the outcome of a call before it is passed on.
     ///
     /// # Errors
     ///
-    /// Returns an error if the outcome can't be recorded and must not be passed on. A call that
-    /// only reads or that didn't run never returns this error.
+    /// Returns an error if the outcome can't be recorded. The outcome then must not be passed on.
+    /// There is no error for a call that only reads or didn't run.
     pub async fn outcome(&self, outcome: &OutcomeRecord<'_>) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
         let requests = self.requests(settings, outcome);
         let written =
             self.write(settings, |key| record::outcome(key, outcome, &self.front_end)).await;
         let written = requests.and(written);
-        let failure = self.check_write(
+        let checked = self.check_write(
             settings,
             written,
             "The call has run, and its effects remain; its answer is withheld",
         );
-        match failure {
-            Some(failure) if outcome.acts && outcome.attempts > 0 => Err(failure),
-            _ => Ok(()),
-        }
+        let has_acted = outcome.acts && outcome.attempts > 0;
+        if has_acted { checked } else { Ok(()) }
     }
 
-    /// Records a tool's own question to the person, or the answer to it.
+    /// Records a tool's own question to the person, or the answer.
     ///
     /// # Errors
     ///
-    /// Returns an error if the entry can't be written. The question must then not be asked, or its
-    /// answer must not apply.
+    /// Returns an error if the entry can't be written. The question or answer must then be dropped.
     pub async fn inquiry(&self, inquiry: &InquiryRecord<'_>) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
         let written =
             self.write(settings, |key| record::inquiry(key, inquiry, &self.front_end)).await;
         let what = "The question of the tool was not passed on";
-        self.check_write(settings, written, what).map_or(Ok(()), Err)
+        self.check_write(settings, written, what)
     }
 
     /// Records the undo of a call.
     ///
     /// # Errors
     ///
-    /// Returns an error if the undo can't be recorded and the outcome of the call must not be
+    /// Returns an error if the undo can't be recorded. The outcome of the call then must not be
     /// passed on.
     pub async fn rollback(&self, rollback: &RollbackRecord<'_>) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
         let written =
             self.write(settings, |key| record::rollback(key, rollback, &self.front_end)).await;
         let what = "The call has run and was undone; its answer is withheld";
-        self.check_write(settings, written, what).map_or(Ok(()), Err)
+        self.check_write(settings, written, what)
     }
 
-    /// Records the undo of a job's changes. Returns when the system has the entry.
+    /// Records the undo of a job's changes. Blocks.
     ///
     /// # Errors
     ///
@@ -219,35 +214,34 @@ impl Audit {
     pub fn rollback_now(&self, rollback: &RollbackRecord<'_>) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
         let written = self.append(settings, |key| record::rollback(key, rollback, &self.front_end));
-        self.check_write(settings, written.map(drop), "The job was undone").map_or(Ok(()), Err)
+        self.check_write(settings, written.map(drop), "The job was undone")
     }
 
-    /// Records a request of Toolhold itself. Returns when the system has the entry.
+    /// Records a network request of Toolhold itself. Blocks.
     ///
     /// # Errors
     ///
-    /// Returns an error if the request can't be recorded and its answer must not be used.
+    /// Returns an error if the request can't be recorded. Its response then must not be used.
     pub fn own_request(&self, request: &OwnRequestRecord<'_>) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
         let written =
             self.append(settings, |key| record::own_request(key, request, &self.front_end));
-        let what = "The answer to a request of Toolhold is not used";
-        self.check_write(settings, written.map(drop), what).map_or(Ok(()), Err)
+        let what = "The response to a request of Toolhold is discarded";
+        self.check_write(settings, written.map(drop), what)
     }
 
-    /// Records the start or the end of a job. Returns when the system has the entry.
+    /// Records the start or the end of a job. Blocks.
     ///
     /// # Errors
     ///
-    /// Returns an error if the job can't be recorded and must not start.
+    /// Returns an error if the job can't be recorded. The job then must not start.
     pub fn job(&self, job: &JobRecord<'_>) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
         let written = self.append(settings, |key| record::job(key, job, &self.front_end));
-        self.check_write(settings, written.map(drop), "The job was not started").map_or(Ok(()), Err)
+        self.check_write(settings, written.map(drop), "The job was not started")
     }
 
-    /// Records the outcome of a call whose caller no longer waits. Returns when the system has the
-    /// entry.
+    /// Records the outcome of a call whose caller no longer waits. Blocks.
     pub fn dropped(&self, outcome: &OutcomeRecord<'_>) {
         let Some(settings) = self.settings else { return };
         let requests = self.requests(settings, outcome);
@@ -255,24 +249,24 @@ impl Audit {
         let _ = self.check_write(settings, requests.and(written.map(drop)), "");
     }
 
-    /// Appends an entry for each reported request of a call.
     fn requests(&self, settings: Settings, outcome: &OutcomeRecord<'_>) -> io::Result<()> {
         let mut report = outcome.report.entries();
         let requests = std::mem::take(&mut report.requests);
-        let more = std::mem::take(&mut report.more_requests);
+        let unlisted_count = std::mem::take(&mut report.more_requests);
         drop(report);
         if requests.is_empty() {
             return Ok(());
         }
         let key = self.key(settings)?;
-        for record in record::requests(&key, &outcome.call, &self.front_end, &requests, more) {
+        for record in
+            record::requests(&key, &outcome.call, &self.front_end, &requests, unlisted_count)
+        {
             self.append(settings, |_| record)?;
         }
         Ok(())
     }
 
-    /// Appends an entry. If the configuration requires it, waits until the entry survives a power
-    /// failure.
+    /// Appends an entry. With `durable`, waits until the entry survives a power failure.
     async fn write(
         &self,
         settings: Settings,
@@ -286,18 +280,17 @@ impl Audit {
         }
     }
 
-    /// Appends an entry, and returns the number of entries including it. Runs on the caller's
-    /// thread, because switching to another thread would take longer than these microseconds.
-    fn append(&self, settings: Settings, body: impl FnOnce(&Key) -> Vec<u8>) -> io::Result<u64> {
-        // The record is formatted outside of the lock.
-        let body = body(&self.key(settings)?);
+    /// Appends an entry, and returns the number of entries so far. Writes on the caller's thread,
+    /// because switching to another thread takes longer than writing.
+    fn append(&self, settings: Settings, format: impl FnOnce(&Key) -> Vec<u8>) -> io::Result<u64> {
+        let body = format(&self.key(settings)?);
         let mut state = self.lock_state();
         let is_appended = match &mut state.log {
             Some(log) => log.append(&body).is_ok(),
             None => false,
         };
         if !is_appended {
-            // The folder may have moved, or the disk may have room again. So the log is opened
+            // The folder may have moved, or the disk may have room again, so the log is opened
             // again for a second attempt.
             state.close();
             let mut log = Log::open(&self.data, settings.bounds)?;
@@ -309,92 +302,95 @@ impl Audit {
             result.map_err(files::at(&self.file()))?;
         }
         state.count += 1;
-        if let Some(log) = &mut state.log
-            && log.can_hold()
-            && let Some(releaser) = self.releaser.get_or_init(|| start_releaser(&self.written))
-        {
-            log.hold();
-            releaser.unpark();
+        if let Some(log) = &mut state.log {
+            self.hold_lock(log);
         }
         Ok(state.count)
     }
 
-    /// Opens the log and returns its key.
+    /// Keeps the lock of the log for a short time if this process writes many entries in a row.
+    fn hold_lock(&self, log: &mut Log) {
+        if log.can_hold()
+            && let Some(releaser) = self.releaser.get_or_init(|| start_releaser(&self.state))
+        {
+            log.hold();
+            releaser.unpark();
+        }
+    }
+
+    /// Returns the key of the log. Opens the log if necessary.
     fn key(&self, settings: Settings) -> io::Result<Key> {
-        let mut written = self.lock_state();
-        let log = match &mut written.log {
+        let mut state = self.lock_state();
+        let log = match &mut state.log {
             Some(log) => log,
-            none => none.insert(Log::open(&self.data, settings.bounds)?),
+            empty => empty.insert(Log::open(&self.data, settings.bounds)?),
         };
         Ok(log.key().clone())
     }
 
-    /// Waits until this number of entries survives a power failure. One caller syncs. Callers that
-    /// arrive meanwhile share the next sync.
+    /// Waits until `count` entries survive a power failure. One caller syncs for all callers that
+    /// have arrived before its sync.
     async fn sync(&self, count: u64) -> io::Result<()> {
         let mut synced = self.synced.lock().await;
         if *synced >= count {
             return Ok(());
         }
-        let (unsynced, all) = {
-            let mut written = self.lock_state();
-            (written.take_unsynced(), written.count)
+        let (unsynced, written_count) = {
+            let mut state = self.lock_state();
+            (state.take_unsynced(), state.count)
         };
         tokio::task::spawn_blocking(move || unsynced.sync()).await.map_err(io::Error::other)??;
-        *synced = all;
+        *synced = written_count;
         Ok(())
     }
 
     fn lock_state(&self) -> MutexGuard<'_, LogState> {
-        lock(&self.written)
+        lock(&self.state)
     }
 
-    /// Returns the current file.
     fn file(&self) -> PathBuf {
         self.data.join(files::FOLDER).join(files::CURRENT)
     }
 
-    /// Returns a failure if an entry couldn't be written and the configuration requires entries for
-    /// calls.
+    /// Returns a failure if an entry couldn't be written and calls require entries.
     ///
-    /// The error is logged once until an entry is written again. `what` is the consequence for the
-    /// call.
+    /// An error is logged only once until the next success. `what` is the consequence for the call.
     fn check_write(
         &self,
         settings: Settings,
         written: io::Result<()>,
         what: &str,
-    ) -> Option<Failure> {
+    ) -> Result<(), Failure> {
         let Err(why) = written else {
             self.warned.store(false, Ordering::Relaxed);
-            return None;
+            return Ok(());
         };
-        if !self.warned.swap(true, Ordering::Relaxed) {
-            match settings.on_failure {
-                OnFailure::Stop => tracing::warn!(
-                    "calls are not recorded, so calls that can act are denied: {why}"
-                ),
-                OnFailure::Continue => tracing::warn!("calls are not recorded: {why}"),
-            }
+        let has_warned = self.warned.swap(true, Ordering::Relaxed);
+        if !has_warned {
+            warn_of_missing_entries(settings.on_failure, &why);
         }
-        let message = format!("{what}, since it can't be recorded: {why}");
+        let message = format!("{what}, because writing the audit log failed: {why}");
         let suggestion = format!(
-            "`toolhold doctor` says how to fix it. With `on_failure = \"continue\"` in {}, calls run without a record.",
+            "`toolhold doctor` shows the fix. With `on_failure = \"continue\"` in {}, calls run \
+             without a record.",
             self.table
         );
         let failure = Failure::new(Category::PermanentFailure, message)
             .with_code("audit")
             .with_suggestion(suggestion);
-        (settings.on_failure == OnFailure::Stop).then_some(failure)
+        match settings.on_failure {
+            OnFailure::Stop => Err(failure),
+            OnFailure::Continue => Ok(()),
+        }
     }
 }
 
-/// Records the answer to a posted question when the answer is given, because the call may never
-/// run. Blocks.
+/// Records the answer to a stored request for approval immediately, because the call may never run.
+/// Blocks.
 ///
 /// # Errors
 ///
-/// [`HostError::Io`] if the answer can't be recorded and must not apply.
+/// [`HostError::Io`] if the answer can't be recorded. The answer then must not apply.
 pub fn record_answer(
     config: &config::Config,
     folders: &config::Folders,
@@ -426,12 +422,21 @@ pub fn record_rollback(
     })
 }
 
-/// Records one line with a separate log. `failed` is the beginning of the error message.
+fn warn_of_missing_entries(on_failure: OnFailure, error: &io::Error) {
+    match on_failure {
+        OnFailure::Stop => {
+            tracing::warn!("calls are not recorded, so calls that can act are denied: {error}");
+        }
+        OnFailure::Continue => tracing::warn!("calls are not recorded: {error}"),
+    }
+}
+
+/// Records one entry. `message` is the beginning of the error message.
 fn record_now(
     config: &config::Config,
     folders: &config::Folders,
     front_end: &str,
-    failed: &str,
+    message: &str,
     line: impl FnOnce(&Key) -> Vec<u8>,
 ) -> Result<(), HostError> {
     let audit = Audit::new(config, &folders.data, Cow::Owned(front_end.to_owned()));
@@ -441,7 +446,7 @@ fn record_now(
         result = audit.lock_state().take_unsynced().sync();
     }
     match result {
-        Err(why) if settings.on_failure == OnFailure::Stop => Err(HostError::io(failed)(why)),
+        Err(why) if settings.on_failure == OnFailure::Stop => Err(HostError::io(message)(why)),
         _ => Ok(()),
     }
 }
@@ -464,28 +469,28 @@ impl LogState {
 
 impl Drop for Audit {
     fn drop(&mut self) {
-        // Without the state, the thread ends.
-        self.written = Arc::default();
+        self.state = Arc::default();
         if let Some(Some(releaser)) = self.releaser.get() {
             releaser.unpark();
         }
     }
 }
 
-fn lock(written: &Mutex<LogState>) -> MutexGuard<'_, LogState> {
-    written.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(state: &Mutex<LogState>) -> MutexGuard<'_, LogState> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts a thread that releases the lock of the log a short time after it is woken. The thread
-/// ends when the state is dropped. Returns `None` if the thread can't be started.
-fn start_releaser(written: &Arc<Mutex<LogState>>) -> Option<Thread> {
-    let written: Weak<Mutex<LogState>> = Arc::downgrade(written);
+/// Starts a thread that releases the lock of the log. A wake-up makes the thread wait for the time
+/// [`HOLD`] and release the lock. The thread ends when the state is dropped. Returns `None` if the
+/// thread can't be started.
+fn start_releaser(state: &Arc<Mutex<LogState>>) -> Option<Thread> {
+    let weak_state: Weak<Mutex<LogState>> = Arc::downgrade(state);
     let builder = std::thread::Builder::new().name("toolhold-record".to_owned());
     let thread = builder.spawn(move || {
         loop {
             std::thread::park();
             std::thread::sleep(HOLD);
-            let Some(state) = written.upgrade() else { return };
+            let Some(state) = weak_state.upgrade() else { return };
             let mut locked_state = lock(&state);
             if let Some(log) = &mut locked_state.log
                 && let Err(error) = log.release()

@@ -1,5 +1,5 @@
-//! Formats an entry of the audit log: one JSON object, in which every text is shortened, redacted,
-//! and free of characters that control a terminal.
+//! Formats an entry of the audit log as a JSON object. Every string is shortened and redacted, and
+//! its control characters are replaced.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -13,70 +13,76 @@ use super::chain::{self, Hash, HashedRecord, Key};
 use super::kind::Kind;
 use super::time;
 
-/// Maximum length of a text among the arguments, in bytes. Only the beginning of a longer text is
-/// recorded.
-const LONG: usize = 1024;
+/// Maximum length of a string among the arguments in bytes. Longer strings are recorded as a
+/// beginning.
+const MAX_STRING: usize = 1024;
 
-/// Bytes of this beginning.
+/// Length of a recorded beginning in bytes.
 const BEGINNING: usize = 256;
 
-/// Maximum length in bytes of a name that is too short to contain a secret.
+/// Maximum length of an unredacted field name in bytes. Secrets are longer.
 const SHORT: usize = 15;
 
-/// Bytes of a text that are searched for secrets.
+/// Number of bytes of a string that are redacted. Later bytes are dropped.
 const LOOKED_AT: usize = 16 * 1024;
 
-/// Bytes of all arguments.
-const ARGUMENTS: usize = 8 * 1024;
+/// Maximum length of all arguments in bytes. Longer arguments are recorded as a beginning.
+const MAX_ARGUMENTS: usize = 8 * 1024;
 
 /// Maximum number of nested arrays and objects in the arguments.
-const DEPTH: usize = 64;
+const MAX_DEPTH: usize = 64;
 
-/// Maximum number of hashed bytes of arguments. The limit of a call is lower, but a call that
-/// exceeds it is also recorded.
-const HASHED: usize = 16 * 1024 * 1024;
+/// Maximum number of hashed bytes of arguments. Allowed calls have fewer bytes, but refused calls
+/// are also recorded.
+const MAX_HASHED: usize = 16 * 1024 * 1024;
 
-/// The argument with a model's thoughts before it fills in the arguments. The thoughts are private.
+const MICROS_PER_MILLI: u64 = 1000;
+
+/// Usual length of an entry in bytes.
+const USUAL_BYTES: usize = 1024;
+
+/// The argument with a model's private thoughts about the other arguments.
 const THINK: &str = "_tafc_think";
 
-/// Checks whether an argument contains thoughts. Models write its name in any case.
+/// Checks whether an argument contains thoughts. Models write the name in any case.
 fn is_thought(argument: &str) -> bool {
     argument.get(..THINK.len()).is_some_and(|start| start.eq_ignore_ascii_case(THINK))
 }
 
 /// An entry without its hash. Empty and `false` fields are omitted.
-pub(super) struct Line<'k>(Vec<u8>, &'k Key);
+pub(super) struct Line<'k> {
+    bytes: Vec<u8>,
+    hash_key: &'k Key,
+}
 
 impl<'k> Line<'k> {
-    /// Starts an entry of a kind, with the current time. A text that isn't recorded in full is
-    /// recorded with a keyed hash. Without a key, a reader could guess the text and check the
-    /// guess.
+    /// Starts an entry with the current time. `key` is for hashes of strings that aren't recorded
+    /// in full: a reader can't guess such a string and compare the hash without the key.
     pub(super) fn new(kind: Kind, key: &'k Key) -> Self {
-        let mut line = Self(Vec::with_capacity(1024), key);
-        line.0.extend_from_slice(b"{\"ts\":\"");
-        time::write(&mut line.0, SystemTime::now());
-        line.0.extend_from_slice(b"\",\"kind\":\"");
-        line.0.extend_from_slice(kind.as_str().as_bytes());
-        line.0.push(b'"');
+        let mut line = Self { bytes: Vec::with_capacity(USUAL_BYTES), hash_key: key };
+        line.bytes.extend_from_slice(b"{\"ts\":\"");
+        time::write(&mut line.bytes, SystemTime::now());
+        line.bytes.extend_from_slice(b"\",\"kind\":\"");
+        line.bytes.extend_from_slice(kind.as_str().as_bytes());
+        line.bytes.push(b'"');
         line
     }
 
-    /// Writes a word of the host's own.
     pub(super) fn word(&mut self, key: &str, word: &str) {
         self.key(key);
-        quoted(&mut self.0, word);
+        quoted(&mut self.bytes, word);
     }
 
-    /// Writes an untrusted text of at most `max` bytes.
+    /// Writes an untrusted string of at most `max` bytes. A longer string is cut.
     pub(super) fn text(&mut self, key: &str, text: &str, max: usize) {
         self.key(key);
-        quoted(&mut self.0, &shown(text, max));
+        quoted(&mut self.bytes, &shown(text, max));
     }
 
-    /// Writes a text that contains no secrets: a name, a place, or a redacted text.
+    /// Writes a string that contains no secrets.
     pub(super) fn plain(&mut self, key: &str, text: &str, max: usize) {
         self.key(key);
-        quoted(&mut self.0, &neutral(cut(text, max)));
+        quoted(&mut self.bytes, &neutral(cut(text, max)));
     }
 
     pub(super) fn optional(&mut self, key: &str, text: Option<&str>, max: usize) {
@@ -87,65 +93,60 @@ impl<'k> Line<'k> {
 
     pub(super) fn number(&mut self, key: &str, number: u64) {
         self.key(key);
-        // Writing to a vector never fails.
-        let _ = write!(self.0, "{number}");
+        let _ = write!(self.bytes, "{number}");
     }
 
-    /// Writes the exit code of a program.
     pub(super) fn code(&mut self, key: &str, code: i32) {
         self.key(key);
-        // Writing to a vector never fails.
-        let _ = write!(self.0, "{code}");
+        let _ = write!(self.bytes, "{code}");
     }
 
-    /// Writes a duration in milliseconds with up to three decimals, without zeros at the end.
+    /// Writes a duration in milliseconds, with up to three decimals and without trailing zeros.
     pub(super) fn time(&mut self, key: &str, time: Duration) {
         self.key(key);
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        let whole = micros / 1000;
-        let part = micros % 1000;
-        let _ = write!(self.0, "{whole}");
+        let whole = micros / MICROS_PER_MILLI;
+        let part = micros % MICROS_PER_MILLI;
+        let _ = write!(self.bytes, "{whole}");
         if part > 0 {
-            let _ = write!(self.0, ".{part:03}");
-            while self.0.last() == Some(&b'0') {
-                self.0.pop();
+            let _ = write!(self.bytes, ".{part:03}");
+            while self.bytes.last() == Some(&b'0') {
+                self.bytes.pop();
             }
         }
     }
 
-    /// Writes a time since the Unix epoch.
     pub(super) fn moment(&mut self, key: &str, since: Duration) {
         self.key(key);
-        self.0.push(b'"');
-        time::write(&mut self.0, SystemTime::UNIX_EPOCH + since);
-        self.0.push(b'"');
+        self.bytes.push(b'"');
+        time::write(&mut self.bytes, SystemTime::UNIX_EPOCH + since);
+        self.bytes.push(b'"');
     }
 
     pub(super) fn flag(&mut self, key: &str, set: bool) {
         if set {
             self.key(key);
-            self.0.extend_from_slice(b"true");
+            self.bytes.extend_from_slice(b"true");
         }
     }
 
-    /// Writes a list of the host's own words, unless it is empty.
     pub(super) fn words(&mut self, key: &str, words: &[&str]) {
         if words.is_empty() {
             return;
         }
         self.key(key);
-        self.0.push(b'[');
+        self.bytes.push(b'[');
         for (index, word) in words.iter().enumerate() {
             if index > 0 {
-                self.0.push(b',');
+                self.bytes.push(b',');
             }
-            quoted(&mut self.0, word);
+            quoted(&mut self.bytes, word);
         }
-        self.0.push(b']');
+        self.bytes.push(b']');
     }
 
-    /// Writes a list of objects, unless it is empty. Each object has two words and a text of at
-    /// most `max` bytes, under `keys`.
+    /// Writes a list of objects, unless the list is empty. Each object has two words and a string
+    /// of at most `max` bytes, under the names in `keys`.
     pub(super) fn list<'a>(
         &mut self,
         key: &str,
@@ -158,58 +159,59 @@ impl<'k> Line<'k> {
         for (first_word, second_word, text) in items {
             if is_empty {
                 self.key(key);
-                self.0.push(b'[');
+                self.bytes.push(b'[');
                 is_empty = false;
             } else {
-                self.0.push(b',');
+                self.bytes.push(b',');
             }
-            self.0.push(b'{');
-            quoted(&mut self.0, first_key);
-            self.0.push(b':');
-            quoted(&mut self.0, first_word);
+            self.bytes.push(b'{');
+            quoted(&mut self.bytes, first_key);
+            self.bytes.push(b':');
+            quoted(&mut self.bytes, first_word);
             self.key(second_key);
-            quoted(&mut self.0, second_word);
+            quoted(&mut self.bytes, second_word);
             self.key(text_key);
-            quoted(&mut self.0, &shown(text, max));
-            self.0.push(b'}');
+            quoted(&mut self.bytes, &shown(text, max));
+            self.bytes.push(b'}');
         }
         if !is_empty {
-            self.0.push(b']');
+            self.bytes.push(b']');
         }
     }
 
-    /// Writes the arguments of a call. If they are too large, the beginning of their text, its
-    /// length and its hash are recorded.
+    /// Writes the arguments of a call. Large arguments are written as their beginning, length and
+    /// hash.
     pub(super) fn arguments(&mut self, key: &str, arguments: &Value) {
         self.key(key);
-        let from = self.0.len();
-        if value(&mut self.0, self.1, "", arguments, from + ARGUMENTS, DEPTH).is_some() {
+        let from = self.bytes.len();
+        let max_end = from + MAX_ARGUMENTS;
+        let no_name = "";
+        let written = value(&mut self.bytes, self.hash_key, no_name, arguments, max_end, MAX_DEPTH);
+        if written.is_some() {
             return;
         }
-        // The arguments are too large, so their beginning and their hash replace them.
-        let beginning = cut(&String::from_utf8_lossy(&self.0[from..]), LONG).to_owned();
-        self.0.truncate(from);
-        let mut hashing = Hashing { hash: self.1.of_text(), bytes: 0 };
+        let beginning = cut(&String::from_utf8_lossy(&self.bytes[from..]), MAX_STRING).to_owned();
+        self.bytes.truncate(from);
+        let mut hashing = Hashing { hash: self.hash_key.of_text(), bytes: 0 };
         let is_complete = serde_json::to_writer(&mut hashing, arguments).is_ok();
         let bytes = hashing.bytes;
         let hash = if is_complete { Some(hashing.hash.finish()) } else { None };
-        cut_off(&mut self.0, &beginning, bytes, hash);
+        cut_off(&mut self.bytes, &beginning, bytes, hash);
     }
 
-    /// Returns the bytes of the record.
     pub(super) fn into_bytes(self) -> Vec<u8> {
-        self.0
+        self.bytes
     }
 
     fn key(&mut self, key: &str) {
-        self.0.extend_from_slice(b",\"");
-        self.0.extend_from_slice(key.as_bytes());
-        self.0.extend_from_slice(b"\":");
+        self.bytes.extend_from_slice(b",\"");
+        self.bytes.extend_from_slice(key.as_bytes());
+        self.bytes.extend_from_slice(b"\":");
     }
 }
 
-/// Writes the value of the field `name`. Returns `None` if `out` would have more than `most` bytes,
-/// or the value has more than `depth` levels.
+/// Writes the value of the field `name`. Returns `None` if `out` gets longer than `most` bytes, or
+/// if the value has more than `depth` levels.
 fn value(
     out: &mut Vec<u8>,
     keyed: &Key,
@@ -220,7 +222,7 @@ fn value(
 ) -> Option<()> {
     let depth = depth.checked_sub(1)?;
     match value {
-        Value::String(text) if text.len() > LONG => {
+        Value::String(text) if text.len() > MAX_STRING => {
             let beginning = redacted(name, cut(text, LOOKED_AT));
             let mut hash = keyed.of_text();
             hash.update(text.as_bytes());
@@ -238,8 +240,8 @@ fn value(
             out.push(b']');
         }
         Value::Object(fields) => {
-            // In `{"name": "DB_PASSWORD", "value": "…"}`, the value belongs to the name in the
-            // other field.
+            // In `{"name": "DB_PASSWORD", "value": "…"}`, the field `name` says that the value is a
+            // secret.
             let other_name = ["name", "key"].iter().find_map(|key| fields.get(*key)?.as_str());
             out.push(b'{');
             let mut is_first = true;
@@ -251,13 +253,13 @@ fn value(
                     out.push(b',');
                 }
                 is_first = false;
-                // No secret is as short as most names.
+                // Short plain names are no secrets.
                 let is_name = key.len() <= SHORT
                     && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
                 if is_name {
                     quoted(out, key);
                 } else {
-                    quoted(out, &shown(key, LONG));
+                    quoted(out, &shown(key, MAX_STRING));
                 }
                 out.push(b':');
                 let item_name =
@@ -266,14 +268,13 @@ fn value(
             }
             out.push(b'}');
         }
-        // Writing to a vector never fails.
         other => drop(write!(out, "{other}")),
     }
     if out.len() <= most { Some(()) } else { None }
 }
 
-/// Writes an object that replaces a text that is too long: the text's beginning, its length in
-/// bytes and its hash.
+/// Writes an object in place of a long string or of long arguments. `hash` is `None` if only the
+/// first `bytes` bytes were read.
 fn cut_off(out: &mut Vec<u8>, beginning: &str, bytes: usize, hash: Option<Hash>) {
     out.extend_from_slice(b"{\"beginning\":");
     quoted(out, beginning);
@@ -283,7 +284,7 @@ fn cut_off(out: &mut Vec<u8>, beginning: &str, bytes: usize, hash: Option<Hash>)
     };
 }
 
-/// Returns at most `max` bytes of a text, in the form of the entry.
+/// Returns at most `max` bytes of a redacted string.
 fn shown(text: &str, max: usize) -> Cow<'_, str> {
     match redacted("", cut(text, LOOKED_AT.max(max))) {
         Cow::Borrowed(text) => Cow::Borrowed(cut(text, max)),
@@ -291,8 +292,8 @@ fn shown(text: &str, max: usize) -> Cow<'_, str> {
     }
 }
 
-/// Returns a field's text without secrets and without characters that control a terminal. Every
-/// known value is treated as a secret here, because a secret can't be removed from the log later.
+/// Redacts a field, and replaces characters that control a terminal. The field is redacted as
+/// strictly as a settings file, because the log can't be corrected later.
 fn redacted<'a>(name: &str, text: &'a str) -> Cow<'a, str> {
     match neutral(text) {
         Cow::Borrowed(text) => redaction::field(name, text, Keys::Settings),
@@ -300,21 +301,19 @@ fn redacted<'a>(name: &str, text: &'a str) -> Cow<'a, str> {
     }
 }
 
-/// Writes a JSON string.
 fn quoted(out: &mut Vec<u8>, text: &str) {
     if is_plain(text.as_bytes()) {
-        out.reserve(text.len() + 2);
+        out.reserve("\"\"".len() + text.len());
         out.push(b'"');
         out.extend_from_slice(text.as_bytes());
         out.push(b'"');
     } else {
-        // Writing to a vector never fails, and a text is always valid JSON.
         let _ = serde_json::to_writer(out, text);
     }
 }
 
-/// Checks whether a text needs no escapes in JSON. Without an early return, many bytes are checked
-/// at a time.
+/// Checks whether a string needs no escapes in JSON. Each chunk is checked without an early return,
+/// so that the compiler can use vector instructions.
 fn is_plain(text: &[u8]) -> bool {
     text.chunks(64).all(|chunk| chunk.iter().fold(true, |plain, byte| plain & is_plain_byte(*byte)))
 }
@@ -323,7 +322,7 @@ fn is_plain_byte(byte: u8) -> bool {
     (byte >= b' ') & (byte != b'"') & (byte != b'\\')
 }
 
-/// Hashes written bytes up to a limit.
+/// Hashes written bytes. More than [`MAX_HASHED`] bytes are an error.
 struct Hashing {
     hash: HashedRecord,
     bytes: usize,
@@ -331,7 +330,8 @@ struct Hashing {
 
 impl Write for Hashing {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.bytes > HASHED {
+        // The error stops the conversion of very long arguments to JSON.
+        if self.bytes > MAX_HASHED {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         self.hash.update(bytes);
@@ -368,7 +368,7 @@ mod tests {
         let mut line = Line::new(Kind::Outcome, &key);
         line.arguments("arguments", arguments);
         let mut bytes = line.into_bytes();
-        assert!(bytes.len() < ARGUMENTS + 2 * LONG, "{} bytes", bytes.len());
+        assert!(bytes.len() < MAX_ARGUMENTS + 2 * MAX_STRING, "{} bytes", bytes.len());
         bytes.push(b'}');
         serde_json::from_slice::<Value>(&bytes).unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&bytes)))["arguments"]
             .take()
@@ -405,9 +405,9 @@ mod tests {
 
     #[test]
     fn hash_of_an_unrecorded_text_can_t_be_guessed_without_the_key() {
-        let text = format!("{}password = 1234", "x".repeat(2 * LONG));
-        let found =
-            recorded(&json!({ "content": text, "more": vec!["y".repeat(LONG); 9] })).to_string();
+        let text = format!("{}password = 1234", "x".repeat(2 * MAX_STRING));
+        let found = recorded(&json!({ "content": text, "more": vec!["y".repeat(MAX_STRING); 9] }))
+            .to_string();
         let many = recorded(&json!(vec![0; 10_000])).to_string();
         let digest = |text: &str| chain::to_hex(&Sha256::digest(text).into());
         assert!(
@@ -428,7 +428,7 @@ mod tests {
         assert!(
             found["beginning"]
                 .as_str()
-                .is_some_and(|text| text.starts_with("[0,1,2,3,") && text.len() <= LONG),
+                .is_some_and(|text| text.starts_with("[0,1,2,3,") && text.len() <= MAX_STRING),
             "{found}"
         );
         assert_eq!(found["hmac"], json!(hmac(&many.to_string())));

@@ -8,39 +8,37 @@ use sha2::{Digest, Sha256};
 
 use super::chain::Hash;
 
-/// Larger than any record. A longer line wasn't written by Toolhold and is returned in pieces.
+/// Maximum length of a line. A longer line is returned in pieces. Entries are shorter.
 const MAX_LINE: u64 = 64 * 1024;
 
-/// The lines of a part of a file.
+/// Bytes that are read from a file at a time.
+const BUFFER: usize = 64 * 1024;
+
 pub(super) struct Lines<'a> {
     reader: BufReader<Part<'a>>,
     line: Vec<u8>,
     at: u64,
 }
 
-/// A line of a log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line<'a> {
-    /// The positions in the file at which the line begins and ends, including its line end.
+    /// Positions in the file: the start of the line, and the position after its line end.
     pub(super) from: u64,
     pub(super) to: u64,
-    /// The bytes of the line without its line end.
     pub(super) bytes: &'a [u8],
-    /// Whether the line has a line end.
     pub(super) whole: bool,
 }
 
 impl<'a> Lines<'a> {
-    /// Returns the lines between two positions of a file.
     pub(super) fn new(file: &'a File, from: u64, to: u64) -> Self {
         Self {
-            reader: BufReader::with_capacity(64 * 1024, Part { file, at: from, to }),
+            reader: BufReader::with_capacity(BUFFER, Part { file, at: from, to }),
             line: Vec::new(),
             at: from,
         }
     }
 
-    /// Returns the next line, or `None` at the end.
+    /// Returns the next line without its line end. A very long line is returned in pieces.
     ///
     /// # Errors
     ///
@@ -59,7 +57,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// A part of a file. Reading the part doesn't move the file's own position.
+/// A part of a file. Reads don't move the file's position.
 pub(super) struct Part<'a> {
     pub(super) file: &'a File,
     pub(super) at: u64,
@@ -77,14 +75,14 @@ impl Read for Part<'_> {
 }
 
 impl Part<'_> {
-    /// Returns the hash of the whole part.
+    /// Returns the SHA-256 hash of the part.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns the system's error.
     pub(super) fn hash(mut self) -> io::Result<Hash> {
         let mut hasher = Sha256::new();
-        let mut buffer = vec![0; 64 * 1024];
+        let mut buffer = vec![0; BUFFER];
         loop {
             match self.read(&mut buffer)? {
                 0 => return Ok(hasher.finalize().into()),

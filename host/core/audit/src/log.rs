@@ -1,15 +1,14 @@
-//! Appends entries to the audit log from any number of processes, rotates its files, and removes
-//! old files.
+//! Appends entries to the audit log, rotates its files and removes old files. Any number of
+//! processes can append.
 //!
 //! A process that appends holds the lock of the file `head`, which states the end of the log and
-//! the last entry. If a process is killed after it wrote an entry and before it wrote the head, the
-//! log has more entries than the head states. The next writer reads these entries and continues
-//! after the last one. An incomplete entry, after a killed process or on a full disk, stays in the
-//! file. The next entry states its length and its hash, so that nothing else can replace it.
+//! the last entry. A process may be killed after it wrote an entry and before it wrote the head, so
+//! the next writer reads the entries after the stated end. An entry can also be incomplete, because
+//! a process was killed or the disk was full. An incomplete entry stays in the file. The next entry
+//! states its length and its hash, so nobody can replace it.
 //!
-//! If a process writes many entries in a row without entries of other processes between them, it
-//! keeps the lock for a short time ([`Log::hold`]). Until it releases the lock, it only appends,
-//! and the head is not updated.
+//! A process that writes many entries in a row keeps the lock for a short time ([`Log::hold`]).
+//! While it keeps the lock, it doesn't update the head.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind, Write};
@@ -29,72 +28,69 @@ use super::kind::Kind;
 use super::lines::{Lines, Part};
 use super::time;
 
-/// Maximum time to wait for another process to release the lock. That process needs microseconds,
-/// or milliseconds for many entries, unless it is suspended.
+/// Maximum time to wait for the lock of another process. Processes need the lock for milliseconds,
+/// unless they are suspended.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Number of immediate attempts before each pause.
-const TRIES: u32 = 100;
-const REST: Duration = Duration::from_micros(50);
+const TRIES_WITHOUT_PAUSE: u32 = 100;
+const PAUSE: Duration = Duration::from_micros(50);
 
 /// Number of entries in a row after which a process keeps the lock. Before that, each entry takes
-/// the lock separately, so that other waiting processes get it.
-const IN_ROW: u32 = 16;
+/// the lock separately, so that waiting processes get the lock.
+const MANY_IN_ROW: u32 = 16;
 
-/// Reason that is recorded when the head doesn't state where the log ends.
-const LOST: Option<&str> = Some("the head was lost: records may be missing before this one");
+/// The note of the next entry if the file `head` is lost.
+const LOST_HEAD_NOTE: Option<&str> =
+    Some("the head was lost: records may be missing before this one");
 
 /// Maximum number of bytes of an entry in addition to its body.
-const AROUND: u64 = 320;
+const BYTES_AROUND_BODY: u64 = 320;
 
-/// The size and the number of files.
+/// The configured limits of the log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    /// Largest file, in bytes.
+    /// Maximum length of a file in bytes. At this length, a new file is started.
     pub(super) file: u64,
     /// Number of finished files that aren't removed. 0 means all.
     pub(super) keep: u64,
-    /// Whether written records will be synced.
+    /// Whether the files are synced after each entry.
     pub(super) durable: bool,
 }
 
-/// The log, open for writing.
 pub(super) struct Log {
     folder: Arc<PrivateFolder>,
     key: Key,
     head: Arc<File>,
-    /// The lock, while this process holds it.
-    held: Option<LogLock<Arc<File>>>,
-    /// Whether the lock is kept after an entry.
-    keeps: bool,
-    /// Number of entries in a row without an entry of another process between them.
-    in_row: u32,
+    held_lock: Option<LogLock<Arc<File>>>,
+    keeps_lock: bool,
+    /// Number of entries in a row without an entry of another process.
+    entries_in_row: u32,
     bounds: Bounds,
     current: Option<Current>,
     line: Vec<u8>,
     unsynced: Unsynced,
 }
 
-/// The current file, with the state that this process knows.
+/// The current file, with the end that this process knows.
 struct Current {
     file: Arc<File>,
     at: Head,
-    /// The next entry's statement about the bytes before it.
+    /// The statement of the next entry about the bytes before it.
     before: Before,
 }
 
-/// The bytes between the last record and the end of the file.
+/// The bytes between the last entry and the end of the file.
 #[derive(Default)]
 struct Before {
-    /// The last line needs a line end.
+    /// Whether the last line has no line end.
     open: bool,
-    /// The length in bytes and the hash of an incomplete record.
+    /// The length in bytes and the hash of an incomplete entry.
     torn: Option<(u64, Hash)>,
-    /// Why the end was searched for in the log itself.
+    /// A note about a lost head.
     note: Option<&'static str>,
 }
 
-/// Files with unsynced records.
+/// Files with entries that may not survive a power failure.
 #[derive(Default)]
 pub(super) struct Unsynced {
     files: Vec<Arc<File>>,
@@ -102,17 +98,16 @@ pub(super) struct Unsynced {
 }
 
 impl Unsynced {
-    /// Adds the files of another value.
     pub(super) fn add(&mut self, other: Self) {
         self.files.extend(other.files);
         self.folder = other.folder.or(self.folder.take());
     }
 
-    /// Syncs the files and the folder.
+    /// Waits until the files and their folder survive a power failure.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns the system's error.
     pub(super) fn sync(&self) -> io::Result<()> {
         for file in &self.files {
             file.sync_data()?;
@@ -125,11 +120,11 @@ impl Unsynced {
 }
 
 impl Log {
-    /// Opens the log in Toolhold's data folder. Creates the log if it doesn't exist.
+    /// Opens the log in Toolhold's data folder. Creates the log if it is missing.
     ///
     /// # Errors
     ///
-    /// Returns the system's error, or an error with the name of a file that can't be trusted.
+    /// Returns the system's error, or an error if another user can change a file.
     pub(super) fn open(data: &Path, bounds: Bounds) -> io::Result<Self> {
         let path = data.join(files::FOLDER);
         let folder = PrivateFolder::make(data)
@@ -143,24 +138,24 @@ impl Log {
             Some(key) => key,
             None => {
                 let _held = LogLock::new(&*head).map_err(files::at(&at_head))?;
-                // This check comes before reading the key. If there is a key, the head existed
-                // before, so a log without a head and without entries was emptied.
+                // The head is written before the key, so a log with a key and an empty head has
+                // been changed by somebody.
                 if Head::read(&head).map_err(files::at(&at_head))?.is_none() {
                     Head::START
                         .write(&head)
                         .and_then(|()| head.sync_data())
                         .map_err(files::at(&at_head))?;
                 }
-                files::made_key(&folder).map_err(files::at(&path.join(files::KEY)))?
+                files::ensure_key(&folder).map_err(files::at(&path.join(files::KEY)))?
             }
         };
         Ok(Self {
             folder,
             key,
             head,
-            held: None,
-            keeps: false,
-            in_row: 0,
+            held_lock: None,
+            keeps_lock: false,
+            entries_in_row: 0,
             bounds,
             current: None,
             line: Vec::new(),
@@ -168,52 +163,49 @@ impl Log {
         })
     }
 
-    /// Returns the key of the chain.
     pub(super) fn key(&self) -> &Key {
         &self.key
     }
 
     /// Appends an entry. `body` begins with `{`, the time and the kind, and ends with the last
-    /// field. When the function returns, the system has the entry, which then survives this
-    /// process.
+    /// field. Returns after the operating system has the entry.
     ///
     /// # Errors
     ///
-    /// Returns the system's error. The next writer finds an entry that was only partly written.
+    /// Returns the system's error. The next writer handles a partly written entry.
     pub(super) fn append(&mut self, body: &[u8]) -> io::Result<()> {
-        let is_held = self.held.is_some();
-        if !is_held {
-            self.held = Some(LogLock::new(Arc::clone(&self.head))?);
+        let was_locked = self.held_lock.is_some();
+        if !was_locked {
+            self.held_lock = Some(LogLock::new(Arc::clone(&self.head))?);
         }
-        let result = self.append_locked(body, is_held);
-        if result.is_err() || !self.keeps {
-            self.held = None;
+        let result = self.append_locked(body, was_locked);
+        if result.is_err() || !self.keeps_lock {
+            self.held_lock = None;
         }
         result
     }
 
-    /// Checks whether this process has written many records in a row, and doesn't keep the lock
-    /// yet.
+    /// Checks whether this process has written many entries in a row without keeping the lock.
     pub(super) fn can_hold(&self) -> bool {
-        self.in_row >= IN_ROW && !self.keeps
+        self.entries_in_row >= MANY_IN_ROW && !self.keeps_lock
     }
 
-    /// Keeps the lock from the next entry on. Other processes wait for the lock, so the caller must
-    /// call [`Self::release`] soon.
+    /// Keeps the lock from the next entry on. Other processes wait, so the caller must call
+    /// [`Self::release`] soon.
     pub(super) fn hold(&mut self) {
-        self.keeps = true;
+        self.keeps_lock = true;
     }
 
-    /// Writes the end of the log to the head and releases a kept lock.
+    /// Writes the head and releases a kept lock.
     ///
     /// # Errors
     ///
     /// Returns the system's error.
     pub(super) fn release(&mut self) -> io::Result<()> {
-        self.keeps = false;
-        self.in_row = 0;
-        // The lock is given back at the end of this function, after the write.
-        let lock = self.held.take();
+        self.keeps_lock = false;
+        self.entries_in_row = 0;
+        // Dropping `lock` at the end of the function releases it after the head is written.
+        let lock = self.held_lock.take();
         if lock.is_some()
             && let Some(current) = &self.current
         {
@@ -222,27 +214,30 @@ impl Log {
         Ok(())
     }
 
-    /// Appends an entry under the lock. With `is_held`, this process has held the lock since its
-    /// last entry, so no other process has written.
-    fn append_locked(&mut self, body: &[u8], is_held: bool) -> io::Result<()> {
-        self.in_row += 1;
-        // After a failure, the state of the log is read again.
+    /// Appends an entry under the lock. `was_locked` says that this process already held the lock,
+    /// so no other process has written since the last entry.
+    fn append_locked(&mut self, body: &[u8], was_locked: bool) -> io::Result<()> {
+        self.entries_in_row += 1;
+        // After a failure, `current` stays empty, so the next call searches the end of the log.
         let mut current = match self.current.take() {
-            Some(current) if is_held || current.is_as_known()? => current,
+            Some(current) if was_locked || current.is_unchanged()? => current,
             known => {
-                self.in_row = 0;
+                self.entries_in_row = 0;
                 self.locate_end(known)?
             }
         };
-        if current.at.end > 0 && current.at.end + body.len() as u64 + AROUND > self.bounds.file {
-            self.write(&mut current, &short(Kind::End))?;
+
+        let end_with_entry = current.at.end + body.len() as u64 + BYTES_AROUND_BODY;
+        let has_entries = current.at.end > 0;
+        if has_entries && end_with_entry > self.bounds.file {
+            self.write(&mut current, &start_entry(Kind::End))?;
             current = self.locate_end(None)?;
         }
         if current.at.end == 0 {
             self.begin(&mut current)?;
         }
         if let Some(note) = current.before.note.take() {
-            let mut body = short(Kind::Note);
+            let mut body = start_entry(Kind::Note);
             write!(body, ",\"note\":\"{note}\"")?;
             self.write(&mut current, &body)?;
         }
@@ -251,22 +246,25 @@ impl Log {
         Ok(())
     }
 
-    /// Returns the files that must be synced so that all entries so far survive a power failure.
+    /// Returns the files that must be synced for all entries so far.
     pub(super) fn take_unsynced(&mut self) -> Unsynced {
         let unsynced = std::mem::take(&mut self.unsynced);
         if self.bounds.durable
             && let Some(current) = &self.current
         {
+            // The next entries go to the same file.
             self.unsynced.files.push(Arc::clone(&current.file));
         }
         unsynced
     }
 
+    /// Writes an entry with its number and its hash.
     fn write(&mut self, current: &mut Current, body: &[u8]) -> io::Result<()> {
         let before = &mut current.before;
         self.line.clear();
-        if std::mem::take(&mut before.open) {
+        if before.open {
             self.line.push(b'\n');
+            before.open = false;
         }
         let from = self.line.len();
         self.line.extend_from_slice(body);
@@ -277,48 +275,55 @@ impl Log {
         let link = chain::seal(&self.key, &current.at.link, &mut self.line, from);
         let written = (&*current.file).write_all(&self.line);
         if written.is_ok() {
-            let end = current.at.end + torn.map_or(0, |(bytes, _)| bytes) + self.line.len() as u64;
+            let torn_bytes = torn.map_or(0, |(bytes, _)| bytes);
+            let end = current.at.end + torn_bytes + self.line.len() as u64;
             current.at = Head { end, link, ended: chain::kind(body) == b"end", ..current.at };
         }
-        // A kept lock is released together with writing the head. After a failure, the lock isn't
-        // kept.
-        if !self.keeps || current.at.ended || written.is_err() {
+        // With a kept lock, `release` usually writes the head. The end of a file and a failed write
+        // are noted immediately.
+        if !self.keeps_lock || current.at.ended || written.is_err() {
             current.at.write(&self.head)?;
         }
         written
     }
 
-    /// Writes the first entry of a file, which states the file's position in the chain.
+    /// Returns the number of the oldest file that `keep` allows. `rotated` are the numbers of the
+    /// finished files, and `new` is the number of the new file.
+    fn oldest_kept(&self, rotated: &[u64], new: u64) -> u64 {
+        let oldest = rotated.first().copied().unwrap_or(new);
+        if self.bounds.keep == 0 {
+            return oldest;
+        }
+        oldest.max(new.saturating_sub(self.bounds.keep))
+    }
+
+    /// Writes the first entry of a file, which states the file's position in the chain. Then
+    /// removes old files.
     fn begin(&mut self, current: &mut Current) -> io::Result<()> {
         let at = current.at;
         let rotated = files::rotated(&self.folder)?;
-        let oldest = rotated.first().copied().unwrap_or(at.file);
-        let kept = if self.bounds.keep == 0 {
-            oldest
-        } else {
-            oldest.max(at.file.saturating_sub(self.bounds.keep))
-        };
-        let mut body = short(Kind::Begin);
+        let oldest_kept = self.oldest_kept(&rotated, at.file);
+        let mut body = start_entry(Kind::Begin);
         let previous = chain::to_hex(&at.link.hash);
         let version = env!("CARGO_PKG_VERSION");
         write!(
             body,
-            ",\"file\":{},\"oldest\":{kept},\"previous\":\"{previous}\",\"toolhold\":\"{version}\"",
+            ",\"file\":{},\"oldest\":{oldest_kept},\"previous\":\"{previous}\",\"toolhold\":\"{version}\"",
             at.file
         )?;
         self.write(current, &body)?;
-        // Old files are removed after the removal is recorded. A file that is removed without an
-        // entry is detected.
+        // The entry is written before the removal, because a removal without such an entry counts
+        // as manipulation.
         for number in rotated {
-            if number < kept {
+            if number < oldest_kept {
                 self.folder.remove(&files::name(number))?;
             }
         }
         Ok(())
     }
 
-    /// Opens the current file.
-    fn opened(&mut self) -> io::Result<Arc<File>> {
+    /// Opens the current file. With `durable`, the file is also queued for a sync.
+    fn open_current(&mut self) -> io::Result<Arc<File>> {
         let file = Arc::new(self.folder.appended(CURRENT)?);
         if self.bounds.durable {
             self.unsynced.files.push(Arc::clone(&file));
@@ -327,8 +332,8 @@ impl Log {
         Ok(file)
     }
 
-    /// Finds the end of the log in its files. One of the files may already be open. Call this
-    /// function only under the lock.
+    /// Finds the end of the log. `known` is the file that this process has open. The caller must
+    /// hold the lock.
     fn locate_end(&mut self, known: Option<Current>) -> io::Result<Current> {
         let (mut head, note) = match Head::read(&self.head)? {
             Some(head) => (head, None),
@@ -340,21 +345,21 @@ impl Log {
         }
         let file = match known {
             Some(known) if known.at.file == head.file => known.file,
-            _ => self.opened()?,
+            _ => self.open_current()?,
         };
         let size = file.metadata()?.len();
         if size < head.end {
-            // The missing records leave a gap in the numbers for good.
+            // The missing entries leave a gap in the numbers forever.
             tracing::error!(
                 "the end of the audit log is missing: {} of {} bytes are left; `toolhold audit verify` shows details",
                 size,
                 head.end
             );
-            // The start of an incomplete entry is unknown here, so the entry isn't recognised.
+            // An incomplete entry here has no known start, so it is treated as an inserted line.
             let before = Before { open: is_open(&file, size)?, torn: None, note };
             return Ok(Current { file, at: Head { end: size, ..head }, before });
         }
-        let at = follow(&self.key, &file, head, size)?;
+        let at = end_of_chain(&self.key, &file, head, size)?;
         if at.ended {
             at.write(&self.head)?;
             return self.locate_end(None).map(|current| current.noting(note));
@@ -369,24 +374,34 @@ impl Log {
         Ok(Current { file, at, before })
     }
 
-    /// Finds the end of the log if the head doesn't state it. The end is after the last entry of
-    /// the newest file.
-    fn search_end(&self) -> io::Result<(Head, Option<&'static str>)> {
+    /// Returns the newest file with entries, and whether this file is finished. Returns `None` if
+    /// the log has no entries.
+    fn newest_file(&self) -> io::Result<Option<(File, bool)>> {
         let rotated = files::rotated(&self.folder)?;
-        let newest = match self.folder.file(CURRENT) {
-            Ok(file) if file.metadata()?.len() > 0 => Some(file),
-            Ok(_) => None,
-            Err(error) if error.kind() == ErrorKind::NotFound => None,
+        match self.folder.file(CURRENT) {
+            Ok(file) if file.metadata()?.len() > 0 => return Ok(Some((file, false))),
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error),
-        };
-        let (file, ended) = match (newest, rotated.last()) {
-            (Some(file), _) => (file, false),
-            (None, Some(last)) => (self.folder.file(&files::name(*last))?, true),
-            (None, None) => return Ok((Head::START, LOST)),
+        }
+        match rotated.last() {
+            Some(last) => Ok(Some((self.folder.file(&files::name(*last))?, true))),
+            None => Ok(None),
+        }
+    }
+
+    /// Finds the end of the log without the head: after the last entry of the newest file. Also
+    /// returns a note for the log about the lost head.
+    fn search_end(&self) -> io::Result<(Head, Option<&'static str>)> {
+        let Some((file, is_finished)) = self.newest_file()? else {
+            return Ok((Head::START, LOST_HEAD_NOTE));
         };
         let size = file.metadata()?.len();
         let begin = files::begin(&file)?.ok_or_else(|| {
-            io::Error::new(ErrorKind::InvalidData, "`head` is missing, and the log doesn't show its end; move the folder away to start a new log")
+            io::Error::new(
+                ErrorKind::InvalidData,
+                "`head` is missing, so the end of the log is unknown; move the folder away to start a new log",
+            )
         })?;
         let head = Head {
             file: begin.file,
@@ -394,56 +409,55 @@ impl Log {
             link: Link { seq: begin.seq - 1, hash: begin.previous },
             ended: false,
         };
-        let mut end = follow(&self.key, &file, head, size)?;
-        if ended {
+        let mut end = end_of_chain(&self.key, &file, head, size)?;
+        if is_finished {
             end.ended = true;
         }
-        Ok((end, LOST))
+        Ok((end, LOST_HEAD_NOTE))
     }
 
-    /// Starts the next file if the head's file is finished.
-    ///
-    /// If a process was killed here, the finished file still needs its number. After a power
-    /// failure, the file may even have its new name but not its end.
+    /// Returns the head of the next file if the head's file is finished, and renames the finished
+    /// file if necessary. Otherwise returns `None`.
     fn next_file(&self, head: Head) -> io::Result<Option<Head>> {
         let name = files::name(head.file);
         let file = head.file + 1;
         match self.folder.file(&name) {
+            // Only finished files are renamed. A power failure may have removed the last entry.
             Ok(found) => {
-                let last = follow(&self.key, &found, head, found.metadata()?.len())?;
-                Ok(Some(Head { file, end: 0, ended: false, ..last }))
+                let last = end_of_chain(&self.key, &found, head, found.metadata()?.len())?;
+                return Ok(Some(Head { file, end: 0, ended: false, ..last }));
             }
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-            Err(_) if head.ended => {
-                self.folder.rename(CURRENT, &name)?;
-                Ok(Some(Head { file, end: 0, ended: false, ..head }))
-            }
-            Err(_) => Ok(None),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
         }
+        if !head.ended {
+            return Ok(None);
+        }
+        self.folder.rename(CURRENT, &name)?;
+        Ok(Some(Head { file, end: 0, ended: false, ..head }))
     }
 }
 
 impl Drop for Log {
     fn drop(&mut self) {
-        // The next writer also finds the end of the log without the head.
+        // If the head isn't written, the next writer searches for the end of the log.
         let _ = self.release();
     }
 }
 
 impl Current {
-    /// Sets the note of the next entry, unless it already has a note.
     fn noting(mut self, note: Option<&'static str>) -> Self {
         self.before.note = self.before.note.or(note);
         self
     }
 
-    /// Checks whether no other process has written since the last entry. If another process
-    /// finished the file, it wrote a last entry, so the file's size has changed.
+    /// Checks whether the file still ends with the last entry that this process knows. Every action
+    /// of another process writes an entry and changes the size.
     ///
     /// # Errors
     ///
-    /// Returns the system's error, or an error if the file is missing.
-    fn is_as_known(&self) -> io::Result<bool> {
+    /// Returns the system's error, or an error if the file was removed.
+    fn is_unchanged(&self) -> io::Result<bool> {
         let found = rustix::fs::fstat(&*self.file)?;
         if found.st_nlink == 0 {
             return Err(io::Error::new(ErrorKind::NotFound, "the file was removed during a write"));
@@ -452,8 +466,8 @@ impl Current {
     }
 }
 
-/// Returns the last entry after `head` in an unbroken chain.
-fn follow(key: &Key, file: &File, mut head: Head, size: u64) -> io::Result<Head> {
+/// Returns the end of the unbroken chain after `head`.
+fn end_of_chain(key: &Key, file: &File, mut head: Head, size: u64) -> io::Result<Head> {
     let mut lines = Lines::new(file, head.end, size);
     while let Some(line) = lines.next()? {
         let Some(record) = SealedRecord::parse(line.bytes) else { continue };
@@ -469,8 +483,8 @@ fn follow(key: &Key, file: &File, mut head: Head, size: u64) -> io::Result<Head>
     Ok(head)
 }
 
-/// Returns the beginning of a record about the log itself.
-fn short(kind: Kind) -> Vec<u8> {
+/// Returns the beginning of an entry about the log itself.
+fn start_entry(kind: Kind) -> Vec<u8> {
     let mut body = b"{\"ts\":\"".to_vec();
     time::write(&mut body, SystemTime::now());
     body.extend_from_slice(b"\",\"kind\":\"");
@@ -479,7 +493,6 @@ fn short(kind: Kind) -> Vec<u8> {
     body
 }
 
-/// Checks whether the file ends with an incomplete line.
 fn is_open(file: &File, size: u64) -> io::Result<bool> {
     let mut last = [b'\n'];
     if size > 0 {
@@ -488,31 +501,36 @@ fn is_open(file: &File, size: u64) -> io::Result<bool> {
     Ok(last != [b'\n'])
 }
 
-/// A lock that is held until it is dropped.
+/// A file lock. A drop releases the lock.
 pub(super) struct LogLock<F: Deref<Target = File>>(F);
 
 impl<F: Deref<Target = File>> LogLock<F> {
-    /// Waits for the lock, with a time limit.
+    /// Waits for the lock of a file. The lock is polled, because the system's waiting has no time
+    /// limit.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::TimedOut`] if another process holds the lock.
+    /// [`ErrorKind::TimedOut`] if another process holds the lock for too long.
     pub(super) fn new(file: F) -> io::Result<Self> {
-        let mut since = None;
+        let mut waiting_since = None;
         for tried in 0_u32.. {
             match file.try_lock() {
                 Ok(()) => break,
                 Err(TryLockError::Error(error)) => return Err(error),
-                Err(TryLockError::WouldBlock)
-                    if since.get_or_insert_with(Instant::now).elapsed() > PATIENCE =>
-                {
-                    return Err(io::Error::new(
-                        ErrorKind::TimedOut,
-                        "another process holds the lock; check for a stopped process",
-                    ));
-                }
-                Err(TryLockError::WouldBlock) if tried < TRIES => std::thread::yield_now(),
-                Err(TryLockError::WouldBlock) => std::thread::sleep(REST),
+                Err(TryLockError::WouldBlock) => {}
+            }
+            let waited = waiting_since.get_or_insert_with(Instant::now).elapsed();
+            if waited > PATIENCE {
+                return Err(io::Error::new(
+                    ErrorKind::TimedOut,
+                    "another process holds the lock; check for a stopped process",
+                ));
+            }
+            // Most processes hold the lock only for a moment, so the first attempts have no pause.
+            if tried < TRIES_WITHOUT_PAUSE {
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(PAUSE);
             }
         }
         Ok(Self(file))
@@ -521,7 +539,7 @@ impl<F: Deref<Target = File>> LogLock<F> {
 
 impl<F: Deref<Target = File>> Drop for LogLock<F> {
     fn drop(&mut self) {
-        // If this fails, closing the descriptor releases the lock.
+        // If this fails, closing the file releases the lock.
         let _ = self.0.unlock();
     }
 }

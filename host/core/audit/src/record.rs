@@ -14,42 +14,42 @@ use super::chain::Key;
 use super::kind::Kind;
 use super::line::Line;
 
-/// Largest name, rule or place, message, and subject, in bytes.
-const NAME: usize = 128;
-const RULE: usize = 512;
-const TEXT: usize = 512;
-const SUBJECT: usize = 256;
+/// Maximum lengths in bytes. Longer strings are cut.
+const MAX_NAME: usize = 128;
+const MAX_RULE: usize = 512;
+const MAX_TEXT: usize = 512;
+const MAX_SUBJECT: usize = 256;
 
-/// Largest URL in bytes.
-const URL: usize = 2048;
+/// Maximum length of a URL in bytes. Longer URLs are cut.
+const MAX_URL: usize = 2048;
 
 /// Maximum number of listed subjects. The arguments contain all subjects.
-const SUBJECTS: usize = 8;
+const LISTED_SUBJECTS: usize = 8;
 
-/// The fields that every record of a call has.
+/// Data about a call for its entries.
 pub struct CallRecord<'a> {
     /// The unique ID of the call.
     pub id: &'a CallId,
-    /// The requested name.
+    /// The requested tool name.
     pub requested_tool: &'a str,
-    /// The tool. `None` means that no tool has the called name.
+    /// The tool. `None` means that no tool has the requested name.
     pub tool: Option<ToolRecord<'a>>,
-    /// The arguments, brought into the tool's form as far as possible.
+    /// The arguments, converted to the tool's schema if possible.
     pub arguments: &'a Value,
     /// The paths, commands and URLs of the call.
     pub subjects: &'a [ResolvedSubject],
     /// Number of attachments.
     pub attachments: usize,
-    /// The decision of the rules. `None` means that the call didn't reach them.
+    /// The decision of the rules. `None` means that the call failed before this step.
     pub decision: Option<&'a Decision>,
-    /// The person who approved the call, and how long the approval is valid.
+    /// The approver of the call, and the duration of the approval.
     pub approval: Option<(&'a str, &'a str)>,
-    /// The result of the review by a model: `allow`, `deny: REASON` or `error: MESSAGE`. `None`
-    /// means that no model judges the call.
+    /// The result of a review by a model: `allow`, `deny: REASON` or `error: MESSAGE`. `None` means
+    /// that no model reviewed the call.
     pub review: Option<&'a str>,
     /// The session's name.
     pub session: &'a str,
-    /// The agent that calls. `None` means the primary agent.
+    /// The name of the agent that makes the call. `None` means the primary agent.
     pub caller: Option<&'a str>,
     /// The phase of the agent's work.
     pub phase: Option<Phase>,
@@ -61,26 +61,26 @@ pub struct CallRecord<'a> {
 pub struct ToolRecord<'a> {
     /// The tool's annotations.
     pub definition: &'a Definition,
-    /// The provider of the tool.
+    /// The source of the tool.
     pub provider: SourceRecord<'a>,
 }
 
-/// The provider of a tool.
+/// The source of a tool.
 pub enum SourceRecord<'a> {
     /// A plugin.
     Plugin {
-        /// Its name.
+        /// The plugin's name.
         name: &'a str,
         /// The SHA-256 of the plugin's component.
         digest: &'a str,
     },
-    /// Another provider.
+    /// Another source.
     Other {
-        /// Its name.
+        /// The source's name.
         name: &'a str,
-        /// The name and version of the program that runs the provider's tools, if there is one.
+        /// The name and version of the program that runs the source's tools.
         version: Option<String>,
-        /// Whether the provider is a server of the Model Context Protocol.
+        /// Whether the source is an MCP server.
         is_server: bool,
     },
 }
@@ -91,12 +91,12 @@ pub struct InquiryRecord<'a> {
     pub call: &'a str,
     /// The tool's name.
     pub tool: &'a str,
-    /// Its provider.
+    /// The tool's source.
     pub provider: &'a str,
     /// The requested kind of answer: `form` or `address`.
     pub wanted: &'a str,
-    /// `accepted`, `declined` or `unanswered`, with who answered, or why nobody answered. `None`
-    /// means that the question is asked now. The values of a form aren't recorded.
+    /// `accepted`, `declined` or `unanswered`, with the person or the reason. `None` means that the
+    /// question is asked now. The values of a form aren't recorded.
     pub answer: Option<(&'a str, &'a str)>,
     /// The session's name.
     pub session: &'a str,
@@ -112,25 +112,25 @@ pub struct OutcomeRecord<'a> {
     pub duration: Duration,
     /// Time spent waiting for a person.
     pub waited: Duration,
-    /// How often the tool ran.
+    /// The number of runs of the tool.
     pub attempts: u32,
     /// Whether the call can change something or reach another machine.
     pub acts: bool,
-    /// Whether an earlier answer was used.
+    /// Whether the answer came from the cache.
     pub cached: bool,
     /// Whether a part of the answer was omitted.
     pub truncated: bool,
-    /// The part of the answer that filters omitted.
+    /// The effect of filters.
     pub filtered: Option<FilteredRecord<'a>>,
     /// The injection patterns found in untrusted text.
     pub injections: &'a [&'static str],
-    /// The provider's report.
+    /// Details about the call that its outcome doesn't contain.
     pub report: &'a Report,
-    /// The saved part of the changes in files.
+    /// The amount of data that was saved for undo.
     pub snapshot: Option<SnapshotRecord>,
 }
 
-/// The saved state of the files that a call changed, for undo.
+/// The amount of data that was saved before a call changed files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotRecord {
     /// Paths that were changed.
@@ -144,7 +144,7 @@ pub struct SnapshotRecord {
 /// An undo of a call.
 #[derive(Clone, Copy, Debug)]
 pub struct RollbackRecord<'a> {
-    /// The call's id.
+    /// The call's ID.
     pub call: &'a str,
     /// The tool's name.
     pub tool: &'a str,
@@ -156,7 +156,7 @@ pub struct RollbackRecord<'a> {
     pub error: Option<&'a str>,
 }
 
-/// The start or the end of a job, which is a command that continues after its call.
+/// The start or the end of a job: a command that continues after its call.
 #[derive(Clone, Copy, Debug)]
 pub struct JobRecord<'a> {
     /// The job's ID.
@@ -171,12 +171,12 @@ pub struct JobRecord<'a> {
     pub end: Option<(Option<i32>, &'a str, Duration)>,
 }
 
-/// A request of Toolhold itself, or one redirect of it.
+/// A network request of Toolhold itself. Each redirect is a separate request.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnRequestRecord<'a> {
     /// The purpose of the request.
     pub purpose: &'a str,
-    /// The start of the request, since the Unix epoch.
+    /// The start of the request, as time since the Unix epoch.
     pub began: Duration,
     /// The method of the request.
     pub method: &'a str,
@@ -188,45 +188,49 @@ pub struct OwnRequestRecord<'a> {
     pub address: Option<std::net::IpAddr>,
     /// The status of the answer.
     pub status: Option<u16>,
-    /// Bytes of the answer's body that came.
+    /// Bytes of the response body as received.
     pub received: u64,
+    /// Bytes that a program sent over its connection. 0 for requests.
+    pub sent: u64,
+    /// The program of the connection. `None` for Toolhold's own requests.
+    pub program: Option<&'a str>,
     /// The duration of the request.
     pub time: Duration,
     /// Whether a rule denied the request.
     pub refused: bool,
-    /// The rule, or what went wrong.
+    /// The rule that denied the request, or the error message.
     pub failed: Option<&'a str>,
 }
 
-/// The part of an answer that filters omitted.
+/// The effect of filters on an answer.
 pub struct FilteredRecord<'a> {
     /// The filters' names.
     pub filters: &'a [String],
-    /// How sure the least sure filter is.
+    /// The lowest confidence among the filters.
     pub confidence: Confidence,
-    /// Lines before and after.
+    /// Number of lines before and after filtering.
     pub lines: [u64; 2],
-    /// Bytes before and after.
+    /// Number of bytes before and after filtering.
     pub bytes: [u64; 2],
 }
 
-/// The answer to a posted question.
+/// The answer to a stored request for approval.
 pub struct AnswerRecord<'a> {
     /// The call's ID.
     pub id: &'a CallId,
     /// The tool's name.
     pub tool: &'a str,
-    /// Its provider.
+    /// The tool's source.
     pub provider: &'a str,
     /// The arguments.
     pub arguments: &'a Value,
-    /// The paths, commands and URLs that the call would act on.
+    /// The paths, commands and URLs of the call.
     pub subjects: &'a [ResolvedSubject],
-    /// Why the question was asked.
+    /// The decision that required approval.
     pub decision: &'a Decision,
     /// The session's name.
     pub session: &'a str,
-    /// The agent that called.
+    /// The name of the agent that made the call. `None` means the primary agent.
     pub caller: Option<&'a str>,
     /// The person who answered.
     pub by: &'a str,
@@ -236,15 +240,13 @@ pub struct AnswerRecord<'a> {
     pub scope: Option<&'a str>,
 }
 
-/// Returns the record of a call that is about to run.
 pub(super) fn intent(key: &Key, record: &CallRecord<'_>, front_end: &str) -> Vec<u8> {
     let mut line = Line::new(Kind::Intent, key);
     call(&mut line, record, front_end);
     line.into_bytes()
 }
 
-/// Returns the entry of a command that a plugin chose during a call. `chosen_by` is the call's
-/// tool.
+/// Returns the entry of a command that the call's tool `chosen_by` chose.
 pub(super) fn command(
     key: &Key,
     record: &CallRecord<'_>,
@@ -254,12 +256,11 @@ pub(super) fn command(
 ) -> Vec<u8> {
     let mut line = Line::new(Kind::Command, key);
     call(&mut line, record, front_end);
-    line.plain("chosen_by", chosen_by, NAME);
+    line.plain("chosen_by", chosen_by, MAX_NAME);
     line.word("result", if is_allowed { "allowed" } else { "blocked" });
     line.into_bytes()
 }
 
-/// Returns the record of the answer of a person.
 pub(super) fn approval(
     key: &Key,
     record: &CallRecord<'_>,
@@ -274,108 +275,104 @@ pub(super) fn approval(
     line.into_bytes()
 }
 
-/// Returns the record of the answer to a posted question.
 pub(super) fn answer(key: &Key, record: &AnswerRecord<'_>, front_end: &str) -> Vec<u8> {
     let mut line = Line::new(Kind::Approval, key);
-    // Comes after the kind, where the records of a call are searched.
-    line.plain("call", &record.id.0, NAME);
+    // `Trail::of_call` expects the ID directly after the kind.
+    line.plain("call", &record.id.0, MAX_NAME);
     answered(&mut line, record.by, record.answer, record.scope);
-    line.plain("tool", record.tool, NAME);
-    line.plain("provider", record.provider, NAME);
+    line.plain("tool", record.tool, MAX_NAME);
+    line.plain("provider", record.provider, MAX_NAME);
     line.arguments("arguments", record.arguments);
     subjects(&mut line, record.subjects);
     let Decision { verdict, gate, rule, place, .. } = record.decision;
     decision(&mut line, *verdict, *gate, rule, place);
-    line.text("session", record.session, NAME);
+    line.text("session", record.session, MAX_NAME);
     if let Some(caller) = record.caller {
-        line.text("caller_id", caller, NAME);
+        line.text("caller_id", caller, MAX_NAME);
     }
-    line.plain("front_end", front_end, NAME);
+    line.plain("front_end", front_end, MAX_NAME);
     line.into_bytes()
 }
 
-/// Returns the record of the result of an undo.
 pub(super) fn rollback(key: &Key, record: &RollbackRecord<'_>, front_end: &str) -> Vec<u8> {
     let mut line = Line::new(Kind::Rollback, key);
-    line.plain("call", record.call, NAME);
-    line.plain("tool", record.tool, NAME);
-    line.plain("by", record.by, NAME);
+    line.plain("call", record.call, MAX_NAME);
+    line.plain("tool", record.tool, MAX_NAME);
+    line.plain("by", record.by, MAX_NAME);
     line.word("result", if record.error.is_none() { "success" } else { "error" });
     if let Some(error) = record.error {
-        line.text("error", error, TEXT);
+        line.text("error", error, MAX_TEXT);
     }
-    line.text("session", record.session, NAME);
-    line.plain("front_end", front_end, NAME);
+    line.text("session", record.session, MAX_NAME);
+    line.plain("front_end", front_end, MAX_NAME);
     line.into_bytes()
 }
 
-/// Returns the record of a question of a tool's own.
 pub(super) fn inquiry(key: &Key, record: &InquiryRecord<'_>, front_end: &str) -> Vec<u8> {
     let mut line = Line::new(Kind::Inquiry, key);
-    line.plain("call", record.call, NAME);
-    line.plain("tool", record.tool, NAME);
-    line.plain("provider", record.provider, NAME);
+    line.plain("call", record.call, MAX_NAME);
+    line.plain("tool", record.tool, MAX_NAME);
+    line.plain("provider", record.provider, MAX_NAME);
     line.word("wanted", record.wanted);
     match record.answer {
         Some((answer @ "unanswered", reason)) => {
             line.word("answer", answer);
-            line.text("reason", reason, TEXT);
+            line.text("reason", reason, MAX_TEXT);
         }
         Some((answer, by)) => {
             line.word("answer", answer);
-            line.plain("answered_by", by, NAME);
+            line.plain("answered_by", by, MAX_NAME);
         }
         None => {}
     }
-    line.text("session", record.session, NAME);
-    line.plain("front_end", front_end, NAME);
+    line.text("session", record.session, MAX_NAME);
+    line.plain("front_end", front_end, MAX_NAME);
     line.into_bytes()
 }
 
-/// Returns the record of the beginning or the end of a job.
 pub(super) fn job(key: &Key, record: &JobRecord<'_>, front_end: &str) -> Vec<u8> {
     let kind = if record.end.is_none() { Kind::JobBegin } else { Kind::JobEnd };
     let mut line = Line::new(kind, key);
-    line.plain("job", record.job, NAME);
-    line.plain("call", record.call, NAME);
-    line.plain("tool", record.tool, NAME);
+    line.plain("job", record.job, MAX_NAME);
+    line.plain("call", record.call, MAX_NAME);
+    line.plain("tool", record.tool, MAX_NAME);
     if let Some((code, ending, duration)) = record.end {
         line.word("result", if code == Some(0) { "success" } else { "error" });
-        line.code("exit_code", code.unwrap_or(-1));
-        line.plain("ending", ending, NAME);
+        line.code("exit_code", code.unwrap_or(NO_EXIT_CODE));
+        line.plain("ending", ending, MAX_NAME);
         line.time("duration_ms", duration);
     }
-    line.text("session", record.session, NAME);
-    line.plain("front_end", front_end, NAME);
+    line.text("session", record.session, MAX_NAME);
+    line.plain("front_end", front_end, MAX_NAME);
     line.into_bytes()
 }
 
-/// Returns the record of a request of Toolhold's own.
 pub(super) fn own_request(key: &Key, record: &OwnRequestRecord<'_>, front_end: &str) -> Vec<u8> {
     let mut line = Line::new(Kind::Request, key);
-    line.plain("purpose", record.purpose, NAME);
+    line.plain("purpose", record.purpose, MAX_NAME);
     line.moment("began", record.began);
-    line.plain("method", record.method, NAME);
-    line.text("url", record.url, URL);
+    line.plain("method", record.method, MAX_NAME);
+    line.text("url", record.url, MAX_URL);
     if let Ok(target) = Target::parse(record.url) {
-        line.plain("host", &target.host.to_string(), RULE);
+        line.plain("host", &target.host.to_string(), MAX_RULE);
     }
     if record.hop > 0 {
         line.number("hop", record.hop);
     }
     if let Some(address) = record.address {
-        line.plain("address", &address.to_string(), NAME);
+        line.plain("address", &address.to_string(), MAX_NAME);
     }
     if let Some(status) = record.status {
         line.number("status", status.into());
     }
     line.word("result", request_result(record.refused, record.failed.is_some()));
     if let Some(reason) = record.failed {
-        line.text("reason", reason, TEXT);
+        line.text("reason", reason, MAX_TEXT);
     }
+    connection(&mut line, record.program, record.sent);
     line.number("response_bytes", record.received);
     line.time("duration_ms", record.time);
-    line.plain("front_end", front_end, NAME);
+    line.plain("front_end", front_end, MAX_NAME);
     line.into_bytes()
 }
 
@@ -389,7 +386,6 @@ fn request_result(refused: bool, failed: bool) -> &'static str {
     }
 }
 
-/// Returns the record of the outcome.
 pub(super) fn outcome(key: &Key, record: &OutcomeRecord<'_>, front_end: &str) -> Vec<u8> {
     let mut line = Line::new(Kind::Outcome, key);
     call(&mut line, &record.call, front_end);
@@ -397,10 +393,10 @@ pub(super) fn outcome(key: &Key, record: &OutcomeRecord<'_>, front_end: &str) ->
     line.word("result", result(failure));
     if let Some(failure) = failure {
         line.word("error_category", failure.category.as_str());
-        line.optional("error_code", failure.code.as_deref(), NAME);
-        line.text("error", &failure.message, TEXT);
+        line.optional("error_code", failure.code.as_deref(), MAX_NAME);
+        line.text("error", &failure.message, MAX_TEXT);
     }
-    // A call that is refused before the gates is refused by the grants.
+    // The grants denied a call that has a denial but no decision of the rules.
     if let Some(failure) = failure
         && let Some(denial) = &failure.denial
         && record.call.decision.is_none()
@@ -422,7 +418,7 @@ pub(super) fn outcome(key: &Key, record: &OutcomeRecord<'_>, front_end: &str) ->
     line.flag("cached", record.cached);
     line.flag("truncated", record.truncated);
     if let Some(filtered) = &record.filtered {
-        line.plain("filtered_by", &filtered.filters.join(","), RULE);
+        line.plain("filtered_by", &filtered.filters.join(","), MAX_RULE);
         line.word("filter_confidence", filtered.confidence.as_str());
         let [whole_lines, shown_lines] = filtered.lines;
         let [whole_bytes, shown_bytes] = filtered.bytes;
@@ -443,8 +439,8 @@ pub(super) fn outcome(key: &Key, record: &OutcomeRecord<'_>, front_end: &str) ->
     line.into_bytes()
 }
 
-/// Returns an entry for each request of a call, including denied requests. One more entry counts
-/// the requests that aren't listed.
+/// Returns an entry for each request of a call, and one entry with the number `more` of further
+/// requests.
 pub(super) fn requests(
     key: &Key,
     call: &CallRecord<'_>,
@@ -452,8 +448,10 @@ pub(super) fn requests(
     requests: &[RequestRecord],
     more: u64,
 ) -> Vec<Vec<u8>> {
-    let mut records: Vec<Vec<u8>> =
-        requests.iter().map(|one| request(key, call, front_end, one)).collect();
+    let mut records = Vec::new();
+    for request_record in requests {
+        records.push(request(key, call, front_end, request_record));
+    }
     if more > 0 {
         let mut line = start_request(key, call);
         line.number("more_requests", more);
@@ -462,35 +460,44 @@ pub(super) fn requests(
     records
 }
 
+/// Adds the program of a connection, and the bytes that the program sent.
+fn connection(line: &mut Line<'_>, program: Option<&str>, sent: u64) {
+    if let Some(program) = program {
+        line.text("program", program, MAX_NAME);
+        line.number("request_bytes", sent);
+    }
+}
+
 fn request(key: &Key, call: &CallRecord<'_>, front_end: &str, request: &RequestRecord) -> Vec<u8> {
     let mut line = start_request(key, call);
     line.moment("began", request.began);
-    line.plain("method", &request.method, NAME);
-    // The parts that may contain secrets were removed when the request was sent. Other texts that
-    // look like a secret are removed here.
-    line.text("url", &request.url, URL);
+    line.plain("method", &request.method, MAX_NAME);
+    // The sender has removed the secrets that it inserted into the URL. Other strings that look
+    // like secrets are removed here.
+    line.text("url", &request.url, MAX_URL);
     if let Ok(target) = Target::parse(&request.url) {
-        line.plain("host", &target.host.to_string(), RULE);
+        line.plain("host", &target.host.to_string(), MAX_RULE);
     }
     if request.hop > 0 {
         line.number("hop", request.hop.into());
     }
     if let Some(address) = request.address {
-        line.plain("address", &address.to_string(), NAME);
+        line.plain("address", &address.to_string(), MAX_NAME);
     }
     if let Some(job) = &request.job {
-        line.plain("job", job, NAME);
+        line.plain("job", job, MAX_NAME);
     }
     if let Some(status) = request.status {
         line.number("status", status.into());
     }
     line.word("result", request_result(request.refused, request.failed.is_some()));
     if let Some(reason) = &request.failed {
-        line.text("reason", reason, TEXT);
+        line.text("reason", reason, MAX_TEXT);
     }
     if !request.secrets.is_empty() {
-        line.plain("secrets", &request.secrets.join(", "), RULE);
+        line.plain("secrets", &request.secrets.join(", "), MAX_RULE);
     }
+    connection(&mut line, request.program.as_deref(), request.sent);
     line.number("response_bytes", request.received);
     line.time("duration_ms", request.time);
     end_request(line, call, front_end)
@@ -504,15 +511,14 @@ fn start_request<'k>(key: &'k Key, call: &CallRecord<'_>) -> Line<'k> {
 }
 
 fn end_request(mut line: Line<'_>, call: &CallRecord<'_>, front_end: &str) -> Vec<u8> {
-    line.text("session", call.session, NAME);
+    line.text("session", call.session, MAX_NAME);
     if let Some(caller) = call.caller {
-        line.text("caller_id", caller, NAME);
+        line.text("caller_id", caller, MAX_NAME);
     }
-    line.plain("front_end", front_end, NAME);
+    line.plain("front_end", front_end, MAX_NAME);
     line.into_bytes()
 }
 
-/// Writes the fields that a record of any kind has of a call.
 fn call(line: &mut Line<'_>, record: &CallRecord<'_>, front_end: &str) {
     line.word("call", &record.id.0);
     tool(line, record);
@@ -528,91 +534,91 @@ fn call(line: &mut Line<'_>, record: &CallRecord<'_>, front_end: &str) {
         decision(line, *verdict, *gate, rule, place);
     }
     if let Some((by, scope)) = record.approval {
-        line.plain("approved_by", by, NAME);
+        line.plain("approved_by", by, MAX_NAME);
         line.word("approval_scope", scope);
     }
     if let Some(review) = record.review {
-        line.text("adversarial_policy_decision", review, TEXT);
+        line.text("adversarial_policy_decision", review, MAX_TEXT);
     }
-    line.text("session", record.session, NAME);
+    line.text("session", record.session, MAX_NAME);
     if let Some(caller) = record.caller {
-        line.text("caller_id", caller, NAME);
+        line.text("caller_id", caller, MAX_NAME);
     }
-    line.optional("phase", record.phase.map(Phase::as_str), NAME);
+    line.optional("phase", record.phase.map(Phase::as_str), MAX_NAME);
     line.word("trust", record.trust.as_str());
-    line.plain("front_end", front_end, NAME);
+    line.plain("front_end", front_end, MAX_NAME);
 }
 
-/// Writes the tool and its provider to the entry.
+/// Writes the tool and its source, or the requested name if no tool has the name.
 fn tool(line: &mut Line<'_>, record: &CallRecord<'_>) {
     match &record.tool {
         Some(tool) => {
-            line.plain("tool", &tool.definition.name, NAME);
+            line.plain("tool", &tool.definition.name, MAX_NAME);
             match tool.provider {
                 SourceRecord::Plugin { name, digest } => {
-                    line.plain("plugin", name, NAME);
+                    line.plain("plugin", name, MAX_NAME);
                     line.word("digest", digest);
                 }
                 SourceRecord::Other { name, ref version, .. } => {
-                    line.plain("provider", name, NAME);
-                    line.optional("provider_version", version.as_deref(), NAME);
+                    line.plain("provider", name, MAX_NAME);
+                    line.optional("provider_version", version.as_deref(), MAX_NAME);
                 }
             }
         }
-        // No tool has this name.
-        None => line.text("asked", record.requested_tool, NAME),
+        None => line.text("asked", record.requested_tool, MAX_NAME),
     }
 }
 
 fn answered(line: &mut Line<'_>, by: &str, answer: &str, scope: Option<&str>) {
     line.word("answer", answer);
-    line.plain("approved_by", by, NAME);
-    line.optional("approval_scope", scope, NAME);
+    line.plain("approved_by", by, MAX_NAME);
+    line.optional("approval_scope", scope, MAX_NAME);
 }
 
 fn subjects(line: &mut Line<'_>, subjects: &[ResolvedSubject]) {
     let listed = subjects
         .iter()
-        .take(SUBJECTS)
+        .take(LISTED_SUBJECTS)
         .map(|subject| (kind(subject.kind), access(subject.access), subject.text.as_str()));
-    line.list("subjects", ["kind", "access", "text"], listed, SUBJECT);
+    line.list("subjects", ["kind", "access", "text"], listed, MAX_SUBJECT);
 }
 
 fn decision(line: &mut Line<'_>, verdict: Verdict, gate: Gate, rule: &str, place: &str) {
     line.word("verdict", verdict.as_str());
     line.word("gate", gate.as_str());
-    // The object of a rule may be a secret.
-    line.text("rule", rule, RULE);
-    line.plain("place", place, RULE);
+    // The object of a rule may contain a secret.
+    line.text("rule", rule, MAX_RULE);
+    line.plain("place", place, MAX_RULE);
 }
 
-/// Writes the provider's report besides the outcome.
+/// The recorded exit code of a command that a signal ended or that never ran.
+const NO_EXIT_CODE: i32 = -1;
+
 fn reported(line: &mut Line<'_>, record: &OutcomeRecord<'_>) {
     let report = record.report.entries();
     let runs_commands =
         record.call.subjects.iter().any(|subject| subject.kind == SubjectKind::Command);
-    line.optional("job", report.job.as_deref(), NAME);
+    line.optional("job", report.job.as_deref(), MAX_NAME);
     match report.exit_code {
         Some(code) if runs_commands => line.code("exit_code", code),
-        // A command always has this field. Without an exit code, a signal ended the command, or it
-        // never ran.
-        None if runs_commands && report.job.is_none() => line.code("exit_code", -1),
+        // Entries of commands always have this field.
+        None if runs_commands && report.job.is_none() => line.code("exit_code", NO_EXIT_CODE),
         _ => {}
     }
-    // Refusals by the gates are in the decision.
     if let Some(denial) = &report.denial {
         line.number("denials", report.denials);
-        line.text("denied", &denial.action, TEXT);
-        line.text("denied_by", &denial.rule, RULE);
-        line.plain("denied_at", &denial.place, RULE);
+        line.text("denied", &denial.action, MAX_TEXT);
+        line.text("denied_by", &denial.rule, MAX_RULE);
+        line.plain("denied_at", &denial.place, MAX_RULE);
     }
 }
 
+/// Returns the word for the outcome of a call. `None` means success.
 fn result(failure: Option<&Failure>) -> &'static str {
     let Some(failure) = failure else { return "success" };
     match failure.category {
         Category::PolicyBlocked | Category::ConfirmationRequired => "blocked",
-        // A limit of the operator, not a failure of the other server.
+        // The denial comes from a limit of the host. A server's limit has no denial.
         Category::RateLimited if failure.denial.is_some() => "blocked",
         Category::Timeout => "timeout",
         Category::Cancelled => "cancelled",
@@ -620,8 +626,8 @@ fn result(failure: Option<&Failure>) -> &'static str {
     }
 }
 
-/// Returns the origin of the answer's claims. The tool's provider determines the origin, otherwise
-/// the kinds of its subjects do. Returns `None` for a tool without subjects.
+/// Returns the origin of statements in the answer, by the source of the tool, or else by its
+/// subjects. Returns `None` if the origin is unknown.
 fn claim_source(record: &CallRecord<'_>) -> Option<&'static str> {
     let tool = record.tool.as_ref()?;
     match tool.provider {
@@ -681,6 +687,8 @@ mod tests {
             address: Some([192, 0, 2, 1].into()),
             status: None,
             received: 7,
+            sent: 0,
+            program: None,
             time: Duration::from_millis(3),
             refused: true,
             failed: Some("a rule\u{1b}"),

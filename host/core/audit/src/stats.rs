@@ -1,4 +1,4 @@
-//! Statistics of the audit log, tool by tool and filter by filter.
+//! Statistics of the audit log by tool and by filter.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,26 +12,26 @@ use super::trail::Trail;
 /// The statistics of one tool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ToolStats {
-    /// The tool's full name. An empty name counts calls of names that no tool has.
+    /// The tool's full name. Calls of unknown tools have an empty name.
     pub tool: String,
     /// All calls.
     pub calls: u64,
     /// Failed calls, without denied calls.
     pub failures: u64,
-    /// Calls that a rule or a person refused.
+    /// Calls that a rule or a person denied.
     pub denials: u64,
-    /// Calls that needed approval, whatever the answer was.
+    /// Calls that needed approval, with any answer.
     pub asks: u64,
     /// Network requests, including denied requests.
     pub requests: u64,
-    /// The median time of the calls in milliseconds, without the time of a person.
+    /// The median duration in milliseconds, without waiting for a person.
     pub p50_ms: f64,
-    /// The 99th percentile of the time in milliseconds, without the time of a person.
+    /// The 99th percentile of the duration in milliseconds, without waiting for a person.
     pub p99_ms: f64,
 }
 
 impl Trail {
-    /// Counts the calls of each tool, ordered by name. Durations are nearest-rank percentiles.
+    /// Counts the calls of each tool, sorted by name. Percentiles use the nearest-rank method.
     ///
     /// # Errors
     ///
@@ -56,36 +56,30 @@ impl Trail {
                 _ => {}
             })?;
         }
-        let mut finished = Vec::new();
-        for (tool, (stats, mut times)) in tools {
-            times.sort_unstable_by(f32::total_cmp);
-            finished.push(ToolStats {
-                tool,
-                p50_ms: percentile(&times, 50),
-                p99_ms: percentile(&times, 99),
-                ..stats
-            });
+        let mut all_stats = Vec::new();
+        for (tool, (stats, times)) in tools {
+            all_stats.push(with_percentiles(tool, stats, times));
         }
-        Ok(finished)
+        Ok(all_stats)
     }
 }
 
-/// The figures of the filters.
+/// The statistics of the answers that the same filters shortened.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FilterStats {
-    /// The filters that omitted a part of an answer, separated by commas.
+    /// The filters that shortened an answer, separated by commas.
     pub filters: String,
     /// The number of answers.
     pub answers: u64,
-    /// Lines before and after.
+    /// Number of lines before and after filtering.
     pub lines: [u64; 2],
-    /// Bytes before and after.
+    /// Number of bytes before and after filtering.
     pub bytes: [u64; 2],
-    /// Answers with full confidence of the filters.
+    /// Answers with [`Confidence::Full`](toolhold_contract::Confidence::Full).
     pub full: u64,
-    /// Answers of which the filters omitted the middle without analysing it.
+    /// Answers with [`Confidence::Partial`](toolhold_contract::Confidence::Partial).
     pub partial: u64,
-    /// Answers that the filters didn't recognise.
+    /// Answers with [`Confidence::Fallback`](toolhold_contract::Confidence::Fallback).
     pub fallback: u64,
 }
 
@@ -96,14 +90,14 @@ impl FilterStats {
         if before > 0.0 { (1.0 - after / before).max(0.0) * 100.0 } else { 0.0 }
     }
 
-    /// Estimated saved tokens, at four bytes a token.
+    /// Returns an estimate of the saved tokens, at four bytes a token.
     pub fn tokens_saved(&self) -> u64 {
         self.bytes[0].saturating_sub(self.bytes[1]) / 4
     }
 }
 
 impl Trail {
-    /// Counts the omissions of filters, ordered by name.
+    /// Counts the effect of filters, sorted by name.
     ///
     /// # Errors
     ///
@@ -121,10 +115,12 @@ impl Trail {
                     .entry(filters.clone())
                     .or_insert_with(|| FilterStats { filters, ..FilterStats::default() });
                 stats.answers += 1;
-                stats.lines[0] += totals.whole_lines;
-                stats.lines[1] += totals.shown_lines;
-                stats.bytes[0] += totals.whole_bytes;
-                stats.bytes[1] += totals.shown_bytes;
+                let [lines_before, lines_after] = &mut stats.lines;
+                *lines_before += totals.whole_lines;
+                *lines_after += totals.shown_lines;
+                let [bytes_before, bytes_after] = &mut stats.bytes;
+                *bytes_before += totals.whole_bytes;
+                *bytes_after += totals.shown_bytes;
                 match totals.filter_confidence.as_deref() {
                     Some("full") => stats.full += 1,
                     Some("partial") => stats.partial += 1,
@@ -137,14 +133,13 @@ impl Trail {
 }
 
 impl Trail {
-    /// Calls `see` for each command that ran, with at most 256 bytes of the command and the number
-    /// of output bytes. For a filtered output, this number counts all bytes. Otherwise it counts
-    /// the bytes of the answer.
+    /// Calls `visit` for each recorded command, with the recorded command and the number of output
+    /// bytes before filtering.
     ///
     /// # Errors
     ///
     /// [`HostError::Io`] with the file if the log can't be read.
-    pub fn command_outputs(&self, see: &mut dyn FnMut(&str, u64)) -> Result<(), HostError> {
+    pub fn command_outputs(&self, visit: &mut dyn FnMut(&str, u64)) -> Result<(), HostError> {
         for log in self.files() {
             self.each_line(log, |line| {
                 if chain::kind(line) != b"outcome" {
@@ -156,7 +151,7 @@ impl Trail {
                     return;
                 };
                 if let Some(command) = subjects.iter().find(|subject| subject.kind == "command") {
-                    see(&command.text, whole_bytes.unwrap_or(bytes));
+                    visit(&command.text, whole_bytes.unwrap_or(bytes));
                 }
             })?;
         }
@@ -164,7 +159,6 @@ impl Trail {
     }
 }
 
-/// The record of a call of a command.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct CommandTotals {
@@ -180,7 +174,6 @@ struct SubjectText {
     text: String,
 }
 
-/// The record of a filtered answer.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct FilterTotals {
@@ -192,14 +185,13 @@ struct FilterTotals {
     shown_bytes: u64,
 }
 
-/// A request, or the number of requests that aren't listed.
+/// The fields of a network request, or the number of unlisted requests.
 #[derive(Deserialize)]
 struct Egress {
     tool: Option<String>,
     more_requests: Option<u64>,
 }
 
-/// The key that is counted by.
 #[derive(Deserialize)]
 struct Outcome {
     tool: Option<String>,
@@ -208,17 +200,16 @@ struct Outcome {
     error_code: Option<String>,
     approved_by: Option<String>,
     duration_ms: f32,
-    /// The time for which the call waited for a person.
     #[serde(default)]
     waited_ms: f32,
 }
 
 impl Outcome {
-    /// Returns the time of the call itself.
     fn own_ms(&self) -> f32 {
         (self.duration_ms - self.waited_ms).max(0.0)
     }
 
+    /// Adds the call to the counts of its tool.
     fn count(&self, stats: &mut ToolStats) {
         let category = self.error_category.as_deref();
         let is_failure = !matches!(self.result.as_str(), "success" | "blocked");
@@ -232,21 +223,27 @@ impl Outcome {
     }
 }
 
-/// Returns the nearest-rank percentile, or 0 if there are no values.
+/// Adds the name of the tool, and the percentiles of the times of its calls.
+fn with_percentiles(tool: String, stats: ToolStats, mut times: Vec<f32>) -> ToolStats {
+    times.sort_unstable_by(f32::total_cmp);
+    ToolStats { tool, p50_ms: percentile(&times, 50), p99_ms: percentile(&times, 99), ..stats }
+}
+
+/// Returns the nearest-rank percentile, or 0 without values.
 fn percentile(sorted: &[f32], percent: usize) -> f64 {
     let index = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
     let Some(time) = sorted.get(index) else { return 0.0 };
-    // The result is rounded like the entries, so that it doesn't look more precise.
+    // Durations in the log have three decimals.
     (f64::from(*time) * 1000.0).round() / 1000.0
 }
 
 impl ToolStats {
-    /// Returns the median time.
+    /// Returns the median duration.
     pub fn p50(&self) -> Duration {
         Duration::from_secs_f64(self.p50_ms / 1000.0)
     }
 
-    /// Returns the 99th percentile of the time.
+    /// Returns the 99th percentile of the duration.
     pub fn p99(&self) -> Duration {
         Duration::from_secs_f64(self.p99_ms / 1000.0)
     }

@@ -1,19 +1,17 @@
-//! Writes times in the form of RFC 3339.
+//! Writes times as in RFC 3339.
 
 use std::time::SystemTime;
 
 use jiff::Timestamp;
 use jiff::fmt::temporal::DateTimePrinter;
 
-/// The printer for times. All times have the same length, because the position of an entry's kind
-/// depends on it.
+/// All times have the same length, because the position of an entry's kind depends on it.
 const PRINTER: DateTimePrinter = DateTimePrinter::new().precision(Some(6));
 
-/// Appends a time to a text: `2026-03-01T12:00:00.000001Z`. For a time before 1970 or after the
-/// year 9999, the beginning of 1970 is written.
+/// Appends a time: `2026-03-01T12:00:00.000001Z`. Times before 1970 or after the year 9999 become
+/// the start of 1970.
 pub(super) fn write(out: &mut Vec<u8>, moment: SystemTime) {
     let moment = Timestamp::try_from(moment).unwrap_or_default().max(Timestamp::UNIX_EPOCH);
-    // Writing to a vector never fails.
     let _ = PRINTER.print_timestamp(&moment, out);
 }
 

@@ -1,4 +1,4 @@
-//! Reads the audit log at one moment: its last entries, or the entries of one call.
+//! Reads a snapshot of the audit log: its last entries, or the entries of one call.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -16,35 +16,34 @@ use super::head::Head;
 use super::lines::Lines;
 use super::log::LogLock;
 
-/// The entries at one moment, without later entries.
+/// A snapshot of the audit log.
 pub struct Trail {
     path: PathBuf,
-    /// The open log. `None` means that nothing was ever recorded.
+    /// The open log. `None` means that the log has no entries yet.
     pub(super) opened: Option<OpenLog>,
 }
 
 pub(super) struct OpenLog {
     pub(super) key: Key,
     pub(super) head: Option<Head>,
-    /// The files in the order in which they were written.
     pub(super) files: Vec<LogFile>,
 }
 
 pub(super) struct LogFile {
     pub(super) name: String,
-    /// The number of the file. The current file has no number in its name.
+    /// The number in the file's name. The current file has no number.
     pub(super) number: Option<u64>,
     pub(super) file: File,
     pub(super) size: u64,
 }
 
-/// The last record.
+/// The last entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChainHead {
     /// The number of the entry, starting with 1.
     pub seq: u64,
-    /// The hash of the entry in hexadecimal. If the hash is also stored elsewhere, it can later
-    /// show whether any entry up to this one was changed.
+    /// The hash of the entry in hexadecimal. A copy outside of the folder reveals later changes of
+    /// all entries up to this one.
     pub hash: String,
 }
 
@@ -53,8 +52,7 @@ impl Trail {
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`] with the folder if it can't be read or trusted, or if its key is lost or
-    /// damaged.
+    /// [`HostError::Io`] if the folder can't be read, or if its key is lost or damaged.
     pub fn open(folders: &Folders) -> Result<Self, HostError> {
         let path = folders.data.join(files::FOLDER);
         let opened = OpenLog::open(&path).map_err(HostError::io(path.display().to_string()))?;
@@ -66,12 +64,12 @@ impl Trail {
         &self.path
     }
 
-    /// Returns the last entry, from the file `head`. Returns `None` if nothing was ever recorded.
+    /// Returns the last entry, as the file `head` states it. Returns `None` if the log has no
+    /// entries yet.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`] if the file is lost or damaged, or if its stated end of the log doesn't
-    /// exist.
+    /// [`HostError::Io`] if the file is missing or damaged, or if the end of the log is missing.
     pub fn head(&self) -> Result<Option<ChainHead>, HostError> {
         let Some(opened) = &self.opened else { return Ok(None) };
         let Some(head) = opened.head else {
@@ -80,11 +78,11 @@ impl Trail {
                 "the file is missing or damaged, so the end of the log is unknown",
             ));
         };
-        // The file may have a number by now, if the next entry has started a new file.
-        let has_end = opened
-            .files
-            .iter()
-            .any(|log| log.number.is_none_or(|number| number == head.file) && log.size >= head.end);
+        // The current file has no number, unless another process has just finished it.
+        let has_end = opened.files.iter().any(|log| {
+            let may_be_of_head = log.number.is_none_or(|number| number == head.file);
+            may_be_of_head && log.size >= head.end
+        });
         if head.end > 0 && !has_end {
             return Err(self.damaged(CURRENT, "the end of the log is cut off"));
         }
@@ -102,13 +100,12 @@ impl Trail {
         HostError::io(self.path.join(name).display().to_string())(error)
     }
 
-    /// Returns all entries of one call, by the ID in its answer: the intent, the answer of a
-    /// person, and the outcome. The list is empty if there are no entries. The entries aren't
+    /// Returns all entries of one call: the intent, the approval and the outcome. The hashes aren't
     /// verified.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`] with the file if the log can't be read.
+    /// [`HostError::Io`] if the log can't be read.
     pub fn of_call(&self, id: &str) -> Result<Vec<Value>, HostError> {
         let call_field = format!("\",\"call\":\"{id}\"");
         let mut records = Vec::new();
@@ -118,7 +115,6 @@ impl Trail {
                 if kind.is_empty() {
                     return;
                 }
-                // The field with the ID follows the kind.
                 let kind_end = chain::BEFORE_KIND + "\"kind\":\"".len() + kind.len();
                 if line[kind_end..].starts_with(call_field.as_bytes()) {
                     records.extend(serde_json::from_slice(line).ok());
@@ -128,11 +124,11 @@ impl Trail {
         Ok(records)
     }
 
-    /// Returns the last `count` entries in order.
+    /// Returns the last `count` entries, the oldest first.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`] with the file if the log can't be read.
+    /// [`HostError::Io`] if the log can't be read.
     pub fn last(&self, count: usize) -> Result<Vec<Value>, HostError> {
         let mut records: Vec<Value> = Vec::new();
         for log in self.files().iter().rev() {
@@ -157,17 +153,16 @@ impl Trail {
         Ok(records)
     }
 
-    /// Size of all files in bytes.
+    /// Returns the size of all files in bytes.
     pub fn bytes(&self) -> u64 {
         self.files().iter().map(|log| log.size).sum()
     }
 
-    /// Checks whether an entry could be written to the existing files. The checks are the same as a
-    /// writer's. Creates and changes nothing.
+    /// Checks whether an entry could be written to the existing files. Creates and changes nothing.
     ///
     /// # Errors
     ///
-    /// Returns the reason why nothing can be written, with the file.
+    /// Returns the reason why no entry can be written.
     pub fn check_writable(&self) -> io::Result<()> {
         let folder = match PrivateFolder::open(&self.path) {
             Ok(folder) => folder,
@@ -177,8 +172,7 @@ impl Trail {
         folder.check_closed().map_err(files::at(&self.path))?;
         for name in [files::HEAD, CURRENT] {
             let path = self.path.join(name);
-            // A missing file isn't created by the check.
-            if there(folder.file(name)).map_err(files::at(&path))?.is_some() {
+            if existing_file(folder.file(name)).map_err(files::at(&path))?.is_some() {
                 folder.appended(name).map_err(files::at(&path))?;
             }
         }
@@ -189,18 +183,18 @@ impl Trail {
         self.opened.as_ref().map_or(&[], |opened| &opened.files)
     }
 
-    /// Calls a function with each line in the form of a record.
+    /// Calls a function with each line that has the form of an entry.
     pub(super) fn each_line(
         &self,
         log: &LogFile,
-        mut each: impl FnMut(&[u8]),
+        mut visit: impl FnMut(&[u8]),
     ) -> Result<(), HostError> {
         let mut lines = Lines::new(&log.file, 0, log.size);
         loop {
             match lines.next() {
                 Ok(Some(line)) => {
                     if SealedRecord::parse(line.bytes).is_some() {
-                        each(line.bytes);
+                        visit(line.bytes);
                     }
                 }
                 Ok(None) => return Ok(()),
@@ -220,10 +214,10 @@ impl OpenLog {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        // The key is read first, because the head exists whenever the key exists.
+        // Reads the key first, because a log with a key always has a head.
         let key = files::key(&folder)?;
-        let head = there(folder.file(files::HEAD))?;
-        // The files are opened under the lock, so that all of them show the same moment.
+        let head = existing_file(folder.file(files::HEAD))?;
+        // Opens the files under the lock, so that all of them show the same moment.
         let lock = head.as_ref().map(LogLock::new).transpose()?;
         let at_head = match &head {
             Some(file) => Head::read(file)?,
@@ -236,7 +230,7 @@ impl OpenLog {
         names.push((None, CURRENT.to_owned()));
         let mut logs = Vec::new();
         for (number, name) in names {
-            if let Some(file) = there(folder.file(&name))? {
+            if let Some(file) = existing_file(folder.file(&name))? {
                 let size = file.metadata()?.len();
                 logs.push(LogFile { name, number, file, size });
             }
@@ -244,7 +238,6 @@ impl OpenLog {
         drop(lock);
         let Some(key) = key else {
             return match files::key(&folder)? {
-                // The first record was written meanwhile.
                 Some(_) => Self::open(path),
                 None if logs.iter().any(|log| log.size > 0) => Err(io::Error::new(
                     ErrorKind::NotFound,
@@ -257,13 +250,11 @@ impl OpenLog {
     }
 }
 
-/// Returns the current file, or `None` if it doesn't exist yet.
 pub(super) fn current(path: &Path) -> io::Result<Option<File>> {
-    there(PrivateFolder::open(path)?.file(CURRENT))
+    existing_file(PrivateFolder::open(path)?.file(CURRENT))
 }
 
-/// Returns the file, or `None` if it doesn't exist.
-fn there(file: io::Result<File>) -> io::Result<Option<File>> {
+fn existing_file(file: io::Result<File>) -> io::Result<Option<File>> {
     match file {
         Ok(file) => Ok(Some(file)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),

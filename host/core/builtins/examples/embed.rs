@@ -1,12 +1,11 @@
-//! A program that gives its model tools: it has its own host, a configuration in code, the tools in
-//! the form that a model's API takes, and a turn whose calls can be cancelled.
+//! A program that gives its model tools. It has its own host and a configuration in code.
 //!
 //! ```text
 //! cargo run -p toolhold-builtins --example embed -- FOLDER
 //! ```
 //!
-//! The program uses nothing of the machine but `FOLDER`: the tools work in `FOLDER/work`, and
-//! Toolhold keeps its own files in `FOLDER/toolhold`.
+//! The program uses only `FOLDER`: tools work in `FOLDER/work`, and Toolhold keeps its own files in
+//! `FOLDER/toolhold`.
 
 use std::error::Error;
 use std::path::Path;
@@ -19,14 +18,14 @@ use toolhold_core::{
 };
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // This comes first, before a second thread starts: this program starts itself again to compile
-    // plugins.
+    // Must be the first call, before a second thread starts, because the program starts itself
+    // again to compile plugins.
     toolhold_core::helper_hook();
     let folder = std::env::args().nth(1).ok_or("usage: embed FOLDER")?;
     let reactor =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let result = reactor.block_on(agent(Path::new(&folder)));
-    // Doesn't wait for a call that hangs in a system call: its answer was given long ago.
+    // A call may hang in a system call, so the shutdown doesn't wait.
     reactor.shutdown_background();
     result
 }
@@ -36,8 +35,7 @@ async fn agent(folder: &Path) -> Result<(), Box<dyn Error>> {
     let tools = for_the_model(&host);
     println!("{} tools, the first of them {}", tools.len(), tools[0]);
 
-    // Calls that a model might make in one turn. A failure is an answer for the model too: it says
-    // what to do next.
+    // Calls that a model might make. The model also gets failures, because failures contain advice.
     let turn = CancellationToken::new();
     for (tool, arguments) in [
         ("write", json!({ "path": "plan.md", "content": "1. look around\n" })),
@@ -49,19 +47,19 @@ async fn agent(folder: &Path) -> Result<(), Box<dyn Error>> {
         call(&host, &turn, tool, arguments).await;
     }
 
-    // The user presses "stop". That ends every running call of the turn and all later ones.
+    // The user presses "stop", which ends the turn's running calls and refuses later calls.
     turn.cancel();
     call(&host, &turn, "grep", json!({ "pattern": "look" })).await;
     Ok(())
 }
 
-/// A host of this program's own, which shares no folder and no setting with the user's `toolhold`.
+/// Creates a host that shares no folder and no setting with the user's `toolhold`.
 async fn host(folder: &Path) -> Result<Host, Box<dyn Error>> {
     let work = folder.join("work");
     std::fs::create_dir_all(&work)?;
     let folders = Folders::inside(&folder.join("toolhold"));
-    // Checked like a file. A wrong key is an error, since it might be the one that protects
-    // something. This program has nobody to ask: what isn't denied is allowed.
+    // The settings are checked like a file, so a wrong key is an error. With full autonomy, no call
+    // waits for approval.
     let settings = [r#"tools.file.deny_read=["**/.env"]"#, "tools.call=10", "tools.autonomy=full"]
         .map(String::from)
         .to_vec();
@@ -75,8 +73,7 @@ async fn host(folder: &Path) -> Result<Host, Box<dyn Error>> {
         .await?)
 }
 
-/// The tools in the form that a model's API takes; the names of these three fields differ a little
-/// between APIs.
+/// Returns the tools in the form of a model's API. Field names differ a little between APIs.
 fn for_the_model(host: &Host) -> Vec<Value> {
     host.tools().iter().map(|tool| in_json(tool)).collect()
 }
@@ -85,7 +82,7 @@ fn in_json(tool: &Definition) -> Value {
     json!({ "name": tool.name, "description": tool.description, "input_schema": tool.input_schema })
 }
 
-/// Makes one call and prints what the model and the user see of it.
+/// Makes one call and prints its answer.
 async fn call(host: &Host, turn: &CancellationToken, tool: &str, arguments: Value) {
     let request = Request {
         cancel: turn.child_token(),
@@ -100,7 +97,7 @@ fn for_the_person(outcome: &Outcome) -> String {
     match outcome {
         Ok(output) => output.joined_text(),
         Err(failure) => match &failure.denial {
-            // Only a person can change a rule, so this says what to change and where.
+            // Only a person can change a rule, so the remedy is for the user.
             Some(denial) => format!(
                 "refused: {}\n  by {} ({})\n  {}",
                 denial.action, denial.rule, denial.place, denial.remedy
@@ -115,8 +112,7 @@ fn for_the_person(outcome: &Outcome) -> String {
     }
 }
 
-/// Prints the progress of a running tool. It is called on the thread that runs the tool, so it must
-/// be quick.
+/// Prints the progress of a running tool. The code runs on the tool's thread, so it must be quick.
 struct Screen;
 
 impl Events for Screen {

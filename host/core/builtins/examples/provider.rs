@@ -1,5 +1,5 @@
-//! A tool that the program itself offers beside the plugins. The host checks its arguments and
-//! shapes its answers in the same way.
+//! A program that offers a tool of its own. The host checks its arguments and shapes its answers
+//! like those of a plugin.
 //!
 //! ```text
 //! cargo run -p toolhold-builtins --example provider -- FOLDER
@@ -20,8 +20,7 @@ use toolhold_core::{
     Failure, Host, Outcome, Output, Progress, Request, ToolSource,
 };
 
-/// The tool's arguments. The schema that models see and calls are checked against comes from this
-/// type, so the two can't differ.
+/// The tool's arguments. The JSON Schema is generated from this type.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
@@ -32,7 +31,6 @@ struct Arguments {
     note: String,
 }
 
-/// Offers one tool, `remind`.
 struct Reminder {
     tool: Arc<Definition>,
 }
@@ -45,7 +43,7 @@ impl Reminder {
             "Waits for some seconds, then answers with the note.",
             schema,
         );
-        // A property that isn't declared counts as the strictest value.
+        // The default of each property is the strictest value.
         let annotations = Annotations {
             read_only: true,
             destructive: false,
@@ -71,12 +69,12 @@ impl ToolSource for Reminder {
 }
 
 async fn remind(call: Call) -> Outcome {
-    // The host has checked the arguments, so this fails only for rules that a schema can't express.
+    // The host has checked the arguments against the schema, so only rules that a schema can't
+    // express remain.
     let arguments: Arguments = Arguments::deserialize(&*call.arguments)
         .map_err(|error| Failure::new(Category::InvalidParameters, error.to_string()))?;
     let step = Duration::from_secs_f64(arguments.seconds / 4.0);
     for quarter in 1..=4 {
-        // The provider has to stop by itself when the call is cancelled.
         if timeout(step, call.cancel.cancelled()).await.is_ok() {
             return Err(Failure::new(Category::Cancelled, "the reminder was cancelled"));
         }
@@ -90,7 +88,6 @@ async fn remind(call: Call) -> Outcome {
 fn main() -> Result<(), Box<dyn Error>> {
     toolhold_core::helper_hook();
     let folder = std::env::args().nth(1).ok_or("usage: provider FOLDER")?;
-    // One thread is enough for a program that mostly waits.
     let reactor = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     reactor.block_on(calls(Path::new(&folder)))
 }
@@ -110,11 +107,10 @@ async fn calls(folder: &Path) -> Result<(), Box<dyn Error>> {
     );
 
     show(host.call(Request { events: Arc::new(Screen), ..request(0.2, "Tea!") }).await);
-    // Refused before the provider sees it: the call doesn't match the schema.
+    // The host refuses this call, because the value doesn't match the schema.
     show(host.call(request(3600.0, "Tea!")).await);
-    // Control characters in an answer never reach the terminal.
+    // The host replaces control characters in an answer.
     show(host.call(request(0.0, "\u{1b}[31mred")).await);
-    // Another task holds the token and ends the call.
     let cancel = CancellationToken::new();
     let stop = cancel.clone();
     tokio::spawn(async move { stop.cancel() });
@@ -133,7 +129,6 @@ fn show(answer: Answer) {
     }
 }
 
-/// Prints the progress of a running tool.
 struct Screen;
 
 impl Events for Screen {

@@ -1,10 +1,9 @@
-//! The built-in plugins of Toolhold. They are compiled into the program that embeds Toolhold, so
-//! the program needs no separate component files.
+//! The built-in plugins of Toolhold, embedded in the program.
 //!
-//! `Host::builder().builtins(toolhold_builtins::all())` offers their tools. The page
-//! `docs/library.md` shows a whole program, and the folder `examples` has two programs.
+//! `Host::builder().builtins(toolhold_builtins::all())` offers their tools. See `docs/library.md`
+//! and the folder `examples`.
 //!
-//! `cargo xtask plugins` must build the plugins first. They are in `target/plugins`.
+//! To build this crate, build the plugins first with `cargo xtask plugins`.
 #![allow(
     unsafe_code,
     reason = "code that was compiled ahead of time can't be checked, so whoever puts it in makes a promise"
@@ -12,19 +11,17 @@
 
 use toolhold_core::{Builtin, EmbeddedFile, Precompiled};
 
-/// The program in the documents compiles.
+/// Compiles the program in the documentation.
 #[cfg(doctest)]
 #[doc = include_str!("../../../../docs/library.md")]
 struct LibraryPage;
 
-/// Returns the plugins whose tools every user of `toolhold` gets: files, the shell, the web, and
-/// the output filters.
+/// Returns the plugins that `toolhold` loads by default, such as files, shell and web.
 pub fn all() -> &'static [Builtin] {
     BUILTINS
 }
 
-/// Returns the attacker of `toolhold demo`, an untrusted component that no host should load for any
-/// other reason.
+/// Returns the attacker of `toolhold demo`, an untrusted component for the demo only.
 pub fn hostile() -> EmbeddedFile {
     HOSTILE
 }
@@ -35,8 +32,8 @@ const fn component(bytes: &'static [u8]) -> EmbeddedFile {
 
 const fn compiled(bytes: &'static [u8]) -> Option<Precompiled> {
     let code = EmbeddedFile::Compressed { bytes, base: BASE_CODE };
-    // SAFETY: the build script reads the output of `toolhold-compile __compile --baseline`. The
-    // command that builds the plugins wrote this output.
+    // SAFETY: the build script reads the output of `toolhold-compile __compile --baseline`, which
+    // the command that builds the plugins wrote.
     Some(unsafe { Precompiled::new(code) })
 }
 

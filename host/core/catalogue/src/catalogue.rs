@@ -1,4 +1,4 @@
-//! Finds the tool that a name or alias means, or suggests similar names.
+//! Finds the tool with a name or alias, and suggests similar names.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -14,77 +14,81 @@ use crate::filter_chain::Chain;
 use crate::schema::{self, InvalidSchemaError};
 use crate::tally::Tally;
 
-/// How similar a name has to be to be suggested.
+/// Minimum similarity of a suggested name.
 const SIMILAR: f64 = 0.75;
 
-/// Minimum similarity at which a destructive tool is suggested for an unknown name. The limit is
-/// higher than for other tools, since a model that wants to rename a file may follow a suggestion
-/// to delete it.
+/// Minimum similarity of a suggested destructive tool. A model that misspells the tool for renaming
+/// must not get a suggestion to delete.
 const SIMILAR_DESTRUCTIVE: f64 = 0.85;
+
+const MAX_SIMILAR: usize = 3;
+
+/// Maximum length of a requested name in bytes, for messages and for comparing names.
+const MAX_REQUESTED: usize = 128;
 
 /// A tool that can be called.
 pub struct Tool {
-    /// The tool's own definition.
+    /// The definition from the tool's source.
     pub definition: Arc<Definition>,
-    /// The annotations that the host trusts. The host always trusts *read-only*, because it
-    /// enforces this annotation. It trusts other relaxing claims (for example, that nothing is
-    /// destroyed) only if the tool is built in or approved.
+    /// The annotations that the host trusts. *Read-only* is always trusted, because the host
+    /// enforces it. Other promises are trusted only if the tool is built in or approved.
     pub annotations: Annotations,
     /// Whether the host trusts the tool's claims about itself.
     pub claims_trusted: bool,
-    /// The provider that runs the tool.
+    /// The source that runs the tool.
     pub provider: Arc<dyn ToolSource>,
-    /// The plugin of the provider. `None` if the provider isn't a plugin.
+    /// The tool's plugin. `None` if the source isn't a plugin.
     pub plugin: Option<Plugin>,
-    /// Counters of the plugin's calls.
+    /// Counters for the plugin's calls.
     pub tally: Arc<Tally>,
     /// The compiled input schema.
     ///
     /// A third-party schema is compiled when it is first loaded on this machine, so that an invalid
-    /// schema is refused. Other schemas are compiled at the first call, because a process that
-    /// makes one call doesn't need all of them.
+    /// schema is refused early. Other schemas are compiled at the first call, because most
+    /// processes call few tools.
     validator: OnceLock<Validator>,
-    /// The value of [`cost`](Self::cost). It is computed at the first call, when the schema is
-    /// compiled.
     cost: OnceLock<SchemaCost>,
 }
 
 impl Tool {
-    /// Creates the callable tools of a plugin. `claims_trusted` is `true` if a person has approved
-    /// the plugin's claims, or if the plugin is built in.
+    /// Creates the callable tools of a plugin. `claims_trusted` means that the plugin is built in,
+    /// or that a person has approved its claims.
     ///
     /// # Errors
     ///
-    /// Returns an error if a schema isn't valid.
+    /// Returns an error if a schema is invalid.
     pub fn from_plugin(
         plugin: &Plugin,
         tally: &Arc<Tally>,
         claims_trusted: bool,
     ) -> Result<Vec<Arc<Self>>, HostError> {
         let provider = Arc::new(plugin.clone()) as Arc<dyn ToolSource>;
-        Self::all(&provider, Some(plugin), tally, claims_trusted)
+        Self::create_all(&provider, Some(plugin), tally, claims_trusted)
     }
 
-    /// Creates the tools of a provider that isn't a plugin.
+    /// Creates the tools of a source that isn't a plugin.
     ///
     /// # Errors
     ///
     /// Returns the same errors as [`from_plugin`](Self::from_plugin).
     pub fn from_provider(provider: &Arc<dyn ToolSource>) -> Result<Vec<Arc<Self>>, HostError> {
-        Self::all(provider, None, &Arc::default(), true)
+        let no_plugin = None;
+        let claims_trusted = true;
+        Self::create_all(provider, no_plugin, &Arc::default(), claims_trusted)
     }
 
-    /// Returns the tools of a provider. A third-party schema that is new to this machine is
-    /// compiled at once.
-    fn all(
+    /// Creates the tools of a source. Schemas of a plugin that is new to this machine are compiled
+    /// at once.
+    fn create_all(
         provider: &Arc<dyn ToolSource>,
         plugin: Option<&Plugin>,
         tally: &Arc<Tally>,
         claims_trusted: bool,
     ) -> Result<Vec<Arc<Self>>, HostError> {
-        let was_checked = match plugin {
-            Some(plugin) => plugin.info().origin == Origin::BuiltIn || plugin.is_known(),
-            None => provider.is_third_party(),
+        let needs_check = match plugin {
+            Some(plugin) => plugin.info().origin != Origin::BuiltIn && !plugin.is_known(),
+            // A server's tool with an invalid schema only fails its own calls.
+            None => !provider.is_third_party(),
         };
         let only_reads = plugin.is_some_and(|plugin| plugin.policy().only_reads);
         let mut tools = Vec::new();
@@ -103,18 +107,18 @@ impl Tool {
                 validator: OnceLock::new(),
                 cost: OnceLock::new(),
             };
-            if !was_checked {
-                tool.compiled().map_err(|error| HostError::Load {
+            if needs_check && let Err(error) = tool.compile_once() {
+                return Err(HostError::Load {
                     plugin: tool.provider.name().to_owned(),
                     reason: error.to_string(),
-                })?;
+                });
             }
             tools.push(Arc::new(tool));
         }
         Ok(tools)
     }
 
-    /// Checks whether the tool is built in or the program's own, and not written by a third party.
+    /// Checks whether the tool is built in or belongs to the embedding program.
     pub fn is_built_in(&self) -> bool {
         match &self.plugin {
             Some(plugin) => plugin.info().origin == Origin::BuiltIn,
@@ -122,12 +126,13 @@ impl Tool {
         }
     }
 
-    /// Returns the annotations of a call with these arguments. Only a plugin may claim that a call
-    /// with certain arguments only reads, because the host enforces the claim for plugins.
+    /// Returns the annotations of a call with these arguments. Some arguments make a call
+    /// read-only. The claim of a third-party server about this is ignored, because the host can't
+    /// enforce it.
     pub fn annotations_with(&self, arguments: &Value) -> Annotations {
         let mut annotations = self.annotations;
         if !annotations.read_only && !self.provider.is_third_party() {
-            annotations.read_only = self.definition.reads_with(arguments);
+            annotations.read_only = self.definition.is_read_only_call(arguments);
         }
         annotations
     }
@@ -139,13 +144,13 @@ impl Tool {
 
     /// Returns the validator for the arguments of a call.
     pub fn validator(&self) -> Result<&Validator, Failure> {
-        self.compiled().map_err(|error| {
+        self.compile_once().map_err(|error| {
             Failure::new(Category::PermanentFailure, error.to_string()).with_code("host")
         })
     }
 
-    /// Returns the validator. The first call compiles the schema.
-    fn compiled(&self) -> Result<&Validator, ToolSchemaError> {
+    /// Returns the validator of the schema. The first call compiles the schema.
+    fn compile_once(&self) -> Result<&Validator, ToolSchemaError> {
         if let Some(validator) = self.validator.get() {
             return Ok(validator);
         }
@@ -156,8 +161,8 @@ impl Tool {
     }
 }
 
-/// Returns the annotations that the host trusts. If the claims aren't trusted, each annotation gets
-/// its strictest value, except *read-only*, which the host enforces.
+/// Returns the annotations that the host trusts. Untrusted annotations get their strictest value,
+/// except *read-only*, which the host enforces.
 fn trusted_annotations(claimed: Annotations, claims_trusted: bool) -> Annotations {
     if claims_trusted {
         return claimed;
@@ -171,53 +176,68 @@ fn trusted_annotations(claimed: Annotations, claims_trusted: bool) -> Annotation
     }
 }
 
-/// A tool whose input schema isn't valid.
 #[derive(Debug, thiserror::Error)]
-#[error("the input schema of its tool `{tool}` can't be used: {error}")]
+#[error("the input schema of the tool `{tool}` can't be used: {error}")]
 struct ToolSchemaError {
     tool: String,
     error: InvalidSchemaError,
 }
 
-/// The tools at one moment. A catalogue never changes: when plugins change, a new catalogue
-/// replaces it. A call uses the same catalogue until its end.
+/// The tools at one moment. A catalogue never changes: changed plugins get a new catalogue. A call
+/// uses the same catalogue until its end.
 #[derive(Default)]
 pub struct Catalogue {
     tools: Vec<Arc<Tool>>,
-    /// Names and aliases.
+    /// Names and aliases, with the index in `tools`.
     names: HashMap<String, usize>,
-    /// Names of plugins whose expected component isn't loaded, each with a sentence that says why.
+    /// Plugins whose expected component isn't loaded: the name and a sentence with the reason.
     missing: Vec<(String, String)>,
-    /// Names of plugins that are being loaded.
     loading: Vec<String>,
     /// The filters for answers.
     pub filters: Chain,
 }
 
-/// Maximum number of tools that a failure lists if no tool has the called name.
+/// Maximum number of tools that a failure lists by name if no tool has the called name.
 const MAX_NAMED: usize = 40;
 
-/// Returns where a tool can be found that not every host has. Returns `None` for the name of any
-/// other tool.
-pub(crate) fn place_elsewhere(name: &str) -> Option<&'static str> {
+/// Returns the first [`MAX_NAMED`] names, and globs for the plugins and servers of the other names.
+/// Tools without a source in their name are always listed.
+fn shortened(names: &[&str]) -> Vec<String> {
+    let mut shown = Vec::new();
+    for (index, name) in names.iter().enumerate() {
+        let is_shortened = index >= MAX_NAMED;
+        let entry = match name.split_once("__") {
+            Some((source, _)) if is_shortened => format!("{source}__*"),
+            _ => (*name).to_owned(),
+        };
+        if !shown.contains(&entry) {
+            shown.push(entry);
+        }
+    }
+    shown
+}
+
+/// Returns a hint about a tool that only some hosts have, or `None` for other names.
+pub(crate) fn hint_about_other_hosts(name: &str) -> Option<&'static str> {
     match name {
         "call_tool" | "compress_context" | "delegate" | "find_tools" => {
-            Some("The tool belongs to the agent, which `toolhold run` and `toolhold chat` start.")
+            Some("Only the agent of `toolhold run` and `toolhold chat` has this tool.")
         }
         "invoke_skill" | "load_skill" => Some(
-            "The tool exists if there are skills; `toolhold skills` shows the folders of skills.",
+            "The tool exists only if there are skills; `toolhold skills` shows the folders of \
+             skills.",
         ),
         _ => None,
     }
 }
 
 impl Catalogue {
-    /// Returns a catalogue of `tools` and `filters`. `missing` names the plugins whose expected
-    /// component isn't loaded, each with a sentence that says why.
+    /// Creates a catalogue. `missing` are plugins whose expected component isn't loaded: the name
+    /// and a sentence with the reason.
     ///
     /// # Errors
     ///
-    /// Two tools have the same name.
+    /// Returns an error if two tools have the same name.
     pub fn new(
         tools: Vec<Arc<Tool>>,
         filters: Chain,
@@ -225,8 +245,10 @@ impl Catalogue {
     ) -> Result<Self, HostError> {
         let mut names = HashMap::new();
         for (index, tool) in tools.iter().enumerate() {
-            for name in std::iter::once(&tool.definition.name).chain(&tool.definition.aliases) {
-                if names.insert(name.clone(), index).is_some() {
+            let Definition { name, aliases, .. } = &*tool.definition;
+            for name in std::iter::once(name).chain(aliases) {
+                let is_used = names.insert(name.clone(), index).is_some();
+                if is_used {
                     let reason = format!("another source already has a tool `{name}`");
                     return Err(HostError::Load {
                         plugin: tool.provider.name().to_owned(),
@@ -238,20 +260,18 @@ impl Catalogue {
         Ok(Self { tools, names, missing, loading: Vec::new(), filters })
     }
 
-    /// Sets the plugins that are being loaded.
     pub(crate) fn with_loading(mut self, loading: Vec<String>) -> Self {
         self.loading = loading;
         self
     }
 
-    /// Returns the names of plugins that are being loaded.
     pub(crate) fn loading(&self) -> &[String] {
         &self.loading
     }
 
-    /// Checks whether a plugin that isn't loaded yet may have a tool with this name or glob. The
-    /// names of third-party tools begin with the name of their plugin.
-    pub(crate) fn may_come(&self, name: &str) -> bool {
+    /// Checks whether a plugin that is still loading may have a tool with this name or glob. Names
+    /// of third-party tools begin with the name of their plugin.
+    pub(crate) fn may_be_loading(&self, name: &str) -> bool {
         let Some((plugin, _)) = name.split_once("__") else { return false };
         if self.loading.is_empty() || self.knows(name) {
             return false;
@@ -259,11 +279,11 @@ impl Catalogue {
         if self.loading.iter().any(|loading| loading == plugin) {
             return true;
         }
-        let Ok(glob) = TextGlob::new(plugin) else { return false };
-        self.loading.iter().any(|loading| glob.matches(loading))
+        let Ok(plugin_glob) = TextGlob::new(plugin) else { return false };
+        self.loading.iter().any(|loading| plugin_glob.matches(loading))
     }
 
-    /// Returns all tools, in the order of their providers.
+    /// Returns all tools, in the order of their sources.
     pub fn tools(&self) -> &[Arc<Tool>] {
         &self.tools
     }
@@ -277,15 +297,14 @@ impl Catalogue {
     ///
     /// # Errors
     ///
-    /// [`Category::ToolNotFound`], with similar names, if no tool has this name.
+    /// [`Category::ToolNotFound`] with similar names if no tool has this name.
     pub fn resolve(&self, name: &str) -> Result<&Arc<Tool>, Failure> {
         self.resolve_among(name, || {
             self.tools.iter().map(|tool| Arc::clone(&tool.definition)).collect()
         })
     }
 
-    /// Returns the tool with this name or alias. If there is no such tool, the failure lists only
-    /// tools of `offered`.
+    /// Returns the tool with this name or alias. A failure lists only tools of `offered`.
     ///
     /// # Errors
     ///
@@ -300,34 +319,35 @@ impl Catalogue {
         }
         let failure = Failure::new(
             Category::ToolNotFound,
-            format!("no tool is named `{}`", neutral_line(cut(name, 128))),
+            format!("no tool is named `{}`", neutral_line(cut(name, MAX_REQUESTED))),
         );
         let plugin = name.split_once("__").map_or(name, |(plugin, _)| plugin);
-        if let Some((_, why)) = self.missing.iter().find(|(missing, _)| missing == plugin) {
-            return Err(failure.with_suggestion(why.clone()));
+        for (missing_plugin, reason) in &self.missing {
+            if missing_plugin == plugin {
+                return Err(failure.with_suggestion(reason.clone()));
+            }
         }
-        if let Some(place) = place_elsewhere(name) {
-            return Err(failure.with_suggestion(place));
+        if let Some(hint) = hint_about_other_hosts(name) {
+            return Err(failure.with_suggestion(hint));
         }
 
-        let definitions = offered();
-        let names: Vec<&str> = definitions.iter().map(|tool| &*tool.name).collect();
+        Err(failure.with_suggestion(self.suggest(name, &offered())))
+    }
+
+    fn suggest(&self, name: &str, offered: &[Arc<Definition>]) -> String {
+        let names: Vec<&str> = offered.iter().map(|tool| &*tool.name).collect();
         let similar = self.similar(name);
         let closest = similar.iter().find(|similar| names.contains(&similar.as_str()));
-        let suggestion = match closest {
+        match closest {
             Some(closest) => format!("Did you mean `{closest}`?"),
             None if names.is_empty() => "No tools are loaded.".to_owned(),
-            None => {
-                let shown = &names[..names.len().min(MAX_NAMED)];
-                format!("Available tools: {}.", shown.join(", "))
-            }
-        };
-        Err(failure.with_suggestion(suggestion))
+            None => format!("Available tools: {}.", shortened(&names).join(", ")),
+        }
     }
 
     /// Returns at most three similar names, the most similar first.
     pub fn similar(&self, name: &str) -> Vec<String> {
-        let requested = cut(name, 128).to_ascii_lowercase();
+        let requested = cut(name, MAX_REQUESTED).to_ascii_lowercase();
         let mut scored: Vec<(f64, &str)> = Vec::new();
         for (known, index) in &self.names {
             let tool = &self.tools[*index];
@@ -338,12 +358,14 @@ impl Catalogue {
                 scored.push((score, &tool.definition.name));
             }
         }
-        scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
+        scored.sort_by(|(score_a, name_a), (score_b, name_b)| {
+            score_b.total_cmp(score_a).then(name_a.cmp(name_b))
+        });
 
-        // A tool with several similar aliases is suggested once.
+        // A tool can have several similar aliases.
         let mut suggestions: Vec<String> = Vec::new();
-        for (_, name) in scored {
-            if suggestions.len() == 3 {
+        for (_score, name) in scored {
+            if suggestions.len() == MAX_SIMILAR {
                 break;
             }
             if !suggestions.iter().any(|known| known == name) {

@@ -1,22 +1,23 @@
-//! Converts arguments to the types that the schema requires. Models and their providers often write
-//! other types: `5.0` for an integer, `"5"` for a number, `"true"` for a boolean, `null` for a
-//! missing argument. The host converts arguments first, so all later steps see the same values.
+//! Converts arguments to the types that the schema requires. Models often write other types: `5.0`
+//! for an integer, `"5"` for a number, `"true"` for a boolean, `null` for a missing argument. The
+//! conversion comes first, so that all later steps see the same values.
 //!
-//! If a schema allows more than one type, nothing is changed, since the meaning isn't clear.
+//! A value that fits several allowed types doesn't change, because its meaning isn't clear.
 
 use serde_json::{Map, Number, Value};
 
-/// Most nested references and alternatives that are followed, since schemas come from plugins.
+/// Maximum number of nested references and alternatives that are followed. Third-party schemas can
+/// be circular.
 const MAX_DEPTH: usize = 16;
 
-/// Most bytes of a text that is converted to a number.
+/// Maximum length in bytes of a string that is converted to a number.
 const MAX_DIGITS: usize = 64;
 
-/// Maximum up to which a floating-point number can represent every integer.
+/// The largest number below which a floating-point number represents every integer.
 const MAX_WHOLE: f64 = 9_007_199_254_740_992.0;
 
-/// Converts arguments to the types that their schema requires. Values that can't be converted don't
-/// change, and validation refuses them later.
+/// Converts arguments to the types of their schema. Other values don't change, and validation
+/// refuses them later.
 pub(crate) fn coerce(schema: &Value, arguments: &mut Value) {
     coerce_value(schema, schema, arguments);
 }
@@ -33,8 +34,10 @@ fn coerce_value(root: &Value, schema: &Value, value: &mut Value) {
             }
         }
         Value::Array(items) => {
-            if let Some(each) = schema.get("items") {
-                items.iter_mut().for_each(|item| coerce_value(root, each, item));
+            if let Some(item_schema) = schema.get("items") {
+                for item in items {
+                    coerce_value(root, item_schema, item);
+                }
             }
         }
         Value::Number(number) => {
@@ -67,7 +70,6 @@ fn coerce_value(root: &Value, schema: &Value, value: &mut Value) {
     }
 }
 
-/// Removes optional arguments that are null, unless the schema allows null.
 fn drop_nulls(root: &Value, schema: &Value, fields: &mut Map<String, Value>) {
     if !fields.values().any(Value::is_null) {
         return;
@@ -75,23 +77,26 @@ fn drop_nulls(root: &Value, schema: &Value, fields: &mut Map<String, Value>) {
     fields.retain(|name, value| !(value.is_null() && is_optional(root, schema, name)));
 }
 
+/// Checks whether `null` stands for a missing argument: the schema doesn't require the argument,
+/// and its type excludes `null`.
 fn is_optional(root: &Value, schema: &Value, name: &str) -> bool {
-    let required = schema.get("required").and_then(Value::as_array);
-    if required.is_some_and(|required| required.iter().any(|known| known == name)) {
+    if let Some(Value::Array(required)) = schema.get("required")
+        && required.iter().any(|required_name| required_name == name)
+    {
         return false;
     }
     let property = schema.get("properties").and_then(|properties| properties.get(name));
     property.is_some_and(|property| Types::from_schema(root, property).lacks(NULL))
 }
 
-/// Returns the schema of the property with this name.
 fn property<'s>(schema: &'s Value, name: &str) -> Option<&'s Value> {
     let declared = schema.get("properties").and_then(|properties| properties.get(name));
     declared.or_else(|| schema.get("additionalProperties"))
 }
 
-/// Returns the schema that a reference points to.
+/// Returns the schema to which `$ref` refers, or `schema` itself without a `$ref`.
 fn follow_references<'s>(root: &'s Value, mut schema: &'s Value) -> &'s Value {
+    // References of an untrusted schema may form a circle.
     for _ in 0..MAX_DEPTH {
         let Some(Value::String(reference)) = schema.get("$ref") else { break };
         let Some(pointer) = reference.strip_prefix('#') else { break };
@@ -101,20 +106,23 @@ fn follow_references<'s>(root: &'s Value, mut schema: &'s Value) -> &'s Value {
     schema
 }
 
-/// Converts a floating-point number to an equal integer. Returns `None` if the number has a
-/// fraction, is too large, or is already an integer.
+/// Converts a floating-point number to an equal integer. Returns `None` for integers and for
+/// numbers without an equal integer.
 fn to_integer(number: &Number) -> Option<Number> {
     if !number.is_f64() {
         return None;
     }
     let float = number.as_f64()?;
     let is_whole = float.fract() == 0.0 && float.abs() <= MAX_WHOLE;
-    is_whole.then(|| Number::from(float as i64))
+    if !is_whole {
+        return None;
+    }
+    Some(Number::from(float as i64))
 }
 
-/// Parses a number. Returns `None` if the text isn't exactly one number.
+/// Parses a number. Returns `None` if the string isn't exactly one number.
 fn parse_number(text: &str) -> Option<Number> {
-    // The parser would skip spaces around the number.
+    // The parser skips spaces around the number.
     let starts_as_number = text.starts_with(|c: char| c == '-' || c.is_ascii_digit());
     let ends_as_number = text.ends_with(|c: char| c.is_ascii_digit());
     if text.len() > MAX_DIGITS || !starts_as_number || !ends_as_number {
@@ -123,7 +131,7 @@ fn parse_number(text: &str) -> Option<Number> {
     serde_json::from_str(text).ok()
 }
 
-/// Parses a boolean in any case, since Python writes `True`.
+/// Parses a boolean in any case, because Python writes `True`.
 fn parse_boolean(text: &str) -> Option<bool> {
     if text.eq_ignore_ascii_case("true") {
         Some(true)
@@ -134,16 +142,17 @@ fn parse_boolean(text: &str) -> Option<bool> {
     }
 }
 
-const STRING: u8 = 1;
-const INTEGER: u8 = 2;
-const NUMBER: u8 = 4;
-const NULL: u8 = 8;
-const BOOLEAN: u8 = 16;
-const OTHER: u8 = 32;
-const ANY: u8 = 63;
+// Each type is one bit, so that a set of types is a number.
+const STRING: u8 = 1 << 0;
+const INTEGER: u8 = 1 << 1;
+const NUMBER: u8 = 1 << 2;
+const NULL: u8 = 1 << 3;
+const BOOLEAN: u8 = 1 << 4;
+const OTHER: u8 = 1 << 5;
+const ANY: u8 = STRING | INTEGER | NUMBER | NULL | BOOLEAN | OTHER;
 
-/// The types that a schema allows, as bits. If the types aren't certain, more bits are set, and
-/// nothing is converted.
+/// The types that a schema allows, as bits. For uncertain types, all bits are set, so that nothing
+/// is converted.
 #[derive(Clone, Copy)]
 struct Types(u8);
 
@@ -162,37 +171,55 @@ impl Types {
     }
 }
 
-/// Returns the types that a schema allows. Each keyword of the schema can only remove types.
 fn bits(root: &Value, schema: &Value, depth: usize) -> u8 {
     if depth > MAX_DEPTH {
         return ANY;
     }
-    let schema = follow_references(root, schema);
-    let Some(fields) = schema.as_object() else { return ANY };
-    let mut types = match fields.get("type") {
-        Some(Value::String(name)) => bit(name),
-        Some(Value::Array(names)) => {
-            names.iter().filter_map(Value::as_str).fold(0, |types, name| types | bit(name))
-        }
-        _ => ANY,
-    };
+    let Some(fields) = follow_references(root, schema).as_object() else { return ANY };
+    let mut types = declared_bits(fields.get("type"));
     if let Some(Value::Array(values)) = fields.get("enum") {
-        types &= values.iter().fold(0, |types, value| types | bit_of_value(value));
+        let mut value_types = 0;
+        for value in values {
+            value_types |= bit_of_value(value);
+        }
+        types &= value_types;
     } else if let Some(value) = fields.get("const") {
         types &= bit_of_value(value);
     }
     for key in ["anyOf", "oneOf"] {
-        if let Some(Value::Array(forms)) = fields.get(key) {
-            types &= forms.iter().fold(0, |types, form| types | bits(root, form, depth + 1));
+        if let Some(Value::Array(alternatives)) = fields.get(key) {
+            let mut alternative_types = 0;
+            for alternative in alternatives {
+                alternative_types |= bits(root, alternative, depth + 1);
+            }
+            types &= alternative_types;
         }
     }
-    if let Some(Value::Array(forms)) = fields.get("allOf") {
-        types = forms.iter().fold(types, |types, form| types & bits(root, form, depth + 1));
+    if let Some(Value::Array(parts)) = fields.get("allOf") {
+        for part in parts {
+            types &= bits(root, part, depth + 1);
+        }
     }
     types
 }
 
-fn bit(name: &str) -> u8 {
+/// Returns the bits of the keyword `type`: a name, a list of names, or no restriction.
+fn declared_bits(declared: Option<&Value>) -> u8 {
+    match declared {
+        Some(Value::String(name)) => bits_of_name(name),
+        Some(Value::Array(names)) => {
+            let mut types = 0;
+            for name in names.iter().filter_map(Value::as_str) {
+                types |= bits_of_name(name);
+            }
+            types
+        }
+        _ => ANY,
+    }
+}
+
+/// Returns the bits of a type in a schema. Each integer is also a number.
+fn bits_of_name(name: &str) -> u8 {
     match name {
         "string" => STRING,
         "integer" => INTEGER,

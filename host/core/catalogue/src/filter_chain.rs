@@ -1,5 +1,4 @@
-//! Orders the filters of a host's plugins, and selects the filters for an answer by its tool and
-//! command.
+//! Orders the filters of all plugins, and selects the filters for an answer by tool and command.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,21 +12,21 @@ use toolhold_policy::{TextGlob, commands, last_command};
 /// Maximum size of a compiled pattern of a built-in filter, in bytes.
 const MAX_COMPILED: usize = 1 << 20;
 
-/// Maximum size of a compiled pattern of a third-party filter, in bytes. There may be thousands of
-/// these patterns.
+/// Maximum size of a compiled pattern of a third-party filter, in bytes. A plugin may have
+/// thousands of patterns.
 const MAX_COMPILED_UNTRUSTED: usize = 32 << 10;
 
-/// The filters at one moment.
+/// The filters of a catalogue.
 #[derive(Default)]
 pub struct Chain {
     links: Vec<Link>,
-    /// A configured plugin that doesn't serve, and the reason.
+    /// The first plugin of the configured chain that doesn't run, and the reason.
     missing: Option<(String, String)>,
 }
 
 /// A filter with its plugin.
 pub struct Link {
-    /// The name, as `PLUGIN/FILTER`. A built-in filter has only its own name.
+    /// The name `PLUGIN/FILTER`. For a built-in filter, the name is `FILTER`.
     pub name: String,
     /// The filter's plugin.
     pub plugin: Plugin,
@@ -39,8 +38,8 @@ pub struct Link {
 }
 
 impl Chain {
-    /// Creates the chain from the filters of `plugins`, in their order. `missing` is a configured
-    /// plugin that doesn't run, with the reason.
+    /// Creates the chain from the filters of `plugins`, in their order. `missing` is a plugin of
+    /// the configured chain that doesn't run, and the reason.
     pub fn new<'p>(
         plugins: impl IntoIterator<Item = &'p Plugin>,
         missing: Option<(String, String)>,
@@ -53,46 +52,54 @@ impl Chain {
         Self { links, missing }
     }
 
-    /// Returns a configured plugin that doesn't run, with the reason. The plugin may have security
-    /// filters.
+    /// Returns a plugin of the configured chain that doesn't run, and the reason. The plugin may
+    /// have security filters.
     pub fn missing(&self) -> Option<&(String, String)> {
         self.missing.as_ref()
     }
 
-    /// Returns the filters in the order in which an answer passes them.
+    /// Returns all filters, in the order in which they run.
     pub fn links(&self) -> &[Link] {
         &self.links
     }
 
-    /// Returns the filters that shorten an answer of `tool` with the subject `subject`. A fallback
-    /// filter is included only if the subject is known and no other filter matches.
+    /// Returns the cosmetic filters for an answer. Matching fallback filters are returned only if
+    /// no other filter matches and the subject is known.
     pub fn cosmetic(&self, tool: &str, subject: Option<&str>) -> Vec<&Link> {
-        let matches = self.links.iter().filter(|link| {
-            link.definition.purpose == Purpose::Cosmetic && link.fits(tool, subject)
-        });
-        let (fallbacks, links): (Vec<&Link>, Vec<&Link>) =
-            matches.partition(|link| link.is_fallback);
-        if links.is_empty() && subject.is_some() { fallbacks } else { links }
+        let mut fallbacks = Vec::new();
+        let mut others = Vec::new();
+        for link in &self.links {
+            if link.definition.purpose != Purpose::Cosmetic || !link.fits(tool, subject) {
+                continue;
+            }
+            if link.is_fallback {
+                fallbacks.push(link);
+            } else {
+                others.push(link);
+            }
+        }
+        let uses_fallbacks = others.is_empty() && subject.is_some();
+        if uses_fallbacks { fallbacks } else { others }
     }
 }
 
 impl Link {
     fn new(plugin: &Plugin, definition: &Arc<FilterDefinition>) -> Self {
-        let built_in = plugin.info().origin == Origin::BuiltIn;
-        let name = if built_in {
+        let is_built_in = plugin.info().origin == Origin::BuiltIn;
+        let name = if is_built_in {
             definition.name.clone()
         } else {
             format!("{}/{}", plugin.info().manifest.name, definition.name)
         };
-        let security = definition.purpose == Purpose::Security;
-        let size = if built_in { MAX_COMPILED } else { MAX_COMPILED_UNTRUSTED };
+        let is_security = definition.purpose == Purpose::Security;
+        let max_size = if is_built_in { MAX_COMPILED } else { MAX_COMPILED_UNTRUSTED };
         let mut matchers = Vec::new();
         for matcher in &definition.matchers {
             let tools = ToolPattern::new(&matcher.tool);
-            let subjects = SubjectPattern::new(&matcher.subject, security, size);
+            let subjects = SubjectPattern::new(&matcher.subject, is_security, max_size);
             matchers.push((tools, subjects));
         }
-        let is_fallback = !security && definition.fallback;
+        let is_fallback = !is_security && definition.fallback;
         Self {
             name,
             plugin: plugin.clone(),
@@ -109,18 +116,22 @@ impl Link {
             .any(|(tools, subjects)| tools.matches(tool) && subjects.matches(subject))
     }
 
-    /// Checks whether a security filter matches any command of a command line that `tool` runs. If
-    /// the commands of the line can't be resolved, the filter matches.
+    /// Checks whether a security filter matches any command of a command line. Unresolved commands
+    /// match every filter.
     pub fn fits_any(&self, tool: &str, line: &str) -> bool {
         let analysis = commands::analyze(line);
+        let has_unknown_commands = analysis.unresolved.is_some();
         let last = last_command(line).map(|last| last.line);
+        // Patterns can describe the whole line, each command, or the usual form of the last
+        // command.
+        let mut texts = vec![line];
+        texts.extend(analysis.commands.iter().map(|command| command.text.as_str()));
+        texts.extend(last.as_deref());
         for (tools, subjects) in &self.matchers {
             if !tools.matches(tool) {
                 continue;
             }
-            let commands = analysis.commands.iter().map(|simple| simple.text.as_str());
-            let mut texts = commands.chain([line]).chain(last.as_deref());
-            if analysis.unresolved.is_some() || texts.any(|text| subjects.matches(Some(text))) {
+            if has_unknown_commands || texts.iter().any(|&text| subjects.matches(Some(text))) {
                 return true;
             }
         }
@@ -128,7 +139,6 @@ impl Link {
     }
 }
 
-/// A matcher for names of tools.
 enum ToolPattern {
     All,
     One(String),
@@ -156,29 +166,28 @@ impl ToolPattern {
     }
 }
 
-/// A matcher for the subjects of calls.
 enum SubjectPattern {
     Any,
     Exact(String),
     Prefix(String),
-    /// The pattern, which is compiled at its first use. A process that makes one call doesn't need
-    /// all patterns.
+    /// The pattern is compiled at its first use, because most processes need few patterns.
     Regex {
         pattern: String,
-        /// The first bytes of all texts that can match. Most patterns are for commands, and most
-        /// subjects are paths, so few patterns are ever compiled.
+        /// The possible first bytes of matching texts. A first byte excludes most subjects quickly,
+        /// so few patterns are ever compiled.
         first: OnceLock<FirstBytes>,
         compiled: OnceLock<Option<Regex>>,
-        /// Whether everything matches if the pattern can't be compiled. A security filter has
-        /// `true`, because it fails closed.
-        fallback: bool,
-        /// Most bytes of the compiled pattern.
-        size: usize,
+        /// The result for a pattern that can't be compiled: `true` for security filters, because
+        /// they fail closed.
+        matches_if_invalid: bool,
+        max_size: usize,
     },
 }
 
 impl SubjectPattern {
-    fn new(pattern: &Pattern, security: bool, size: usize) -> Self {
+    /// Creates the pattern of a filter. `max_size` is the maximum size of a compiled expression in
+    /// bytes.
+    fn new(pattern: &Pattern, is_security: bool, max_size: usize) -> Self {
         match pattern {
             Pattern::Any => Self::Any,
             Pattern::Exact(text) => Self::Exact(text.clone()),
@@ -187,8 +196,8 @@ impl SubjectPattern {
                 pattern: text.clone(),
                 first: OnceLock::new(),
                 compiled: OnceLock::new(),
-                fallback: security,
-                size,
+                matches_if_invalid: is_security,
+                max_size,
             },
         }
     }
@@ -198,27 +207,27 @@ impl SubjectPattern {
         match self {
             Self::Any => true,
             Self::Exact(text) => text == subject,
+            // A prefix ends at a word end: `git` isn't a prefix of `gitk`.
             Self::Prefix(words) => match subject.strip_prefix(words.as_str()) {
                 Some(remainder) => remainder.is_empty() || remainder.starts_with(' '),
                 None => false,
             },
-            Self::Regex { pattern, first, compiled, fallback, size } => {
+            Self::Regex { pattern, first, compiled, matches_if_invalid, max_size } => {
                 let first_bytes = first.get_or_init(|| FirstBytes::of_matches(pattern));
                 if !first_bytes.may_begin(subject) {
                     return false;
                 }
-                match compiled.get_or_init(|| compile(pattern, *size)) {
+                match compiled.get_or_init(|| compile(pattern, *max_size)) {
                     Some(regex) => regex.is_match(subject),
-                    None => *fallback,
+                    None => *matches_if_invalid,
                 }
             }
         }
     }
 }
 
-/// Compiles a pattern to at most `size` bytes. If this fails, logs the reason and returns `None`.
-fn compile(pattern: &str, size: usize) -> Option<Regex> {
-    match RegexBuilder::new(pattern).size_limit(size).build() {
+fn compile(pattern: &str, max_size: usize) -> Option<Regex> {
+    match RegexBuilder::new(pattern).size_limit(max_size).build() {
         Ok(regex) => Some(regex),
         Err(error) => {
             tracing::warn!("a filter's pattern can't be used: {error}");
@@ -227,32 +236,40 @@ fn compile(pattern: &str, size: usize) -> Option<Regex> {
     }
 }
 
-/// A set of bytes. Bit `b % 64` of word `b / 64` says whether the set contains `b`.
+/// Number of bits in a word of [`FirstBytes`].
+const WORD_BITS: u8 = 64;
+
+/// A set of bytes, with one bit for each byte in ascending order.
 struct FirstBytes([u64; 4]);
 
 impl FirstBytes {
     const ALL: Self = Self([u64::MAX; 4]);
 
-    /// Returns the first bytes of all texts that the pattern can match. The set contains all bytes
-    /// unless the pattern is anchored at the start of the text and begins with one of a few
-    /// literals.
+    /// Returns the possible first bytes of matching texts. All bytes are possible unless the
+    /// pattern is anchored at the start of the text and begins with literals.
     fn of_matches(pattern: &str) -> Self {
         let Ok(parsed) = regex_syntax::parse(pattern) else { return Self::ALL };
-        if !parsed.properties().look_set_prefix().contains(Look::Start) {
+        let is_anchored = parsed.properties().look_set_prefix().contains(Look::Start);
+        if !is_anchored {
             return Self::ALL;
         }
         let prefixes = Extractor::new().extract(&parsed);
         let Some(literals) = prefixes.literals() else { return Self::ALL };
         let mut bytes = Self([0; 4]);
         for literal in literals {
+            // Any byte can follow an empty literal.
             let Some(&first) = literal.as_bytes().first() else { return Self::ALL };
-            bytes.0[usize::from(first / 64)] |= 1 << (first % 64);
+            bytes.insert(first);
         }
         bytes
     }
 
-    /// Checks whether the pattern may match a text with this beginning. The result for an empty
-    /// text is `true`.
+    fn insert(&mut self, byte: u8) {
+        self.0[usize::from(byte / WORD_BITS)] |= 1 << (byte % WORD_BITS);
+    }
+
+    /// Checks by the first byte whether the pattern may match `text`. Returns `true` for an empty
+    /// text.
     fn may_begin(&self, text: &str) -> bool {
         match text.as_bytes().first() {
             Some(&byte) => self.contains(byte),
@@ -261,7 +278,7 @@ impl FirstBytes {
     }
 
     fn contains(&self, byte: u8) -> bool {
-        self.0[usize::from(byte / 64)] & (1 << (byte % 64)) != 0
+        self.0[usize::from(byte / WORD_BITS)] & (1 << (byte % WORD_BITS)) != 0
     }
 }
 

@@ -106,7 +106,7 @@ fn check_arguments(tool: &Tool, value: Value) {
     }
     let validator = tool.validator().expect("it was compiled");
     let mut arguments = Arc::new(value);
-    if validate::rename(&tool.definition, &mut arguments).is_err() {
+    if validate::normalize(&tool.definition, &mut arguments).is_err() {
         return;
     }
     let was_valid = arguments.is_object() && validator.is_valid(&arguments);

@@ -1,39 +1,38 @@
-//! Expands git aliases in a command. Rules apply to the command that an alias runs, so that command
-//! is decided on, too.
+//! Expands git aliases in a command, because an untrusted repository could hide a denied command in
+//! an alias.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use toolhold_data_dir::{Repository, read_regular};
+use toolhold_data_dir::{GitEntry, Repository, git_entries, read_regular};
 use toolhold_policy::commands::Command;
 
-/// Bytes of a configuration that are read.
+/// Maximum number of bytes that are read from a configuration file.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Configurations that others include, and aliases that use others.
+/// Maximum number of configuration files with includes, and of nested aliases.
 const MAX_FILES: usize = 20;
-const MAX_STEPS: usize = 10;
+const MAX_DEPTH: usize = 10;
 
-/// Maximum number of expanded commands. An untrusted repository may have any number of aliases.
+/// Maximum number of expanded commands, because an untrusted repository may have any number of
+/// aliases.
 const MAX_COMMANDS: usize = 100;
 
-/// Maximum number of directories of a command that are searched for a repository.
+/// Maximum number of directories in one command that are searched for a repository.
 const MAX_DIRECTORIES: usize = 10;
 
 /// A command with an unknown program, which needs approval.
 const UNKNOWN: &str = "$alias";
 
-/// Checks whether a command runs git with a subcommand that isn't one of its usual ones.
+/// Checks whether a command runs git with a subcommand that may be an alias.
 pub(crate) fn may_be_used(text: &str) -> bool {
     text.contains("git") && Command::read(text).git_commands().next().is_some()
 }
 
-/// Returns the commands that the aliases in a command run, including aliases that use other
-/// aliases. Reads files, so it blocks.
+/// Returns the commands that the aliases in a command run, including nested aliases. Blocks.
 pub(crate) fn expand(directory: &Path, home: Option<&Path>, text: &str) -> Vec<String> {
     let other_directories = Command::read(text).directories();
-    // If the command changes its directory too often, the directories aren't searched, and the
-    // command is unknown.
+    // A command with more directories counts as unknown.
     if other_directories.len() > MAX_DIRECTORIES {
         return vec![UNKNOWN.to_owned()];
     }
@@ -43,12 +42,13 @@ pub(crate) fn expand(directory: &Path, home: Option<&Path>, text: &str) -> Vec<S
     }
 
     let mut commands = Vec::new();
+    // Commands that may contain aliases, each with the number of aliases around it.
     let mut unexpanded: Vec<(String, usize)> = vec![(text.to_owned(), 0)];
-    while let Some((text, steps)) = unexpanded.pop() {
-        for (name, arguments) in Command::read(&text).git_commands() {
-            let name = name.to_lowercase();
+    while let Some((next_text, depth)) = unexpanded.pop() {
+        for (name, arguments) in Command::read(&next_text).git_commands() {
+            let lower_name = name.to_lowercase();
             for aliases in &aliases_by_directory {
-                let Some(alias) = aliases.get(&name) else { continue };
+                let Some(alias) = aliases.get(&lower_name) else { continue };
                 let expansion = match alias.strip_prefix('!') {
                     Some(script) => format!("{script} {arguments}"),
                     None => format!("git {alias} {arguments}"),
@@ -57,11 +57,11 @@ pub(crate) fn expand(directory: &Path, home: Option<&Path>, text: &str) -> Vec<S
                 if commands.contains(&command) {
                     continue;
                 }
-                if steps == MAX_STEPS || commands.len() == MAX_COMMANDS {
+                if depth == MAX_DEPTH || commands.len() == MAX_COMMANDS {
                     commands.push(UNKNOWN.to_owned());
                     return commands;
                 }
-                unexpanded.push((command.clone(), steps + 1));
+                unexpanded.push((command.clone(), depth + 1));
                 commands.push(command);
             }
         }
@@ -69,94 +69,58 @@ pub(crate) fn expand(directory: &Path, home: Option<&Path>, text: &str) -> Vec<S
     commands
 }
 
-/// Returns all aliases by their lower-case names. An alias of the repository replaces one of the
-/// user.
+/// Returns all aliases by their lower-case names. Aliases of the repository come after aliases of
+/// the user and replace them.
 fn read_aliases(directory: &Path, home: Option<&Path>) -> HashMap<String, String> {
-    let root = directory
-        .ancestors()
-        .find(|directory| directory.join(".git").symlink_metadata().is_ok())
-        .unwrap_or(directory);
-    let repository = Repository::find(root);
-
-    // Aliases in later files replace those in earlier files.
-    let mut files = vec![PathBuf::from("/etc/gitconfig")];
-    if let Some(home) = home {
-        files.push(home.join(".config/git/config"));
-        files.push(home.join(".gitconfig"));
-    }
-    for name in ["config", "config.worktree"] {
-        files.extend(repository.part(name).map(Path::to_owned));
-    }
-
-    // `git push` itself starts this command.
+    let mut files = configuration_files(directory, home);
+    // `git send-pack` does the work of `git push`, so rules for `push` must apply.
     let mut aliases = HashMap::from([("send-pack".to_owned(), "push".to_owned())]);
     let mut files_read = 0;
     while !files.is_empty() && files_read < MAX_FILES {
         let file = files.remove(0);
         files_read += 1;
         let Ok(bytes) = read_regular(&file, MAX_BYTES) else { continue };
-        for (key, value) in read_entries(&String::from_utf8_lossy(&bytes)) {
-            if let Some(name) = key.strip_prefix("alias.") {
-                aliases.insert(name.to_owned(), value);
-            } else if key == "include.path" {
-                let path = match (value.strip_prefix("~/"), home) {
-                    (Some(below), Some(home)) => home.join(below),
-                    _ => file.with_file_name(value),
-                };
-                files.insert(0, path);
+        for entry in git_entries(&String::from_utf8_lossy(&bytes)) {
+            let GitEntry { section, subsection, name, value } = entry;
+            match (section.as_str(), subsection.as_deref(), name.as_str()) {
+                ("alias", None, alias) => {
+                    aliases.insert(alias.to_owned(), value);
+                }
+                ("alias", Some(alias), "command") => {
+                    aliases.insert(alias.to_lowercase(), value);
+                }
+                // Conditional includes are always followed.
+                ("include", None, "path") | ("includeif", Some(_), "path") => {
+                    let included = match (value.strip_prefix("~/"), home) {
+                        (Some(path_in_home), Some(home)) => home.join(path_in_home),
+                        _ => file.with_file_name(value),
+                    };
+                    // The included file comes before the remaining files.
+                    files.insert(0, included);
+                }
+                _ => {}
             }
         }
     }
     aliases
 }
 
-/// Returns the keys of a git configuration in lower case, with their values. A conditional include
-/// is treated like one without a condition.
-fn read_entries(text: &str) -> Vec<(String, String)> {
-    let mut entries = Vec::new();
-    let mut section = String::new();
-    let joined_lines = text.replace("\\\r\n", "").replace("\\\n", "");
-    for line in joined_lines.lines().map(str::trim) {
-        if let Some(header) = line.strip_prefix('[') {
-            let title = header.split(']').next().unwrap_or_default().to_lowercase();
-            section = match title.split_once(|letter: char| letter.is_whitespace() || letter == '.')
-            {
-                Some(("includeif", _)) => "include".to_owned(),
-                Some(("alias", name)) => format!("alias.{}", name.trim().trim_matches('"')),
-                Some((section, _)) => format!("{section}.*"),
-                None => title,
-            };
-        } else if let Some((key, value)) = line.split_once('=') {
-            let key = key.trim().to_lowercase();
-            let key = match section.strip_prefix("alias.") {
-                Some(name) if key == "command" => format!("alias.{name}"),
-                _ => format!("{section}.{key}"),
-            };
-            entries.push((key, unquote(value.trim())));
-        }
+/// Returns git's configuration files. Aliases in later files replace aliases in earlier files.
+fn configuration_files(directory: &Path, home: Option<&Path>) -> Vec<PathBuf> {
+    let mut files = vec![PathBuf::from("/etc/gitconfig")];
+    if let Some(home) = home {
+        files.push(home.join(".config/git/config"));
+        files.push(home.join(".gitconfig"));
     }
-    entries
-}
-
-/// Removes the quotes, escapes and comment from a value.
-fn unquote(value: &str) -> String {
-    let mut text = String::new();
-    let mut is_quoted = false;
-    let mut letters = value.chars();
-    while let Some(letter) = letters.next() {
-        match letter {
-            '"' => is_quoted = !is_quoted,
-            '#' | ';' if !is_quoted => break,
-            '\\' => match letters.next() {
-                Some('n') => text.push('\n'),
-                Some('t') => text.push('\t'),
-                Some(other) => text.push(other),
-                None => {}
-            },
-            other => text.push(other),
-        }
+    // A folder before `..` may not exist until the command runs, so the path's ancestors are
+    // searched as written.
+    let mut folders = directory.ancestors();
+    let root = folders.find(|folder| folder.join(".git").symlink_metadata().is_ok());
+    let repository = Repository::find(root.unwrap_or(directory));
+    for name in ["config", "config.worktree"] {
+        files.extend(repository.part(name).map(Path::to_owned));
     }
-    text.trim_end().to_owned()
+    files
 }
 
 #[cfg(test)]
@@ -168,7 +132,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let root = folder.path();
         std::fs::create_dir(root.join(".git")).expect("a folder is made");
-        let config = "[core]\n\tbare = false\n[Alias]\n  yolo = push --force # now\n\twipe = \"!rm -rf \\\"$HOME\\\"\"\n  twice = yolo origin\n[include]\n\tpath = more\n[alias \"Own\"]\n\tcommand = !id\n";
+        let config = "[core]\n\tbare = false\n[Alias]\n  yolo = push --force # now\n\twipe = \"!rm -rf \\\"$HOME\\\"\"\n  twice = yolo origin\n[include]\n\tpath = more\n[alias \"Own\"]\n\tcommand = !id\n[alias] near = gc\n";
         std::fs::write(root.join(".git/config"), config).expect("it is written");
         std::fs::write(root.join(".git/more"), "[alias]\nfar=ls-remote \\\n  x\n")
             .expect("it is written");
@@ -181,6 +145,7 @@ mod tests {
             ("git FAR", &["git ls-remote   x"]),
             ("git mine", &["git clean -fdx"]),
             ("git own", &["id"]),
+            ("git near", &["git gc"]),
             ("git -C . send-pack origin", &["git push origin"]),
             ("git unknown; git push", &[]),
         ] {
@@ -194,6 +159,16 @@ mod tests {
             ["git -C other yolo", "cd other && git yolo", "git --git-dir=other/.git yolo"]
         {
             let found = expand(root, Some(root), command);
+            assert!(found.contains(&"git push --mirror".to_owned()), "{command}: {found:?}");
+        }
+        // The folder before `..` doesn't exist yet, and no folder above has a repository.
+        let plain = tempfile::tempdir().expect("a folder");
+        std::fs::rename(&other, plain.path().join("other")).expect("it is moved");
+        for command in [
+            "mkdir x && cd x && cd ../other && git yolo",
+            "mkdir new && cd new/../other && git yolo",
+        ] {
+            let found = expand(plain.path(), None, command);
             assert!(found.contains(&"git push --mirror".to_owned()), "{command}: {found:?}");
         }
         let far = format!("{}git yolo", "cd .; ".repeat(20));

@@ -1,5 +1,5 @@
-//! The tools of a host. The crate manages the plugins by name and version, and replaces a version
-//! while calls run. It also checks the tool's name, the arguments and the paths of each call.
+//! The tools of a host. This crate replaces versions of plugins while calls run. It also checks the
+//! tool name, the arguments and the paths of each call.
 
 mod catalogue;
 mod coerce;

@@ -1,12 +1,13 @@
-//! Counts the calls of a plugin, the failed calls, and their durations.
+//! Counts the calls of a plugin, and measures their durations.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Parts of each doubling of the time. With eight parts, a percentile is exact to an eighth.
+/// Number of buckets for each doubling of the duration. Eight buckets make a percentile exact to an
+/// eighth.
 const PARTS: usize = 8;
 
-/// Doublings that are counted separately, from a microsecond to over an hour.
+/// Number of doublings, from a microsecond to over an hour.
 const DOUBLINGS: usize = 32;
 
 /// Counts the calls of one plugin, from any thread. The counts survive reloads.
@@ -14,7 +15,7 @@ const DOUBLINGS: usize = 32;
 pub struct Tally {
     calls: AtomicU64,
     failures: AtomicU64,
-    /// Calls by duration.
+    /// Number of calls in each bucket.
     times: [AtomicU32; PARTS * DOUBLINGS],
 }
 
@@ -41,17 +42,17 @@ impl Tally {
         self.calls.load(Ordering::Relaxed)
     }
 
-    /// Calls that failed.
+    /// Returns the number of failed calls.
     pub fn failures(&self) -> u64 {
         self.failures.load(Ordering::Relaxed)
     }
 
-    /// Returns the duration that this percentage of the calls doesn't exceed, or `None` if there
-    /// was no call.
+    /// Returns the percentile of the duration, or `None` if there was no call.
     pub fn percentile(&self, percent: u64) -> Option<Duration> {
         let counts: Vec<u64> =
             self.times.iter().map(|count| count.load(Ordering::Relaxed).into()).collect();
         let total: u64 = counts.iter().sum();
+        // The percentile is the duration of the call with this number, by ascending duration.
         let rank = (total * percent).div_ceil(100).max(1);
 
         let mut calls_so_far = 0;
@@ -65,17 +66,19 @@ impl Tally {
     }
 }
 
-/// Returns the index of the bucket for a duration. Each doubling has [`PARTS`] buckets.
+/// Returns the index of the bucket for a duration. Each doubling has [`PARTS`] buckets, and the
+/// last bucket also has all longer durations.
 fn bucket(time: Duration) -> usize {
     let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX).max(1);
     let doubling = micros.ilog2() as usize;
-    // This is the duration in eighths of the next lower power of two: at least 8, and less than 16.
+    // The duration in eighths of the next lower power of two: 8 to 15, so the conversion never
+    // fails.
     let eighths = (u128::from(micros) * PARTS as u128) >> doubling;
-    let part = usize::try_from(eighths).unwrap_or(0) - PARTS;
-    (doubling * PARTS + part).min(PARTS * DOUBLINGS - 1)
+    let part = usize::try_from(eighths).unwrap_or(PARTS) - PARTS;
+    let last_bucket = PARTS * DOUBLINGS - 1;
+    (doubling * PARTS + part).min(last_bucket)
 }
 
-/// Returns the longest duration in a bucket.
 fn upper_bound(bucket: usize) -> Duration {
     let doubling = bucket / PARTS;
     let part = bucket % PARTS;

@@ -1,5 +1,4 @@
-//! Decides whether the plugin of a call may create or change a scheduled task. The decision checks
-//! whether tasks are enabled, the task's action, and the quotas.
+//! Decides whether a call may create or change a scheduled task.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,7 +9,7 @@ use serde_json::Value;
 use toolhold_config::{Config, TaskBounds};
 use toolhold_contract::text::counted;
 use toolhold_contract::{TaskAction, TaskBook, TaskError, TaskOrder, TaskRun, TaskState};
-use toolhold_policy::Trust;
+use toolhold_policy::{Decision, Trust};
 use toolhold_schedule::{
     KeptTask, Listed, MAX_ARGUMENTS, MAX_TASKS, Maker, NO_RUNNER, Owner, Quotas, Schedule,
     ScheduleError, clock_change,
@@ -20,28 +19,28 @@ use crate::context::CallContext;
 use crate::plugins::Plugins;
 use crate::{Tool, validate};
 
-/// The keys of a patch that say what a task does.
+/// The keys of a patch that change a task's action.
 const ACTION: [&str; 4] = ["command", "prompt", "tool", "arguments"];
 
-/// Maximum number of notices of one call.
+/// Maximum number of notices of one call. Further notices are dropped.
 const MAX_NOTICES: usize = 8;
 
-/// Most tasks or keys that a notice names.
+/// Maximum number of tasks or keys in a notice. Further tasks or keys are only counted.
 const MAX_NAMED: usize = 10;
 
-/// Makes tasks for the calls of a host.
+/// Gives calls access to the scheduled tasks of a user.
 #[derive(Debug)]
 pub struct Tasks {
-    /// The tasks of this user.
+    /// The scheduled tasks of this user.
     pub schedule: Arc<Schedule>,
     /// The real path of the working directory.
     pub directory: PathBuf,
 }
 
 impl Tasks {
-    /// Returns the tasks that a call's plugin may use, or `None` if it may use no tasks.
-    /// `principal` is the caller of a server, or `None` for the user of this machine.
-    /// `is_untrusted` is `true` if the session has received untrusted text.
+    /// Returns the tasks for a call's plugin, or `None` if the plugin may use no tasks. `principal`
+    /// is the caller of a served host, or `None` for the user of this machine. `is_untrusted` says
+    /// whether the session has received untrusted text.
     pub fn of_call(
         &self,
         context: &CallContext,
@@ -51,11 +50,12 @@ impl Tasks {
         plugins: &Arc<Plugins>,
         config: Arc<Config>,
     ) -> Option<Arc<dyn TaskBook>> {
-        let policy = tool.plugin.as_ref()?.policy();
-        policy.capabilities.schedule?;
+        let may_use_tasks = tool.plugin.as_ref()?.policy().capabilities.schedule.is_some();
+        if !may_use_tasks {
+            return None;
+        }
         let is_built_in = tool.is_built_in();
-        // Only the built-in tool has `patch`. In other tools, the argument may have another
-        // meaning.
+        // The argument `patch` of other tools may have another meaning.
         let patch = match context.arguments.get("patch") {
             Some(patch) if is_built_in && patch.is_object() => Some(patch),
             _ => None,
@@ -74,25 +74,23 @@ impl Tasks {
             is_sub_agent: context.caller.is_some(),
             is_built_in,
             is_patch: patch.is_some(),
-            keeps_action: patch.is_some_and(leaves_action_out),
+            keeps_action: patch.is_some_and(changes_no_action),
             notices: Mutex::default(),
         }))
     }
 }
 
-/// Checks whether a patch has no key of an action.
-fn leaves_action_out(patch: &Value) -> bool {
+fn changes_no_action(patch: &Value) -> bool {
     ACTION.iter().all(|key| matches!(patch.get(*key), None | Some(Value::Null)))
 }
 
-/// The tasks of one plugin, for the principal and the directory of a call.
 struct CallTasks {
     schedule: Arc<Schedule>,
     plugins: Arc<Plugins>,
     config: Arc<Config>,
     plugin: String,
     principal: String,
-    /// The path of the working directory. `None` if the path isn't UTF-8.
+    /// `None` means that the path isn't UTF-8.
     directory: Option<String>,
     session: String,
     phase: Option<String>,
@@ -100,9 +98,8 @@ struct CallTasks {
     is_untrusted: bool,
     is_sub_agent: bool,
     is_built_in: bool,
-    /// Whether the call changes an existing task. There is then no notice about a replaced task.
+    /// Whether the call changes an existing task. A change needs no notice about the old task.
     is_patch: bool,
-    /// Whether the call changes a task without changing its action.
     keeps_action: bool,
     notices: Mutex<Vec<String>>,
 }
@@ -114,17 +111,18 @@ impl fmt::Debug for CallTasks {
 }
 
 impl CallTasks {
+    /// Returns an error if the configuration disables tasks.
     fn check_enabled(&self) -> Result<(), TaskError> {
         if self.config.values.tools.scheduler.enabled {
             return Ok(());
         }
-        let off = self.config.disabled("tools.scheduler.enabled");
-        let message = format!("tasks are disabled: {} ({}). {}", off.rule, off.place, off.remedy);
+        let Decision { rule, place, remedy, .. } = self.config.disabled("tools.scheduler.enabled");
+        let message = format!("tasks are disabled: {rule} ({place}). {remedy}");
         Err(TaskError::new("unavailable", message))
     }
 
-    /// Returns the owner of the tasks that the call may see. A call sees only tasks of its own
-    /// directory, because tasks and their results reveal information about a project.
+    /// Returns the owner of the visible tasks. Tasks of other directories stay hidden, because
+    /// their results reveal information about other projects.
     fn owner(&self) -> Result<Owner, TaskError> {
         self.check_enabled()?;
         let Some(directory) = self.directory.clone() else {
@@ -135,40 +133,44 @@ impl CallTasks {
         Ok(Owner { plugin, principal, directory })
     }
 
-    /// Adds a notice if no process runs tasks.
     fn check_runner(&self) {
-        // An error is reported where tasks are stored and run.
+        // Errors are reported when the task is stored.
         if let Ok(None) = self.schedule.runner() {
             self.add_notice(NO_RUNNER.to_owned());
         }
     }
 
-    /// Adds a notice about finished tasks that were removed for a new task. Tasks of other
-    /// directories are only counted, because the caller may not see their names.
+    /// Adds a notice about finished tasks that were removed to make room. Names of tasks in other
+    /// directories are hidden from the caller, so these tasks are only counted.
     fn report_removed(&self, owner: &Owner, removed: &[Listed]) {
         if removed.is_empty() {
             return;
         }
-        let (here, elsewhere): (Vec<_>, Vec<_>) =
-            removed.iter().partition(|task| task.owner.directory == owner.directory);
-        let mut parts: Vec<String> = here
-            .iter()
-            .take(MAX_NAMED)
-            .map(|task| format!("`{}`", task.state.order.name))
-            .collect();
-        if here.len() > MAX_NAMED {
-            parts.push(format!("{} more", here.len() - MAX_NAMED));
+        let mut parts = Vec::new();
+        let mut removed_elsewhere: usize = 0;
+        for task in removed {
+            if task.owner.directory == owner.directory {
+                parts.push(format!("`{}`", task.state.order.name));
+            } else {
+                removed_elsewhere += 1;
+            }
         }
-        if !elsewhere.is_empty() {
-            parts.push(format!("{} of other directories", elsewhere.len()));
+        let unnamed = parts.len().saturating_sub(MAX_NAMED);
+        parts.truncate(MAX_NAMED);
+        if unnamed > 0 {
+            parts.push(format!("{unnamed} more"));
+        }
+        if removed_elsewhere > 0 {
+            parts.push(format!("{removed_elsewhere} in other directories"));
         }
         self.add_notice(format!(
-            "The limit of tasks was reached, so finished tasks were removed with their results: {}.",
+            "The limit of tasks was reached, so these finished tasks were removed, together with \
+             their results: {}.",
             parts.join(", ")
         ));
     }
 
-    /// Adds a notice about the keys in `by_flags`, which flags of this command set.
+    /// Adds a notice about the keys that flags of this command have set.
     fn report_flags(&self, by_flags: &[String]) {
         if by_flags.is_empty() {
             return;
@@ -179,7 +181,8 @@ impl CallTasks {
             keys.push(counted(by_flags.len() - MAX_NAMED, "other key"));
         }
         self.add_notice(format!(
-            "Flags of this command don't apply to the task: {}. The task may do what the configuration allows without them.",
+            "Flags of this command don't apply to the task: {}. The task runs under the \
+             configuration without these flags.",
             keys.join(", ")
         ));
     }
@@ -191,25 +194,27 @@ impl CallTasks {
         }
     }
 
-    /// Returns the owner of the tasks that the call may change.
+    /// Returns the owner of the tasks that this call may change.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the call may not change tasks.
     fn owner_for_change(&self) -> Result<Owner, TaskError> {
         let owner = self.owner()?;
         if self.config.is_of_task() {
-            // A task that makes tasks has no end.
+            // A task could create tasks forever.
             return Err(TaskError::new("denied", "a task can't change tasks"));
         }
         if self.is_sub_agent {
-            // The caller's tools are limited by its own list, which a task wouldn't have.
+            // A sub-agent has its own list of tools, and a task doesn't have this limit.
             return Err(TaskError::new(
                 "denied",
-                "a sub-agent can't change tasks; the main agent can",
+                "a sub-agent can't change tasks; only the main agent can",
             ));
         }
         Ok(owner)
     }
 
-    /// Checks the action of a task, as far as possible before it runs. The tool and the arguments
-    /// of a call get their canonical form.
     fn check_action(&self, owner: &Owner, action: &mut TaskAction) -> Result<(), TaskError> {
         match action {
             TaskAction::Prompt(_) => self.check_prompt(owner),
@@ -217,26 +222,29 @@ impl CallTasks {
         }
     }
 
+    /// Returns an error if the call may not create a task for the agent.
     fn check_prompt(&self, owner: &Owner) -> Result<(), TaskError> {
         if !self.is_built_in {
-            return Err(denied("a third-party plugin can only make tasks of its own tools"));
+            return Err(denied("a third-party plugin can only create tasks for its own tools"));
         }
         if owner.served().is_some() {
-            return Err(denied("a caller of a server can't give the agent a task"));
+            return Err(denied("a client of a server can't create a task for the agent"));
         }
         if self.trust != Trust::Trusted {
-            return Err(denied("a call with lower trust can't give the agent a task"));
+            return Err(denied("a call with lower trust can't create a task for the agent"));
         }
         Ok(())
     }
 
+    /// Returns an error if the call may not create a task that calls the tool `name`. Replaces
+    /// `name` with the tool's full name, and converts the arguments to the tool's schema.
     fn check_call(&self, name: &mut String, arguments: &mut Value) -> Result<(), TaskError> {
         let catalogue = self.plugins.catalogue();
         let tool = catalogue
             .resolve(name)
             .map_err(|failure| TaskError::new("invalid", failure.message))?;
         if !self.is_built_in && tool.provider.name() != self.plugin {
-            return Err(denied("a third-party plugin can only make tasks of its own tools"));
+            return Err(denied("a third-party plugin can only create tasks for its own tools"));
         }
         if self.is_built_in
             && let Some(plugin) = &tool.plugin
@@ -244,23 +252,22 @@ impl CallTasks {
         {
             return Err(denied("a task can't change tasks"));
         }
-        // The arguments are checked as in a call, so that a mistake is reported now and not when
-        // the task runs.
+        // The arguments are checked as in a call, so that a mistake is reported now.
         let mut checked = Arc::new(arguments.take());
-        validate::rename(&tool.definition, &mut checked)
-            .and_then(|()| validate::arguments(tool, &mut checked, MAX_ARGUMENTS))
-            .map_err(|failure| {
-                TaskError::new("invalid", format!("`{name}`: {}", failure.message))
-            })?;
+        let result = validate::normalize(&tool.definition, &mut checked)
+            .and_then(|()| validate::arguments(tool, &mut checked, MAX_ARGUMENTS));
+        if let Err(failure) = result {
+            return Err(TaskError::new("invalid", format!("`{name}`: {}", failure.message)));
+        }
         name.clone_from(&tool.definition.name);
         *arguments = Arc::unwrap_or_clone(checked);
         Ok(())
     }
 
-    /// Returns the quotas for a task, and a text that is added to a denial by them.
+    /// Returns the quotas for a task, and a note for denials.
     ///
-    /// A task outlasts this command, so the command's flags may narrow the quotas but not widen
-    /// them. The text is empty unless the flags would allow more. Blocks.
+    /// A task outlasts this command, so flags of the command may lower the quotas, but not raise
+    /// them. The note is empty unless the flags allow more. Blocks.
     fn lasting_quotas(&self) -> Result<(Quotas, String), TaskError> {
         let with_flags = self.quotas(&self.config);
         let config_without_flags = self
@@ -272,31 +279,19 @@ impl CallTasks {
         };
         let without_flags = self.quotas(&config_without_flags);
 
-        // A flag may grant tasks to a plugin, like other capabilities.
-        let of_plugin = if without_flags.of_plugin == 0 {
-            with_flags.of_plugin
-        } else {
-            with_flags.of_plugin.min(without_flags.of_plugin)
-        };
-        let quotas = Quotas {
-            of_plugin,
-            of_principal: with_flags.of_principal.min(without_flags.of_principal),
-            interval: with_flags.interval.max(without_flags.interval),
-        };
+        let quotas = stricter(with_flags, without_flags);
         if quotas == with_flags {
             return Ok((quotas, String::new()));
         }
-        let named: Vec<String> = self
-            .config
-            .flags()
-            .into_iter()
-            .take(MAX_NAMED)
-            .map(|flag| format!("`{flag}`"))
-            .collect();
+        let mut named = Vec::new();
+        for flag in self.config.flags().into_iter().take(MAX_NAMED) {
+            named.push(format!("`{flag}`"));
+        }
         let flags = named.join(", ");
         Ok((quotas, format!(". Flags of this command don't apply to tasks: {flags}")))
     }
 
+    /// Returns the limits for tasks in a configuration.
     fn quotas(&self, config: &Config) -> Quotas {
         let settings = config.values.tools.scheduler;
         let of_plugin = if self.is_built_in {
@@ -317,7 +312,22 @@ fn denied(why: &str) -> TaskError {
     TaskError::new("denied", why)
 }
 
-/// Converts an error to the plugin's form. A denial by a limit ends with the note.
+/// Returns the stricter of both values for each quota. As an exception, a flag may grant tasks to a
+/// plugin that has none in the configuration.
+fn stricter(with_flags: Quotas, without_flags: Quotas) -> Quotas {
+    let of_plugin = if without_flags.of_plugin == 0 {
+        with_flags.of_plugin
+    } else {
+        with_flags.of_plugin.min(without_flags.of_plugin)
+    };
+    Quotas {
+        of_plugin,
+        of_principal: with_flags.of_principal.min(without_flags.of_principal),
+        interval: with_flags.interval.max(without_flags.interval),
+    }
+}
+
+/// Converts an error for the plugin. `note` is added to denials by a limit.
 fn to_task_error_with(note: &str, error: ScheduleError) -> TaskError {
     match error {
         ScheduleError::Limit(limit) => TaskError::new("limit", format!("{limit}{note}")),
@@ -325,7 +335,6 @@ fn to_task_error_with(note: &str, error: ScheduleError) -> TaskError {
     }
 }
 
-/// Converts an error into the plugin's form.
 fn to_task_error(error: ScheduleError) -> TaskError {
     match error {
         ScheduleError::Invalid(_)
@@ -350,7 +359,7 @@ impl TaskBook for CallTasks {
         let (quotas, note) = self.lasting_quotas()?;
         let now = Timestamp::now();
         if self.keeps_action {
-            // No person saw the task's action, so the task gets no rights of this call.
+            // Nobody has approved the action again, so the task keeps its earlier rights.
             let state = self
                 .schedule
                 .change_times(&owner, order, quotas, now)
@@ -395,8 +404,8 @@ impl TaskBook for CallTasks {
 
     fn pause(&self, name: &str, paused: bool) -> Result<bool, TaskError> {
         let owner = self.owner_for_change()?;
-        let is_known =
-            self.schedule.pause(&owner, name, paused, Timestamp::now()).map_err(to_task_error)?;
+        let now = Timestamp::now();
+        let is_known = self.schedule.pause(&owner, name, paused, now).map_err(to_task_error)?;
         if is_known && !paused {
             self.check_runner();
         }

@@ -1,4 +1,4 @@
-//! Checks arguments against a tool's schema, before any guest code runs.
+//! Checks arguments against a tool's schema, before the tool runs.
 
 use std::sync::Arc;
 
@@ -12,26 +12,33 @@ use toolhold_engine::object_forms;
 use crate::catalogue::Tool;
 use crate::coerce::coerce;
 
-/// Maximum number of problems that one failure lists.
+/// Maximum number of problems in one failure. Further problems are omitted.
 const MAX_PROBLEMS: usize = 5;
 
-/// Maximum length of one problem in bytes.
+/// Maximum length of one problem in bytes. A longer problem is cut.
 const MAX_PROBLEM: usize = 300;
 
-/// Replaces aliases of arguments with the arguments' own names. This step comes first: rules know
-/// only the own names, and an argument that they don't find must not reach the tool.
+/// Maximum number of arguments that a failure lists.
+const MAX_LISTED: usize = 40;
+
+/// Minimum similarity of a suggested argument name.
+const SIMILAR: f64 = 0.75;
+
+/// Converts the arguments to the form that rules check: names a bare text, removes a model's
+/// thoughts, replaces aliases with the real names, and splits absolute globs.
 ///
 /// # Errors
 ///
 /// Returns an error if an argument has two names in one call, because rules could check only one of
-/// them.
-pub fn rename(definition: &Definition, arguments: &mut Arc<Value>) -> Result<(), Failure> {
+/// the two values.
+pub fn normalize(definition: &Definition, arguments: &mut Arc<Value>) -> Result<(), Failure> {
+    // A bare text in place of JSON becomes one argument of the tool.
     if arguments.is_string()
         && let Some(bare) = definition.bare_argument()
     {
-        let arguments = Arc::make_mut(arguments);
-        let text = arguments.take();
-        *arguments = Value::Object(Map::from_iter([(bare.to_owned(), text)]));
+        let value = Arc::make_mut(arguments);
+        let text = value.take();
+        *value = Value::Object(Map::from_iter([(bare.to_owned(), text)]));
     }
     drop_thoughts(arguments);
     for (alias, argument) in definition.argument_aliases() {
@@ -45,25 +52,22 @@ pub fn rename(definition: &Definition, arguments: &mut Arc<Value>) -> Result<(),
                 neutral_line(cut(alias, MAX_PROBLEM))
             );
             return Err(Failure::new(Category::InvalidParameters, message)
-                .with_suggestion(format!("Give `{argument}` alone.")));
+                .with_suggestion(format!("Pass `{argument}` only once.")));
         }
         if let Some(value) = fields.remove(alias) {
             fields.insert(argument.to_owned(), value);
         }
     }
     for (pattern, folder) in definition.pattern_bases() {
-        name_folder(arguments, pattern, folder);
+        split_absolute_glob(arguments, pattern, folder);
     }
     Ok(())
 }
 
-/// The prefix of the names of arguments with thoughts.
 const THOUGHTS: &str = "_tafc_think";
 
-/// Removes a model's thoughts, which some clients make the model add to the arguments.
-///
-/// Rules, tools and the log don't get the thoughts. A tool can't request them either, because the
-/// log would not show what the tool got.
+/// Removes the arguments that contain a model's thoughts, which some clients make the model add. No
+/// tool gets these arguments, because the audit log doesn't show them.
 fn drop_thoughts(arguments: &mut Arc<Value>) {
     let Value::Object(fields) = &**arguments else { return };
     if !fields.keys().any(|key| is_thought(key)) {
@@ -74,14 +78,15 @@ fn drop_thoughts(arguments: &mut Arc<Value>) {
     }
 }
 
-/// Checks whether an argument contains thoughts. Models write its name in any case.
+/// Checks whether an argument contains thoughts. Models write the name in any case.
 fn is_thought(argument: &str) -> bool {
     argument.get(..THOUGHTS.len()).is_some_and(|start| start.eq_ignore_ascii_case(THOUGHTS))
 }
 
-/// Splits an absolute glob before its first wildcard if the call has no folder argument. The first
-/// part becomes the folder argument, because the folder is the subject of the call.
-fn name_folder(arguments: &mut Arc<Value>, pattern: &str, folder: &str) {
+/// Splits an absolute glob before its first wildcard, if the call has no folder argument. The first
+/// part becomes the folder argument, because the folder is the subject of the call. `pattern` and
+/// `folder` are the names of both arguments.
+fn split_absolute_glob(arguments: &mut Arc<Value>, pattern: &str, folder: &str) {
     let Some(Value::String(glob)) = arguments.get(pattern) else { return };
     let has_folder = !matches!(arguments.get(folder), None | Some(Value::Null));
     if !glob.starts_with('/') || has_folder {
@@ -89,18 +94,19 @@ fn name_folder(arguments: &mut Arc<Value>, pattern: &str, folder: &str) {
     }
 
     let first_wildcard = glob.find(['*', '?', '[', '{', '\\']).unwrap_or(glob.len());
+    // The glob starts with a slash, so a last slash always exists.
     let last_slash = glob[..first_wildcard].rfind('/').unwrap_or(0);
-    // The folder of `/*` is the root, so its slash is preserved.
-    let base = glob[..last_slash.max(1)].to_owned();
-    let relative_glob = format!("./{}", &glob[last_slash + 1..]);
+    let folder_end = if last_slash == 0 { "/".len() } else { last_slash };
+    let base = glob[..folder_end].to_owned();
+    let relative_glob = format!("./{}", &glob[last_slash + "/".len()..]);
     if let Value::Object(fields) = Arc::make_mut(arguments) {
         fields.insert(folder.to_owned(), Value::String(base));
         fields.insert(pattern.to_owned(), Value::String(relative_glob));
     }
 }
 
-/// Converts the arguments of a call to the types that the tool's schema requires, and validates
-/// them.
+/// Converts the arguments of a call to the types of the tool's schema, and validates them. `limit`
+/// is the maximum length of the arguments as JSON in bytes.
 ///
 /// # Errors
 ///
@@ -108,12 +114,12 @@ fn name_folder(arguments: &mut Arc<Value>, pattern: &str, folder: &str) {
 pub fn arguments(tool: &Tool, arguments: &mut Arc<Value>, limit: usize) -> Result<(), Failure> {
     let size = json_size(arguments, limit);
     if size > limit {
-        let instead = if tool.definition.takes_attachments() {
+        let advice = if tool.definition.takes_attachments() {
             "; send larger content as an attachment"
         } else {
             ""
         };
-        let message = format!("the arguments are larger than {limit} bytes{instead}");
+        let message = format!("the arguments are larger than {limit} bytes{advice}");
         return Err(Failure::new(Category::InvalidParameters, message));
     }
     if !arguments.is_object() {
@@ -129,7 +135,7 @@ pub fn arguments(tool: &Tool, arguments: &mut Arc<Value>, limit: usize) -> Resul
             .with_suggestion("Ask for less at once."));
     }
     let validator = tool.validator()?;
-    // No other value shares the arguments yet, so `make_mut` doesn't copy them.
+    // The arguments aren't shared yet, so `make_mut` doesn't copy them.
     coerce(&tool.definition.input_schema, Arc::make_mut(arguments));
     if validator.is_valid(arguments) {
         return Ok(());
@@ -137,7 +143,7 @@ pub fn arguments(tool: &Tool, arguments: &mut Arc<Value>, limit: usize) -> Resul
     Err(schema_mismatch(tool, validator, arguments))
 }
 
-/// Returns the failure with the problems of invalid arguments. The first problem determines its
+/// Returns the failure with the problems of the arguments. The first problem determines the
 /// category.
 fn schema_mismatch(tool: &Tool, validator: &Validator, arguments: &Value) -> Failure {
     let Definition { name, input_schema, .. } = &*tool.definition;
@@ -153,24 +159,24 @@ fn schema_mismatch(tool: &Tool, validator: &Validator, arguments: &Value) -> Fai
     Failure::new(category, message).with_suggestion(describe_arguments(input_schema))
 }
 
-/// Describes a problem and its position, without repeating a large value. `what` is the word for an
-/// argument.
-pub(crate) fn describe(problem: &ValidationError<'_>, schema: &Value, what: &str) -> String {
+/// Describes a problem and its position, without a large value. `noun` is the word for a property,
+/// such as `argument`.
+pub(crate) fn describe(problem: &ValidationError<'_>, schema: &Value, noun: &str) -> String {
     let place = problem.instance_path().to_string();
     let text = match problem.kind() {
         ValidationErrorKind::AdditionalProperties { unexpected } => {
-            let names: Vec<String> =
-                unexpected.iter().take(MAX_PROBLEMS).map(|name| suggest(name, schema)).collect();
-            format!("there is no {what} {}", names.join(", "))
+            let shown = unexpected.iter().take(MAX_PROBLEMS);
+            let names: Vec<String> = shown.map(|name| with_similar_name(name, schema)).collect();
+            format!("there is no {noun} {}", names.join(", "))
         }
         ValidationErrorKind::Required { property } => format!("{property} is missing"),
-        ValidationErrorKind::Enum { options } => format!("it has to be one of {options}"),
+        ValidationErrorKind::Enum { options } => format!("the value has to be one of {options}"),
         ValidationErrorKind::Type { kind: TypeKind::Single(kind) } => {
-            format!("it has to be of type {kind}")
+            format!("the value has to be of type {kind}")
         }
         ValidationErrorKind::OneOfNotValid { .. } | ValidationErrorKind::AnyOf { .. } => {
             match forms_at(problem.schema_path().as_str(), schema) {
-                Some(forms) => format!("it has to have one of the forms {forms}"),
+                Some(forms) => format!("the value has to have one of the forms {forms}"),
                 None => problem.masked().to_string(),
             }
         }
@@ -183,19 +189,21 @@ pub(crate) fn describe(problem: &ValidationError<'_>, schema: &Value, what: &str
     neutral_line(cut(&text_with_place, MAX_PROBLEM))
 }
 
-/// Returns the forms of the choice whose keyword is at a place in a schema.
+/// Returns the forms of the choice that contains `keyword`, a pointer into the schema. Returns
+/// `None` if no form can be described.
 fn forms_at(keyword: &str, schema: &Value) -> Option<String> {
-    let (choice, _) = keyword.rsplit_once('/')?;
+    let (choice, _keyword) = keyword.rsplit_once('/')?;
     object_forms(schema.pointer(choice)?)
 }
 
-/// Returns an unknown name, with the most similar argument if there is one.
-fn suggest(name: &str, schema: &Value) -> String {
-    let closest = property_names(schema)
-        .map(|known| (strsim::jaro_winkler(known, name), known))
-        .max_by(|a, b| a.0.total_cmp(&b.0));
+/// Returns an unknown name, with the most similar argument name if any is similar.
+fn with_similar_name(name: &str, schema: &Value) -> String {
+    let scored = property_names(schema).map(|known| (strsim::jaro_winkler(known, name), known));
+    let closest = scored.max_by(|(score_a, _), (score_b, _)| score_a.total_cmp(score_b));
     match closest {
-        Some((score, known)) if score >= 0.75 => format!("`{name}` (did you mean `{known}`?)"),
+        Some((score, known)) if score >= SIMILAR => {
+            format!("`{name}` (did you mean `{known}`?)")
+        }
         _ => format!("`{name}`"),
     }
 }
@@ -204,43 +212,49 @@ fn property_names(schema: &Value) -> impl Iterator<Item = &String> {
     schema.get("properties").and_then(Value::as_object).into_iter().flat_map(Map::keys)
 }
 
-/// Describes the arguments of a tool in one line.
+/// Lists the arguments in a schema, and says which of them are required.
 fn describe_arguments(schema: &Value) -> String {
-    let no_names = Vec::new();
-    let required = schema.get("required").and_then(Value::as_array).unwrap_or(&no_names);
+    let none_required = Vec::new();
+    let required = schema.get("required").and_then(Value::as_array).unwrap_or(&none_required);
     let mut shown: Vec<String> = Vec::new();
-    for name in property_names(schema).take(40) {
-        if required.iter().any(|known| known == name) {
+    for name in property_names(schema).take(MAX_LISTED) {
+        if required.iter().any(|required_name| required_name == name) {
             shown.push(format!("{name} (required)"));
         } else {
             shown.push(name.clone());
         }
     }
     if shown.is_empty() {
-        "It takes no arguments.".to_owned()
+        "The tool takes no arguments.".to_owned()
     } else {
-        format!("It takes: {}.", shown.join(", "))
+        format!("The tool's arguments: {}.", shown.join(", "))
     }
 }
 
-/// Returns the approximate size of a value as JSON text. Stops counting soon after `limit`.
+/// Returns the approximate length of a value as JSON in bytes. Counting stops soon after `limit`.
 fn json_size(value: &Value, limit: usize) -> usize {
+    /// The assumed length of a number.
+    const NUMBER: usize = 8;
     match value {
-        Value::Null | Value::Bool(_) => 5,
-        Value::Number(_) => 8,
-        Value::String(text) => text.len() + 2,
+        Value::Null | Value::Bool(_) => "false".len(),
+        Value::Number(_) => NUMBER,
+        Value::String(text) => text.len() + "\"\"".len(),
         Value::Array(items) => {
-            bounded_sum(items.iter().map(|item| json_size(item, limit) + 1), limit)
+            let item_sizes = items.iter().map(|item| json_size(item, limit) + ",".len());
+            bounded_sum(item_sizes, limit)
         }
-        Value::Object(fields) => bounded_sum(
-            fields.iter().map(|(key, item)| key.len() + 4 + json_size(item, limit)),
-            limit,
-        ),
+        Value::Object(fields) => {
+            let field_sizes = fields
+                .iter()
+                .map(|(key, item)| key.len() + "\"\":,".len() + json_size(item, limit));
+            bounded_sum(field_sizes, limit)
+        }
     }
 }
 
+/// Returns the length of the entries and their brackets. Counting stops after `limit`.
 fn bounded_sum(sizes: impl Iterator<Item = usize>, limit: usize) -> usize {
-    let mut total = 2;
+    let mut total = "[]".len();
     for size in sizes {
         total += size;
         if total > limit {
@@ -272,7 +286,7 @@ mod tests {
         definition.arguments =
             vec![ToolArgument { aliases, ..ToolArgument::with_role("command", Role::Text) }];
         let mut arguments = Arc::new(given.clone());
-        let renamed = rename(&definition, &mut arguments);
+        let renamed = normalize(&definition, &mut arguments);
         match expected {
             Some(expected) => assert_eq!((renamed, &*arguments), (Ok(()), &expected), "{given}"),
             None => assert_eq!(
@@ -337,7 +351,7 @@ mod tests {
             (json!([]), json!([])),
         ] {
             let mut arguments = Arc::new(given.clone());
-            rename(&definition, &mut arguments).expect("no argument is given twice");
+            normalize(&definition, &mut arguments).expect("no argument is given twice");
             assert_eq!(*arguments, expected, "{given}");
         }
     }

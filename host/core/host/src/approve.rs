@@ -1,11 +1,9 @@
-//! Gets approval for a call if the gates decide *ask*. An earlier approval of the session may
-//! apply. Otherwise the front end asks, and only its answer is an approval, never text of a model
-//! or a call.
+//! Gets approval for a call if the rules require it. An earlier approval of the session may apply.
+//! Otherwise the front end asks a person. Text of a model or a call is never an approval.
 //!
 //! An approval applies to a [`Fingerprint`] of the call and to the session. The person is asked
-//! again if the arguments, the version of the plugin, the session, the state of a file whose change
-//! was shown, or the content of a started script differ. An approval replaces only the question:
-//! the gates decide again after it.
+//! again if the arguments, the plugin's digest, the previewed file or a started script have
+//! changed. The rules decide again after an approval.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -13,12 +11,15 @@ use std::time::{Duration, Instant, SystemTime};
 use toolhold_answers::{Approval, Scope};
 use toolhold_catalogue::{CallContext, subjects::Lookups};
 use toolhold_contract::text::{cut, neutral_line};
-use toolhold_contract::{Access, Annotations, CancellationToken, Category, Failure, HostError};
-use toolhold_policy::{Action, Decision, Gate, ResolvedSubject, Verdict};
+use toolhold_contract::{
+    Access, Annotations, CancellationToken, Category, Failure, HostError, WantedHost,
+};
+use toolhold_policy::egress::ProgramTarget;
+use toolhold_policy::{Action, Decision, Gate, Verdict};
 
 use crate::approvals::{
-    Always, ApprovalDesk, Approver, Proposal, Question, Reply, WideFingerprints, Wider, always,
-    fingerprint, preview, started,
+    Always, ApprovalDesk, Approver, Proposal, Question, QuestionSlot, Reply, WideFingerprints,
+    WiderRules, always, fingerprint, preview, started,
 };
 use crate::audit::Audit;
 use crate::fingerprint::Fingerprint;
@@ -27,10 +28,9 @@ use crate::host::{Host, exchange_rules};
 use crate::record::call_record;
 use crate::session::Session;
 
-/// Most bytes of the reason for a denial.
+/// Maximum length of a person's reason in bytes. A longer reason is cut.
 const MAX_REASON: usize = 2000;
 
-/// The approval of one call.
 pub(crate) struct ApprovalStep<'a> {
     asking: &'a ApprovalDesk,
     audit: &'a Audit,
@@ -38,10 +38,11 @@ pub(crate) struct ApprovalStep<'a> {
     lookups: &'a Lookups,
     context: &'a CallContext,
     session: &'a Session,
-    /// The decision of the gates, which requires approval.
     decision: &'a Decision,
-    /// The result of the review by a model.
     review: Option<&'a str>,
+    /// The host that a program of the running call connects to. `None` for the approval of the call
+    /// itself.
+    host: Option<&'a WantedHost>,
 }
 
 impl<'a> ApprovalStep<'a> {
@@ -53,18 +54,60 @@ impl<'a> ApprovalStep<'a> {
         review: Option<&'a str>,
     ) -> Self {
         let Host { asking, audit, governor, lookups, .. } = host;
-        Self { asking, audit, governor, lookups, context, session, decision, review }
+        Self { asking, audit, governor, lookups, context, session, decision, review, host: None }
+    }
+
+    /// Returns an earlier approval of a host for programs, or asks for one. `waited` is set to the
+    /// time spent waiting for a person.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the host is denied, if nobody can be asked, or if the answer can't be
+    /// recorded.
+    pub(crate) async fn approve_host(
+        mut self,
+        target: &ProgramTarget,
+        wanted: &'a WantedHost,
+        approver: Option<&dyn Approver>,
+        waited: &mut Duration,
+        cancel: &CancellationToken,
+    ) -> Result<(), Failure> {
+        self.host = Some(wanted);
+        let fingerprint = Fingerprint::for_program_host(self.context, &wanted.entry);
+        if self.earlier_approval([Some(fingerprint), None], None)?.is_some() {
+            return Ok(());
+        }
+        let (approver, _slot) = self.take_slot(approver)?;
+        let config = self.asking.config();
+        let always = always::propose_host(target, &config).await;
+        let question = Question {
+            host: Some(wanted.clone()),
+            secrets: config.secrets_of_host(target),
+            always: always.clone(),
+            ..self.question_about_call(fingerprint)
+        };
+        let (scope, by) = self.ask(approver, question, waited, cancel).await?;
+        match scope {
+            Scope::Once => {}
+            Scope::Always | Scope::AlwaysTool | Scope::AlwaysSource => {
+                self.write_rule(always.proposal()).await;
+            }
+            Scope::Session | Scope::SessionTool | Scope::SessionSource => {
+                self.approve_for_session([Some(fingerprint), None, None], &by)?;
+            }
+        }
+        Ok(())
     }
 }
 
 impl ApprovalStep<'_> {
-    /// Has the call approved, by an earlier answer or by asking. `waited` is set to the time spent
-    /// waiting for a person.
+    /// Returns an earlier approval, or asks for one. `waited` is set to the time spent waiting for
+    /// a person.
     ///
     /// # Errors
     ///
-    /// The call was denied, nobody could be asked, the caller went away meanwhile, or the answer
-    /// can't be recorded.
+    /// Returns an error if the call is denied or cancelled, if nobody can be asked, or if the
+    /// answer can't be recorded.
     pub(crate) async fn approve(
         &self,
         approver: Option<&dyn Approver>,
@@ -77,7 +120,7 @@ impl ApprovalStep<'_> {
             Some(change) => Some(change.before),
             None => started::digest(context).await,
         };
-        let settled = change.as_ref().and_then(|change| change.settled);
+        let final_digest = change.as_ref().and_then(|change| change.final_digest);
         let fingerprint = self.fingerprint(before.as_ref());
         let of_hosts = self.fingerprint_of_hosts();
         let wide = self.wide_fingerprints();
@@ -85,39 +128,14 @@ impl ApprovalStep<'_> {
             return Ok(Approval { by, scope: Scope::Session });
         }
 
-        let Some(approver) = approver else {
-            return Err(self.not_asked("there is no terminal to ask at"));
-        };
-        let slot = self.asking.places.take(&context.session);
-        let _slot = slot.map_err(|error| self.not_asked(&error.to_string()))?;
+        let (approver, _slot) = self.take_slot(approver)?;
         let question = self.make_question(fingerprint, change, wide.is_some()).await;
         let always = question.always.clone();
         let wider = question.wider.clone();
-        let asked_at = Instant::now();
-        let reply = cancel.run_until_cancelled(approver.ask(question)).await;
-        if approver.waits() {
-            *waited = asked_at.elapsed();
-        }
-        let Some(reply) = reply else {
-            return Err(Failure::new(
-                Category::Cancelled,
-                "the call was cancelled while it waited for approval",
-            ));
-        };
-
-        let record = call_record(context, Some(self.decision), None, self.review);
-        let (scope, by) = match reply {
-            Reply::Yes { scope, by } => (scope, by),
-            Reply::No { by, reason } => {
-                self.audit.approval(&record, &by, "no", None).await?;
-                return Err(self.denied_failure(&by, &reason));
-            }
-            Reply::Unasked(why) => return Err(self.not_asked(&why)),
-        };
-        self.audit.approval(&record, &by, "yes", Some(scope.as_str())).await?;
+        let (scope, by) = self.ask(approver, question, waited, cancel).await?;
         self.check_unchanged(before, cancel).await?;
-        // The same call changes nothing once it was made, so its repetition is approved too.
-        let repeated = settled.map(|file| self.fingerprint(Some(&file)));
+        // A repetition of the call changes nothing more, so it is approved, too.
+        let repeated = final_digest.map(|file| self.fingerprint(Some(&file)));
         match scope {
             Scope::Once => {}
             Scope::Session => {
@@ -132,33 +150,90 @@ impl ApprovalStep<'_> {
                 self.approve_for_session([Some(fingerprint), repeated, source], &by)?;
             }
             Scope::Always => self.write_rule(always.proposal()).await,
-            Scope::AlwaysTool => self.write_rule(wider.as_ref().and_then(Wider::tool)).await,
-            Scope::AlwaysSource => self.write_rule(wider.as_ref().and_then(Wider::all)).await,
+            Scope::AlwaysTool => self.write_rule(wider.as_ref().and_then(WiderRules::tool)).await,
+            Scope::AlwaysSource => self.write_rule(wider.as_ref().and_then(WiderRules::all)).await,
         }
         Ok(Approval { by, scope })
     }
 
-    /// Computes the fingerprints of the approvals that cover more than identical calls. Returns
-    /// `None` if only the exact call can be approved: a built-in tool, a tool that says that it may
-    /// destroy something, or a call that needs approval for another reason than a missing
-    /// permission.
+    /// Returns the approver, and reserves a place for a question.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if nobody can be asked.
+    fn take_slot<'s>(
+        &'s self,
+        approver: Option<&'s dyn Approver>,
+    ) -> Result<(&'s dyn Approver, QuestionSlot<'s>), Failure> {
+        let approver = approver.ok_or_else(|| self.not_asked("there is no terminal to ask at"))?;
+        let slot = self.asking.question_slots.take(&self.context.session);
+        let slot = slot.map_err(|error| self.not_asked(&error.to_string()))?;
+        Ok((approver, slot))
+    }
+
+    /// Asks the person, and records the answer. Returns the scope of the approval and the person.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the person denies, if nobody was asked, or if the answer can't be
+    /// recorded.
+    async fn ask(
+        &self,
+        approver: &dyn Approver,
+        question: Question,
+        waited: &mut Duration,
+        cancel: &CancellationToken,
+    ) -> Result<(Scope, String), Failure> {
+        let asked_at = Instant::now();
+        let reply = cancel.run_until_cancelled(approver.ask(question)).await;
+        if approver.waits() {
+            *waited = asked_at.elapsed();
+        }
+        let Some(reply) = reply else {
+            return Err(Failure::new(
+                Category::Cancelled,
+                "the call was cancelled while it waited for approval",
+            ));
+        };
+
+        let record = call_record(self.context, Some(self.decision), None, self.review);
+        match reply {
+            Reply::Yes { scope, by } => {
+                self.audit.approval(&record, &by, "yes", Some(scope.as_str())).await?;
+                Ok((scope, by))
+            }
+            Reply::No { by, reason } => {
+                self.audit.approval(&record, &by, "no", None).await?;
+                Err(self.denied_failure(&by, &reason))
+            }
+            Reply::Unasked(why) => Err(self.not_asked(&why)),
+        }
+    }
+
+    /// Computes the fingerprints for approvals of more calls. Returns `None` if only exactly this
+    /// call can be approved, because the tool is built-in or declares itself destructive, or
+    /// because a missing permission isn't the reason for the question.
     fn wide_fingerprints(&self) -> Option<WideFingerprints> {
         let action = self.context.action()?;
-        let is_permission = matches!(self.decision.gate, Gate::Permissions | Gate::Autonomy);
-        if !is_permission || action.built_in || action.says_destructive {
+        if action.built_in || action.says_destructive {
             return None;
         }
+        let lacks_permission = matches!(self.decision.gate, Gate::Permissions | Gate::Autonomy);
+        if !lacks_permission {
+            return None;
+        }
+        // If another gate also requires approval, a person has to see each call.
         if !self.governor.rules().policy.asks_for_permission_only(&action) {
             return None;
         }
         WideFingerprints::for_call(self.context, self.decision)
     }
 
-    /// Stores an approval for the session.
+    /// Stores the approval of calls with these fingerprints in the session, for a limited time.
     ///
     /// # Errors
     ///
-    /// The state of the session can't be read or written.
+    /// Returns an error if the session's state can't be read or written.
     fn approve_for_session(
         &self,
         fingerprints: [Option<Fingerprint>; 3],
@@ -171,16 +246,16 @@ impl ApprovalStep<'_> {
                 state.approve(fingerprint, by, SystemTime::now(), lasting);
             }
         });
-        stored.map_err(|error| unreadable(&error))
+        stored.map_err(|error| approvals_failure(&error))
     }
 
-    /// Returns the person who has approved the call for the session. Blocks, because it reads the
-    /// file that the call changes.
+    /// Returns the person who has approved the call for the session, or `None` without an approval.
+    /// Blocks, because the function reads the file that the call changes.
     ///
     /// # Errors
     ///
-    /// Returns an error if the call fails before anyone is asked.
-    pub(crate) fn find_earlier(&self) -> Result<Option<String>, Failure> {
+    /// Returns an error if the call would fail anyway.
+    pub(crate) fn find_earlier_approval_blocking(&self) -> Result<Option<String>, Failure> {
         let before = match self.check_preview(preview::preview_blocking(self.context))? {
             Some(change) => Some(change.before),
             None => started::digest_blocking(self.context),
@@ -190,14 +265,15 @@ impl ApprovalStep<'_> {
         self.earlier_approval([Some(fingerprint), self.fingerprint_of_hosts()], wide)
     }
 
-    /// Computes the fingerprint of the call that an approval applies to. After a model's denial, an
-    /// approval from before doesn't apply.
+    /// Computes the fingerprint of the call. After a model's denial, the fingerprint differs, so
+    /// that no earlier approval applies.
     fn fingerprint(&self, file: Option<&[u8; 32]>) -> Fingerprint {
         let call = Fingerprint::for_call(self.context, file);
         if self.decision.gate == Gate::Review { call.after_review() } else { call }
     }
 
-    /// Returns the decision for display to the person. The agent never gets a model's reason.
+    /// Returns the decision as the person sees it, with the reason of a model that denied the call.
+    /// The agent never gets this reason.
     fn shown_decision(&self) -> Decision {
         let mut decision = self.decision.clone();
         if decision.gate == Gate::Review
@@ -208,12 +284,12 @@ impl ApprovalStep<'_> {
         decision
     }
 
-    /// Returns the change that the call would make, if the change can be shown.
+    /// Returns the preview of the call's change, or `None` if the person sees no preview.
     ///
     /// # Errors
     ///
-    /// Returns the failure that the tool would return, so that the person isn't asked for nothing.
-    /// The failure contains text of the file, so only a caller that may read the file gets it.
+    /// Returns the failure of the tool, because the person isn't asked about a call that fails. The
+    /// failure contains text of the file, so only callers with read access get it.
     fn check_preview(
         &self,
         preview: Result<Option<preview::PreviewedChange>, Failure>,
@@ -225,65 +301,73 @@ impl ApprovalStep<'_> {
         }
     }
 
-    /// Checks whether the caller could read the subjects of the call without approval.
+    /// Checks whether the caller may read the subjects of the call without approval.
     fn may_read(&self) -> bool {
         let Some(action) = self.context.action() else { return false };
-        let read_only = Annotations { read_only: true, ..Annotations::default() };
-        let subjects: Vec<_> = self
-            .context
-            .subjects
-            .iter()
-            .map(|subject| ResolvedSubject { access: Access::Read, ..subject.clone() })
-            .collect();
+        // The rules decide on a call of the tool `read` with the same subjects.
+        let mut subjects = self.context.subjects.clone();
+        for subject in &mut subjects {
+            subject.access = Access::Read;
+        }
         let reading = Action {
             tool: "read",
             aliases: &[],
-            annotations: read_only,
+            annotations: Annotations { read_only: true, ..Annotations::default() },
             subjects: &subjects,
             ..action
         };
-        self.governor.rules().policy.decide(&reading, false).verdict == Verdict::Allow
+        let is_approved = false;
+        let decision = self.governor.rules().policy.decide(&reading, is_approved);
+        decision.verdict == Verdict::Allow
     }
 
-    /// Checks that the subjects of the call haven't changed since the question. `before` is the
-    /// state that was shown.
+    /// Checks that the files and paths of the call haven't changed since the question. `before` is
+    /// the digest of the previewed file, or of the files that the call starts.
     ///
-    /// While a person decides, a link can change its target, or a file its content. The call would
-    /// then change more than the question showed, so the approval isn't valid.
+    /// While a person decides, a link can get another target, or a file can change. The person
+    /// hasn't approved a call with these changes.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a file or path has changed, or can't be checked.
     async fn check_unchanged(
         &self,
         before: Option<[u8; 32]>,
         cancel: &CancellationToken,
     ) -> Result<(), Failure> {
         let Some(tool) = &self.context.tool else { return Ok(()) };
+        // Only the subjects are compared. The call keeps its own arguments.
         let mut arguments = Arc::clone(&self.context.arguments);
         let mut subjects = Vec::new();
-        self.lookups.decide(tool, &mut arguments, &mut subjects, cancel).await?;
+        self.lookups.resolve(tool, &mut arguments, &mut subjects, cancel).await?;
         self.context.carry_into(&mut subjects);
-        let now = match self.check_preview(preview::preview(self.context).await)? {
+        let current = match self.check_preview(preview::preview(self.context).await)? {
             Some(change) => Some(change.before),
             None => started::digest(self.context).await,
         };
-        if subjects != self.context.subjects || now != before {
-            return Err(self.not_asked("the files or paths that the call uses have changed while it waited; repeat the call"));
+        if subjects != self.context.subjects || current != before {
+            return Err(self.not_asked(
+                "the files or paths of the call have changed while the call waited; repeat the call",
+            ));
         }
         Ok(())
     }
 
-    /// Writes the rule of a permanent approval and applies it. If this fails, the approval is still
-    /// valid for this call.
+    /// Writes the rule of a permanent approval and applies it. After a failure, the approval is
+    /// still valid for this call.
     async fn write_rule(&self, proposal: Option<&Proposal>) {
         let Some(proposal) = proposal.cloned() else { return };
         let folders = self.asking.folders.clone();
         let config = self.asking.config();
-        let written = tokio::task::spawn_blocking(move || {
-            let changed = config
-                .with_permission(&proposal.rule)
+        let writing = tokio::task::spawn_blocking(move || {
+            let changed_config = config
+                .with_rule(&proposal.rule)
                 .map_err(|error| HostError::Config(error.to_string()))?;
-            proposal.write(&folders).map(|_| changed)
+            proposal.write(&folders)?;
+            Ok::<_, HostError>(changed_config)
         });
-        let applied = match written.await {
-            Ok(Ok(changed)) => exchange_rules(self.governor, self.asking, &changed),
+        let applied = match writing.await {
+            Ok(Ok(changed_config)) => exchange_rules(self.governor, self.asking, &changed_config),
             Ok(Err(error)) => Err(error),
             Err(error) => Err(HostError::Engine(error.to_string())),
         };
@@ -292,27 +376,44 @@ impl ApprovalStep<'_> {
         }
     }
 
+    /// Creates the question for the person. `offers_more_calls` says whether the person can also
+    /// approve other calls of the tool or its source.
     async fn make_question(
         &self,
         fingerprint: Fingerprint,
         change: Option<preview::PreviewedChange>,
-        has_wider: bool,
+        offers_more_calls: bool,
     ) -> Question {
         let context = self.context;
         let config = self.asking.config();
+        let secrets =
+            context.action().map(|action| config.secrets_for(&action)).unwrap_or_default();
+        let always = if self.decision.gate == Gate::Review {
+            Always::Unavailable("a rule can't override the denial of a model".to_owned())
+        } else {
+            always::propose(context, &config).await
+        };
+        let wider = if offers_more_calls {
+            Some(always::propose_wider(context, &config).await)
+        } else {
+            None
+        };
+        Question {
+            secrets,
+            attachments: context.attachments.iter().map(fingerprint::summarize).collect(),
+            preview: change.map(|change| change.preview),
+            always,
+            wider,
+            ..self.question_about_call(fingerprint)
+        }
+    }
+
+    /// Creates a question with the parts that every question about the call has.
+    fn question_about_call(&self, fingerprint: Fingerprint) -> Question {
+        let context = self.context;
         let tool = context.tool.as_deref();
         let tool_name = tool.map_or(&*context.requested_tool, |tool| &tool.definition.name);
         let provider = tool.map_or("", |tool| tool.provider.name());
-        let secrets =
-            context.action().map(|action| config.secrets_for(&action)).unwrap_or_default();
-        let always = match self.decision.gate {
-            Gate::Review => {
-                Always::Unavailable("a rule can't override the denial of a model".to_owned())
-            }
-            _ => always::propose(context, &config).await,
-        };
-        let wider =
-            if has_wider { Some(always::propose_wider(context, &config).await) } else { None };
         Question {
             id: context.id.clone(),
             session: context.session.to_string(),
@@ -322,17 +423,19 @@ impl ApprovalStep<'_> {
             provider: provider.to_owned(),
             subjects: context.shown_subjects(),
             foreign: tool.is_some_and(|tool| tool.definition.foreign),
-            secrets,
+            host: None,
+            secrets: Vec::new(),
             arguments: (*context.arguments).clone(),
-            attachments: context.attachments.iter().map(fingerprint::summarize).collect(),
-            preview: change.map(|change| change.preview),
+            attachments: Vec::new(),
+            preview: None,
             decision: self.shown_decision(),
-            always,
-            wider,
+            always: Always::Unavailable(String::new()),
+            wider: None,
         }
     }
 
-    /// Returns the person who has approved calls with these fingerprints for the session.
+    /// Returns the person who has approved calls with one of these fingerprints for the session, or
+    /// `None` without an approval.
     ///
     /// # Errors
     ///
@@ -343,19 +446,23 @@ impl ApprovalStep<'_> {
         wide: Option<WideFingerprints>,
     ) -> Result<Option<String>, Failure> {
         let started_at = self.context.started_at;
-        let wide = wide.into_iter().flat_map(|wide| [wide.tool, wide.source]);
-        let candidates: Vec<Fingerprint> = fingerprints.into_iter().flatten().chain(wide).collect();
-        let approved_by = self.session.look(|state| {
-            candidates
-                .iter()
-                .find_map(|fingerprint| state.approved_by(fingerprint, started_at))
-                .map(str::to_owned)
+        let mut candidates: Vec<Fingerprint> = fingerprints.into_iter().flatten().collect();
+        if let Some(wide) = wide {
+            candidates.extend([wide.tool, wide.source]);
+        }
+        let approved_by = self.session.read(|state| {
+            for fingerprint in &candidates {
+                if let Some(by) = state.approved_by(fingerprint, started_at) {
+                    return Some(by.to_owned());
+                }
+            }
+            None
         });
-        approved_by.map_err(|error| unreadable(&error))
+        approved_by.map_err(|error| approvals_failure(&error))
     }
 
-    /// Computes the fingerprint for an approval of hosts for the session. Returns `None` unless
-    /// unlisted hosts are the only reason why the call needs approval.
+    /// Computes the fingerprint for an approval of hosts. Returns `None` if the call needs approval
+    /// for another reason.
     fn fingerprint_of_hosts(&self) -> Option<Fingerprint> {
         if self.decision.gate != Gate::Hosts {
             return None;
@@ -363,36 +470,51 @@ impl ApprovalStep<'_> {
         Fingerprint::for_hosts(self.context)
     }
 
-    /// Makes the failure of a call that nobody was asked about.
     fn not_asked(&self, why: &str) -> Failure {
-        let tool = &self.context.requested_tool;
-        let denial = self.decision.denial(format!("call {tool}"));
-        let message = format!("this call of `{tool}` needs approval: {why}");
+        let denial = self.decision.denial(self.action());
+        let message = match self.host {
+            Some(WantedHost { entry, program }) => {
+                format!("`{program}` needs approval to reach {entry}: {why}")
+            }
+            None => {
+                format!("this call of `{}` needs approval: {why}", self.context.requested_tool)
+            }
+        };
         Failure { denial: Some(denial), ..Failure::new(Category::ConfirmationRequired, message) }
     }
 
-    /// Makes the failure of a call that a person denied.
-    fn denied_failure(&self, by: &str, reason: &str) -> Failure {
-        let tool = &self.context.requested_tool;
-        let denial = self.decision.denial(format!("call {tool}"));
-        let mut message = format!("denied by the user ({by}): this call of `{tool}` did not run");
-        let reason = neutral_line(cut(reason.trim(), MAX_REASON));
-        let suggestion = if reason.is_empty() {
-            "Don't make the same call again; ask the user what to do instead."
-        } else {
-            "Don't make the same call again; do what the user said."
-        };
-        if !reason.is_empty() {
-            message += &format!(". The user said: {reason}");
+    /// Describes the action that needs approval.
+    fn action(&self) -> String {
+        match self.host {
+            Some(WantedHost { entry, program }) => format!("connect `{program}` to {entry}"),
+            None => format!("call {}", self.context.requested_tool),
         }
+    }
+
+    /// Creates the failure of a call that a person has denied, or the denial of a host.
+    fn denied_failure(&self, by: &str, reason: &str) -> Failure {
+        let denial = self.decision.denial(self.action());
+        let (mut message, repeated) = if self.host.is_some() {
+            (format!("the user ({by}) said no"), "try to reach this host")
+        } else {
+            let tool = &self.context.requested_tool;
+            let message = format!("denied by the user ({by}): this call of `{tool}` did not run");
+            (message, "make the same call")
+        };
+        let mut instead = "ask the user what to do instead";
+        let shown_reason = neutral_line(cut(reason.trim(), MAX_REASON));
+        if !shown_reason.is_empty() {
+            message += &format!(". The user said: {shown_reason}");
+            instead = "do what the user said";
+        }
+        let suggestion = format!("Don't {repeated} again; {instead}.");
         let failure =
             Failure { denial: Some(denial), ..Failure::new(Category::PolicyBlocked, message) };
         failure.with_code("denied_by_user").with_suggestion(suggestion)
     }
 }
 
-/// Creates the failure of a call if the approvals of its session can't be read.
-fn unreadable(error: &HostError) -> Failure {
+fn approvals_failure(error: &HostError) -> Failure {
     Failure::new(Category::PermanentFailure, format!("reading earlier approvals failed: {error}"))
         .with_code("host")
 }

@@ -1,5 +1,4 @@
-//! The audit log for programs. Reads the log, and records the answer to a posted question when the
-//! answer is given, because the call may never run.
+//! The audit log in the public interface of this crate.
 
 use toolhold_config::{Config, Folders};
 use toolhold_contract::HostError;
@@ -12,12 +11,12 @@ pub use toolhold_audit::{
 
 use crate::approvals::{Question, Reply};
 
-/// Records the answer to a posted question when the answer is given, because the call may never
-/// run. Blocks.
+/// Records a person's answer to a stored question immediately, because the call may never run. Does
+/// nothing if nobody answered. Blocks.
 ///
 /// # Errors
 ///
-/// [`HostError::Io`] if the answer can't be recorded and must not apply.
+/// [`HostError::Io`] if the answer can't be recorded. The answer must not apply then.
 pub fn record_answer(
     config: &Config,
     folders: &Folders,
@@ -30,7 +29,7 @@ pub fn record_answer(
         Reply::No { by, .. } => (by, "no", None),
         Reply::Unasked(_) => return Ok(()),
     };
-    let answer = toolhold_audit::AnswerRecord {
+    let record = toolhold_audit::AnswerRecord {
         id: &question.id,
         tool: &question.tool,
         provider: &question.provider,
@@ -43,5 +42,5 @@ pub fn record_answer(
         answer,
         scope,
     };
-    toolhold_audit::record_answer(config, folders, &answer, front_end)
+    toolhold_audit::record_answer(config, folders, &record, front_end)
 }

@@ -1,6 +1,4 @@
-//! Builds a host for every front end, with `Host::builder`. The builder has the default of each
-//! setting, and decides which plugins are loaded before the host is ready and which are loaded
-//! afterwards.
+//! Builds a host. The builder has the default of each setting, and decides when plugins are loaded.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -22,6 +20,7 @@ use toolhold_engine::capability::providers::CapabilityProviders;
 use toolhold_engine::{Builtin, Runtime};
 use toolhold_jobs::services::Services;
 use toolhold_jobs::{JobSettings, JobTools, Jobs};
+use toolhold_net::requests::Recorder;
 use toolhold_net::{Network, Resolve};
 use toolhold_schedule::Schedule;
 
@@ -31,6 +30,7 @@ use crate::caller_names::project_id;
 use crate::governor::{Governor, Rules};
 use crate::host::{CallObserver, CountPlugins, Host, Settings};
 use crate::jobs::{self, HostJobs};
+use crate::outbound::recorder;
 use crate::outer::OuterCalls;
 use crate::programs;
 use crate::retry::Retry;
@@ -39,25 +39,24 @@ use crate::session::Session;
 use crate::undo::{Undo, UndoTool};
 
 impl Host {
-    /// Starts to build a host. This is the only way to create a host. [`HostBuilder`] documents the
-    /// default of every setting.
+    /// Starts to build a host. [`HostBuilder`] documents the default of every setting.
     pub fn builder() -> HostBuilder {
         HostBuilder::default()
     }
 }
 
-/// When the plugins of the configuration and of the plugin folder are loaded.
+/// When configured plugins and plugins in the plugin folder are loaded.
 #[derive(Default)]
 enum Loading {
     #[default]
     BeforeReturning,
     InBackground,
-    /// Only the plugins that a call of this tool needs.
+    /// Only the plugins that a call of this tool needs are loaded.
     For(String),
 }
 
-/// Builds a [`Host`], from [`Host::builder`] to [`build`](Self::build). If a setting is set twice,
-/// the last value applies. Plugins and providers are added to the earlier ones.
+/// Builds a [`Host`]. The last value of a setting applies. Plugins and sources are added to earlier
+/// ones.
 #[derive(Default)]
 pub struct HostBuilder {
     config: Config,
@@ -80,66 +79,65 @@ pub struct HostBuilder {
 }
 
 impl HostBuilder {
-    /// Sets the configuration, as [`config::load`](toolhold_config::load) loads it. By default, no
-    /// file is read, and every key has its default.
+    /// Sets the configuration. [`config::load`](toolhold_config::load) loads it from files. By
+    /// default, no file is read, and every key has its default.
     #[must_use]
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;
         self
     }
 
-    /// Sets Toolhold's own folders. The default is the folders of the user who runs this process
-    /// ([`Folders::from_environment`](toolhold_config::Folders::from_environment)), with the user's
-    /// plugin folder.
+    /// Sets Toolhold's own folders. The default is
+    /// [`Folders::from_environment`](toolhold_config::Folders::from_environment): the folders of
+    /// the user who runs this process.
     #[must_use]
     pub fn folders(mut self, folders: Folders) -> Self {
         self.folders = Some(folders);
         self
     }
 
-    /// Sets the folder in which relative paths start. The file tools may use it if the
-    /// configuration grants nothing. The path is a real path, or relative to the directory of this
-    /// process, which is the default.
+    /// Sets the working directory. The default is the directory of this process. An absolute path
+    /// must be a real path. The file tools may use the working directory if the configuration
+    /// grants nothing.
     #[must_use]
     pub fn working_directory(mut self, directory: impl Into<PathBuf>) -> Self {
         self.working_directory = Some(directory.into());
         self
     }
 
-    /// Adds plugins that are part of the program. The names of their tools have no prefix, and the
-    /// plugins get the grants of `[tools.file]`.
+    /// Adds plugins that are part of the program. The names of their tools have no prefix.
     #[must_use]
     pub fn builtins(mut self, builtins: &[Builtin]) -> Self {
         self.builtins.extend_from_slice(builtins);
         self
     }
 
-    /// Adds a component by its path, which approves the component. It gets the grants that the
-    /// configuration gives to the name in its manifest. By default there are no grants.
+    /// Adds a plugin by the path of its component, and approves it. The plugin gets the configured
+    /// grants of the name in its manifest, by default none.
     #[must_use]
     pub fn plugin_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.plugin_files.push(path.into());
         self
     }
 
-    /// Adds a source of tools: code of the program, or the client of a server.
+    /// Adds a source of tools: code of the program, or an MCP client.
     #[must_use]
     pub fn provider(mut self, provider: Arc<dyn ToolSource>) -> Self {
         self.providers.push(provider);
         self
     }
 
-    /// Adds folders of skills by their real paths. The folders must exist. The built-in tools for
-    /// files and commands may read these folders, unless the tools are disabled.
+    /// Adds folders of skills by their real paths. The folders must exist. The built-in file tools
+    /// and commands may read the folders, unless these tools are disabled.
     #[must_use]
     pub fn readable(mut self, folders: &[PathBuf]) -> Self {
         self.readable.extend_from_slice(folders);
         self
     }
 
-    /// Sets the program that compiles components. Its `main` must begin with
+    /// Sets the program that compiles components. Its `main` must begin with a call of
     /// [`helper_hook`](crate::helper_hook). The default is this program, if its `main` begins with
-    /// that call.
+    /// this call.
     #[must_use]
     pub fn helper(mut self, program: impl Into<PathBuf>) -> Self {
         self.helper = Some(program.into());
@@ -147,48 +145,45 @@ impl HostBuilder {
     }
 
     /// Sets the resolver for host names in requests of plugins. The default is the system's
-    /// resolver. The host checks the resolved addresses, so a request never connects to an address
-    /// that isn't granted.
+    /// resolver. The host checks each resolved address against the grants.
     #[must_use]
     pub fn resolver(mut self, resolver: Arc<dyn Resolve>) -> Self {
         self.resolver = Some(resolver);
         self
     }
 
-    /// Adds an address on which this program listens. Requests of plugins never reach this address,
-    /// even with a grant. A wildcard address means every address of the machine.
+    /// Adds an address on which this program listens. Plugins can't connect to the address, even
+    /// with a grant. A wildcard address means every address of the machine.
     #[must_use]
     pub fn listens_on(mut self, address: SocketAddr) -> Self {
         self.listening.push(address);
         self
     }
 
-    /// Reloads plugins while the host exists, when files in the plugin folder are added, changed or
-    /// removed.
+    /// Reloads plugins when files in the plugin folder are added, changed or removed.
     ///
-    /// A program that makes one call and ends doesn't need this setting. The watch needs a thread,
-    /// which sleeps until something changes and then uses the runtime. Drop the host before its
-    /// runtime.
+    /// The watch needs a thread that sleeps until a file changes and then uses the runtime, so the
+    /// host must be dropped before its runtime. A program that makes one call doesn't need this
+    /// setting.
     #[must_use]
     pub fn watch(mut self) -> Self {
         self.watch = true;
         self
     }
 
-    /// Loads the plugins of the configuration and of the plugin folder after [`build`](Self::build)
-    /// has returned.
+    /// Loads configured plugins and plugins in the plugin folder after [`build`](Self::build) has
+    /// returned.
     ///
-    /// A slow plugin then delays no other plugin: a call waits only for the plugin of its own tool.
-    /// [`Host::ready`] waits for all plugins. `build` still waits for filters of `[tools.filters]
-    /// chain` and for plugins that replace a built-in plugin, because every call needs these.
+    /// A call then waits only for the plugin of its own tool. [`Host::ready`] waits for all
+    /// plugins. `build` still waits for filters of `[tools.filters] chain` and for plugins that
+    /// replace a built-in plugin, because every call needs them.
     #[must_use]
     pub fn load_in_background(mut self) -> Self {
         self.loading = Loading::InBackground;
         self
     }
 
-    /// Loads only the plugins of the configuration and of the plugin folder that calls of this tool
-    /// need. This setting is for a program that makes one call and ends.
+    /// Loads only the plugins that calls of this tool need, for a program that makes one call.
     ///
     /// If no tool has the name, all plugins are loaded, so that the failure lists similar names.
     #[must_use]
@@ -212,16 +207,16 @@ impl HostBuilder {
         self
     }
 
-    /// Sets the reviewer of calls, which `[tools.adversarial_policy]` requires. The reviewer of
-    /// `toolhold-agent` asks a model of the configuration. By default there is no reviewer. If the
-    /// table is enabled without one, each call is denied unless the table exempts its tool.
+    /// Sets the reviewer of calls, which `[tools.adversarial_policy]` requires. `toolhold-agent`
+    /// has a reviewer that asks a configured model. By default, there is no reviewer. If the table
+    /// is enabled without a reviewer, calls are denied unless the table exempts their tool.
     #[must_use]
     pub fn reviewer(mut self, reviewer: Arc<dyn CallReviewer>) -> Self {
         self.reviewer = Some(reviewer);
         self
     }
 
-    /// Sets the models and databases that this program provides for plugins. By default there are
+    /// Sets the models and databases that this program provides for plugins. By default, there are
     /// none, and searches by meaning become searches by words.
     #[must_use]
     pub fn capability_providers(mut self, providers: CapabilityProviders) -> Self {
@@ -229,8 +224,8 @@ impl HostBuilder {
         self
     }
 
-    /// Sets the host that this host replaces after a change of the configuration, so that
-    /// background commands continue. By default, background commands end with their host.
+    /// Sets the host that this host replaces after a change of the configuration. Background jobs
+    /// then continue. By default, jobs end with their host.
     #[must_use]
     pub fn replaces(mut self, host: &Host) -> Self {
         self.jobs = Some(Arc::clone(&host.jobs));
@@ -239,10 +234,9 @@ impl HostBuilder {
 
     /// Starts the engine and loads all plugins, unless
     /// [`load_in_background`](Self::load_in_background) or [`only_for`](Self::only_for) was called.
-    /// Plugins that are new to this machine are compiled once. Each compilation takes from tenths
-    /// of a second to many seconds.
+    /// Plugins that are new to this machine are compiled once, which can take many seconds.
     ///
-    /// If a plugin of the configuration or of the plugin folder is held or can't be loaded, the
+    /// If a configured plugin or a plugin in the plugin folder is held or can't be loaded, the
     /// others are still loaded. [`Host::plugins`] has the reason.
     ///
     /// # Errors
@@ -250,10 +244,10 @@ impl HostBuilder {
     /// * [`HostError::Config`] if a granted directory doesn't exist, the working directory is a
     ///   link, `replaces` names no built-in plugin, or a pattern can't match a path of its tool.
     /// * [`HostError::Load`] if a built-in plugin or a [`plugin_file`](Self::plugin_file) can't be
-    ///   loaded, two tools have the same name, or a provider's schema isn't valid.
+    ///   loaded, two tools have the same name, or a source's schema is invalid.
     /// * [`HostError::Engine`] if this machine can't run WebAssembly in a sandbox.
-    /// * [`HostError::Io`] if the working directory can't be opened, or the files of plugins can't
-    ///   be watched.
+    /// * [`HostError::Io`] if the working directory can't be opened, or plugin files can't be
+    ///   watched.
     ///
     /// # Panics
     ///
@@ -263,6 +257,8 @@ impl HostBuilder {
         let directory = real_directory(self.working_directory)?;
         let governor = Arc::new(Governor::new(Rules::from_config(&self.config)?));
         let helper = self.helper.or_else(toolhold_engine::own_helper);
+        let front_end = self.front_end.unwrap_or(Cow::Borrowed("library"));
+        let log = recorder(&self.config, &folders, front_end.clone());
         let mut grants = GrantResolver::new(
             self.config,
             folders,
@@ -270,7 +266,7 @@ impl HostBuilder {
             &self.plugin_files,
             Arc::clone(&governor) as _,
             helper.clone(),
-            network(self.resolver, self.listening),
+            network(self.resolver, self.listening, log),
         );
         grants.readable = self.readable;
         grants.providers = self.capability_providers;
@@ -287,8 +283,7 @@ impl HostBuilder {
         let asking = ApprovalDesk::new(folders.clone(), config.clone());
         let lookups = Lookups::new(folders.home.clone());
         let results = Results::new(config.values.tools.result_cache);
-        let retry = Retry(config.values.tools.retry.backoff());
-        let front_end = self.front_end.unwrap_or(Cow::Borrowed("library"));
+        let retry = Retry { backoff: config.values.tools.retry.backoff() };
         let audit = Arc::new(Audit::new(config, &folders.data, front_end.clone()));
         let tasks = Tasks {
             schedule: Arc::new(Schedule::in_data(&folders.data)),
@@ -302,34 +297,33 @@ impl HostBuilder {
 
         let mut own_tools = OwnTools { reader: overflow_reader(&shaping), jobs: None, undo: None };
         if has_jobs {
-            let tools = JobTools::new(Arc::clone(&jobs.0), shaping.threshold, limits.max_call);
+            let tools = JobTools::new(Arc::clone(&jobs.jobs), shaping.threshold, limits.max_call);
             own_tools.jobs = Some(tools);
         }
         if undo.is_some() {
-            let tool = UndoTool::new(config, folders, &front_end, Arc::clone(&jobs.0));
+            let tool = UndoTool::new(config, folders, &front_end, Arc::clone(&jobs.jobs));
             own_tools.undo = Some(tool);
         }
         let providers = list_providers(own_tools, &self.providers);
         if self.watch {
             let overflow = Arc::clone(&shaping.overflow);
-            // This runs in the background, and no call waits for it.
+            // No call waits for this work.
             tokio::task::spawn_blocking(move || overflow.remove_expired());
         }
         let offers = list_offers(&providers);
         let plugins = Arc::new(Plugins::new(runtime, grants, &providers, self.watch)?);
-        answer_questions(&plugins, Arc::clone(&jobs.0), self.providers);
+        answer_questions(&plugins, Arc::clone(&jobs.jobs), self.providers);
         for builtin in &self.builtins {
             plugins.add_built_in(builtin).await?;
         }
-        // Watching starts before the first search for plugins, so that no change in between is
-        // missed.
+        // Watching starts before the first search for plugins, so that no change is missed.
         let watch = if self.watch { Some(Watch::start(&plugins)?) } else { None };
         let ready = load_plugins(&plugins, &self.plugin_files, &self.loading).await?;
         plugins.check_patterns()?;
         if let Some(observer) = &self.observer {
             observer.built(count_plugins(&plugins));
         }
-        jobs.0.change_settings(job_settings);
+        jobs.jobs.change_settings(job_settings);
         Ok(Host {
             plugins,
             ready,
@@ -364,7 +358,7 @@ fn real_directory(given: Option<PathBuf>) -> Result<PathBuf, HostError> {
     let real = directory
         .canonicalize()
         .map_err(HostError::io(format!("opening {}", directory.display())))?;
-    // An absolute path that contains a link means another directory.
+    // A link in the path could silently change which directory the file tools may use.
     if directory.is_absolute() && directory != real {
         return Err(HostError::Config(format!(
             "the working directory {} isn't a real path; give {}",
@@ -375,12 +369,15 @@ fn real_directory(given: Option<PathBuf>) -> Result<PathBuf, HostError> {
     Ok(real)
 }
 
-fn network(resolver: Option<Arc<dyn Resolve>>, listening: Vec<SocketAddr>) -> Network {
-    Network { resolver, listening: listening.into(), ..Network::default() }
+fn network(
+    resolver: Option<Arc<dyn Resolve>>,
+    listening: Vec<SocketAddr>,
+    log: Arc<dyn Recorder>,
+) -> Network {
+    Network { resolver, listening: listening.into(), log: Some(log), ..Network::default() }
 }
 
-/// Warns about granted directories that don't exist, and checks which plugins replace built-in
-/// plugins.
+/// Warns about granted directories that don't exist, and checks the key `replaces` of plugins.
 fn check_grants(grants: &GrantResolver, builtins: &[Builtin]) -> Result<(), HostError> {
     for missing in grants.config.missing_directories(&grants.folders, &grants.directory) {
         tracing::warn!("{missing}");
@@ -388,32 +385,31 @@ fn check_grants(grants: &GrantResolver, builtins: &[Builtin]) -> Result<(), Host
     grants.check_replacements(builtins)
 }
 
-/// Creates the jobs and services of a host that doesn't replace another host.
 fn host_jobs(settings: &JobSettings, folders: &Folders) -> Arc<HostJobs> {
     let jobs = Jobs::new(settings.clone(), folders.data.clone());
-    Arc::new(HostJobs(Arc::new(jobs), Services::default()))
+    Arc::new(HostJobs { jobs: Arc::new(jobs), services: Services::default() })
 }
 
-/// Creates the shaper of answers. `result` is the maximum length of the content in bytes.
-fn shaper(config: &Config, folders: &Folders, result: usize) -> Result<Shaper, HostError> {
+/// Creates the shaper of answers. `max_result` is the maximum length of the content in bytes.
+fn shaper(config: &Config, folders: &Folders, max_result: usize) -> Result<Shaper, HostError> {
     let tools = &config.values.tools;
+    let threshold = usize::try_from(tools.overflow.threshold.get()).unwrap_or(usize::MAX);
     Ok(Shaper {
-        result,
+        result: max_result,
         redaction: tools.redaction.clone(),
-        threshold: usize::try_from(tools.overflow.threshold.get()).unwrap_or(usize::MAX),
+        threshold,
         overflow: Arc::new(OverflowStore::new(folders, tools.overflow)),
         filtering: FilterPipeline::new(&tools.filters)?,
     })
 }
 
-/// Tools that are parts of the host.
 struct OwnTools {
     reader: Option<OverflowReader>,
     jobs: Option<JobTools>,
     undo: Option<UndoTool>,
 }
 
-/// Creates the tool that reads the omitted parts of answers. Returns `None` if answers are never
+/// Creates the tool that reads the omitted parts of answers, or returns `None` if answers are never
 /// cut.
 fn overflow_reader(shaping: &Shaper) -> Option<OverflowReader> {
     if shaping.threshold == 0 {
@@ -422,7 +418,7 @@ fn overflow_reader(shaping: &Shaper) -> Option<OverflowReader> {
     Some(OverflowReader::new(Arc::clone(&shaping.overflow), shaping.threshold))
 }
 
-/// Lists all sources except the plugins, in the order in which their tools are listed.
+/// Lists all sources except plugins. The tools are listed in the same order.
 fn list_providers(own: OwnTools, given: &[Arc<dyn ToolSource>]) -> Vec<Arc<dyn ToolSource>> {
     let OwnTools { reader, jobs, undo } = own;
     let mut providers: Vec<Arc<dyn ToolSource>> = Vec::new();
@@ -439,23 +435,18 @@ fn list_providers(own: OwnTools, given: &[Arc<dyn ToolSource>]) -> Vec<Arc<dyn T
     providers
 }
 
-/// Lists the prompts and resources of these sources.
 fn list_offers(providers: &[Arc<dyn ToolSource>]) -> Vec<Offers> {
     let offers = providers.iter().map(|provider| provider.offers());
     offers.filter(|offers| *offers != Offers::default()).collect()
 }
 
-/// Answers the questions of other processes about jobs, and about the programs of the given
-/// sources.
 fn answer_questions(plugins: &Plugins, jobs: Arc<Jobs>, given: Vec<Arc<dyn ToolSource>>) {
     plugins.answer_questions(Box::new(move |question| {
         jobs::answer(&jobs, question).or_else(|| programs::answer(&given, question))
     }));
 }
 
-/// Loads the plugins in `files`, and the plugins of the configuration and of the plugin folder
-/// according to `loading`. The returned receiver ends when all these plugins have been loaded or
-/// refused.
+/// Loads plugins. The returned receiver is closed when all plugins have been loaded or refused.
 async fn load_plugins(
     plugins: &Arc<Plugins>,
     files: &[PathBuf],
@@ -465,43 +456,42 @@ async fn load_plugins(
     for path in files {
         plugins.add_given(path).await?;
     }
-    let (loaded, ready) = watch::channel(());
+    let (loading_sender, ready) = watch::channel(());
     let Some(mut found) = found else { return Ok(ready) };
     plugins.load_needed(&mut found).await;
     if let Loading::For(tool) = loading {
         let is_loaded = plugins.load_for(&mut found, tool).await;
         if is_loaded || plugins.catalogue().knows(tool) {
-            // Names of tools are not reported as unknown while their plugins may still be loaded.
+            // The other plugins still count as loading, so their names aren't reported as unknown.
             plugins.warn_about_unknown_names();
-            plugins.leave_out(found, "this program loaded only what its one call needs");
+            plugins.leave_out(found, "this program loaded only the parts that its call needs");
             return Ok(ready);
         }
     }
 
-    let others = Arc::clone(plugins);
-    let load = async move {
-        others.load_found(found, false).await;
-        // Now every name that exists is known.
-        others.warn_about_unknown_names();
-        drop(loaded);
+    let plugins = Arc::clone(plugins);
+    let load_others = async move {
+        let retry_failed = false;
+        plugins.load_found(found, retry_failed).await;
+        plugins.warn_about_unknown_names();
+        drop(loading_sender);
     };
     match loading {
-        Loading::InBackground => drop(tokio::spawn(load)),
-        Loading::BeforeReturning | Loading::For(_) => load.await,
+        Loading::InBackground => drop(tokio::spawn(load_others)),
+        Loading::BeforeReturning | Loading::For(_) => load_others.await,
     }
     Ok(ready)
 }
 
-/// Returns a function that counts the plugins by their state. After the end of the host, the counts
-/// are empty.
+/// Returns a function that counts the plugins by their state, such as `running`. After the host is
+/// dropped, the function returns no counts.
 fn count_plugins(plugins: &Arc<Plugins>) -> CountPlugins {
-    let plugins = Arc::downgrade(plugins);
+    let weak_plugins = Arc::downgrade(plugins);
     Box::new(move || {
         let mut counts = BTreeMap::new();
-        if let Some(plugins) = plugins.upgrade() {
-            for plugin in plugins.states() {
-                *counts.entry(plugin.word()).or_default() += 1;
-            }
+        let Some(plugins) = weak_plugins.upgrade() else { return counts };
+        for plugin in plugins.states() {
+            *counts.entry(plugin.word()).or_default() += 1;
         }
         counts
     })

@@ -1,4 +1,4 @@
-//! The parts of a request that a call's journey consumes, and the measured time of each step.
+//! The inputs of a call that its steps use up, and the time of each step.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,14 +8,12 @@ use toolhold_contract::{CancellationToken, Events};
 
 use crate::approvals::Approver;
 
-/// The parts of a request that the journey consumes.
 pub(crate) struct CallInputs {
     pub(crate) approver: Option<Arc<dyn Approver>>,
     pub(crate) events: Arc<dyn Events>,
     pub(crate) cancel: CancellationToken,
 }
 
-/// Measures the time of each step.
 pub(crate) struct Steps {
     pub(crate) taken: Vec<Step>,
     since: Instant,
@@ -26,7 +24,6 @@ impl Steps {
         Self { taken: Vec::with_capacity(8), since: Instant::now() }
     }
 
-    /// Ends a step and returns its duration.
     pub(crate) fn finish_step(&mut self, name: &'static str) -> Duration {
         let now = Instant::now();
         let time = now - self.since;

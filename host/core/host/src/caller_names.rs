@@ -1,4 +1,4 @@
-//! Makes the opaque names of user, project and session that plugins get of a call.
+//! Creates the opaque names of user, project and session for plugins.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use toolhold_contract::{CallerInfo, CallerSource};
 
 use crate::session::Session;
 
-/// Most bytes of the words about a caller.
+/// Maximum length of a word about a caller in bytes. A longer word is cut.
 const WORD: usize = 64;
 
 /// Returns the opaque name of a working directory. `directory` is its real path.
@@ -17,10 +17,10 @@ pub fn project_id(directory: &Path) -> String {
     opaque_name("project", directory.as_os_str().as_encoded_bytes())
 }
 
-/// Returns the opaque name of a principal. A `principal` of `None` means the user of this machine.
+/// Returns the opaque name of a principal. `None` means the user of this machine.
 pub fn user_id(principal: Option<&str>) -> String {
     match principal {
-        // The sign distinguishes a principal with an empty name from the user of this machine.
+        // The `=` distinguishes a principal with an empty name from the user of this machine.
         Some(name) => opaque_name("user", format!("={name}").as_bytes()),
         None => opaque_name("user", b""),
     }
@@ -36,22 +36,22 @@ fn opaque_name(kind: &str, name: &[u8]) -> String {
     digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The caller of a session.
 pub(crate) struct SessionCaller {
     pub(crate) session: Session,
-    /// The opaque name of the working directory.
     pub(crate) project: Arc<str>,
     pub(crate) agent: Option<String>,
 }
 
 impl CallerSource for SessionCaller {
     fn caller(&self) -> CallerInfo {
-        let name = self.session.name();
+        let session_name = self.session.name();
+        // The first word of a session's name is its front end.
+        let front_end = session_name.split(' ').next().unwrap_or_default();
         CallerInfo {
             user: user_id(self.session.principal()),
             project: self.project.to_string(),
-            session: session_id(name),
-            front_end: short_word(name.split(' ').next().unwrap_or_default()),
+            session: session_id(session_name),
+            front_end: short_word(front_end),
             agent: self.agent.as_deref().map(short_word),
             untrusted: self.session.is_untrusted(),
         }

@@ -1,4 +1,4 @@
-//! `Host::check`, which returns the decision of each gate on a call without running the call.
+//! `Host::check`: decides on a call without running it.
 
 use std::sync::Arc;
 
@@ -18,26 +18,24 @@ use crate::request::Request;
 use crate::session::Session;
 use crate::{dependencies, planned_task};
 
-/// The result of checking a call. A check doesn't run anything, ask anyone, use a quota or write to
-/// the log.
+/// The result of a check of a call. A check runs nothing, asks nobody, uses no quota and records
+/// nothing.
 #[derive(Clone, Debug)]
 pub struct Check {
     /// The tool's full name, if the requested tool exists.
     pub tool: Option<String>,
     /// The arguments. Resolved paths are absolute.
     pub arguments: Value,
-    /// The paths, commands and addresses that the call would use.
+    /// The paths, commands and URLs of the call.
     pub subjects: Vec<ResolvedSubject>,
-    /// The results of the gates, in the order in which a call passes them.
+    /// The results of the gates, in the order of a call.
     pub gates: Vec<GateCheck>,
     /// The final decision: the call would run, need approval or be denied. `Err` means that the
-    /// call is invalid and reaches no gate, or that it would fail before anyone is asked.
+    /// call is invalid, or fails before anyone is asked.
     pub outcome: Result<Decision, Failure>,
-    /// The person who has already approved the call for the session, if the call would otherwise
-    /// need approval.
+    /// The person who has already approved the call for the session, if the call needs approval.
     pub approved_by: Option<String>,
-    /// The decisions that are made only while the call runs, as a sentence. `None` means that
-    /// everything is decided.
+    /// A sentence about decisions that are only made while the call runs, or `None`.
     pub open: Option<String>,
 }
 
@@ -57,16 +55,16 @@ pub enum GateAnswer {
     Rule(Decision),
     /// No rule of the gate applies.
     Nothing,
-    /// The answer is unknown, because an earlier gate denies something that this gate would check.
+    /// Unknown, because an earlier gate denies a subject that this gate checks.
     Unknown,
-    /// A model decides, and isn't asked during a check. The text names the model and the policies.
+    /// A model decides, but a check asks no model. The text names the model and the policies.
     Unasked(String),
 }
 
-/// A placeholder for a command that isn't known yet.
+/// A command that no rule matches.
 const ANY_COMMAND: &str = "unknown-command";
 
-/// The gates after [`Gate::Grants`], which check the subjects of a call.
+/// The gates after [`Gate::Grants`]. They check the subjects of a call.
 const AFTER_GRANTS: [Gate; 12] = [
     Gate::Ceiling,
     Gate::Policy,
@@ -83,31 +81,27 @@ const AFTER_GRANTS: [Gate; 12] = [
 ];
 
 impl Host {
-    /// Checks what would happen to a call, and why. Every gate decides as in [`call`](Self::call).
-    /// No person or model is asked, nothing runs, no quota is used, and nothing is recorded.
+    /// Checks what happens to a call, and why. Every gate decides as in [`call`](Self::call).
+    /// Nobody is asked, nothing runs, no quota is used, and nothing is recorded.
     ///
-    /// The result is true at this moment. Files, rules and the session can change before the call
-    /// runs.
+    /// Files, rules and the session can change before the call runs.
     pub fn check(&self, request: Request) -> Check {
-        let (mut context, session, _) = request.begin(&self.session);
+        let (mut context, session, _call_inputs) = request.begin(&self.session);
         let mut gates = Vec::new();
         let mut outcome = check_gates(self, &mut context, &session, &mut gates);
         let mut approved_by = None;
         if let Ok(decision) = &outcome
             && decision.verdict == Verdict::Ask
         {
-            let step = ApprovalStep::new(self, &context, &session, decision, None);
-            match step.find_earlier() {
+            let review = None;
+            let step = ApprovalStep::new(self, &context, &session, decision, review);
+            match step.find_earlier_approval_blocking() {
                 Ok(by) => approved_by = by,
                 Err(failure) => outcome = Err(failure),
             }
         }
-        let open = match &outcome {
-            Ok(decision) if decision.verdict != Verdict::Deny => {
-                describe_chosen_commands(self, &context)
-            }
-            _ => None,
-        };
+        let may_run = outcome.as_ref().is_ok_and(|decision| decision.verdict != Verdict::Deny);
+        let open = if may_run { describe_chosen_commands(self, &context) } else { None };
         Check {
             open,
             tool: context.tool.as_ref().map(|tool| tool.definition.name.clone()),
@@ -119,57 +113,71 @@ impl Host {
         }
     }
 
-    /// Checks whether a call would run without a question and contains a path that doesn't exist.
-    /// Like [`check`](Self::check), this function has no other effect. Waits for a file system.
+    /// Checks whether a call would run without approval although one of its paths doesn't exist.
+    /// Like [`check`](Self::check), this function has no effect. May wait for a file system.
     pub fn has_missing_path(&self, request: Request) -> bool {
-        let (mut context, session, _) = request.begin(&self.session);
-        match check_gates(self, &mut context, &session, &mut Vec::new()) {
-            Ok(decision) if decision.verdict == Verdict::Allow => {}
-            _ => return false,
+        let (mut context, session, _call_inputs) = request.begin(&self.session);
+        let outcome = check_gates(self, &mut context, &session, &mut Vec::new());
+        let is_allowed = outcome.is_ok_and(|decision| decision.verdict == Verdict::Allow);
+        if !is_allowed {
+            return false;
         }
         let plugin = context.tool.as_ref().and_then(|tool| tool.plugin.as_ref());
         let Some(grants) = plugin.and_then(|plugin| plugin.policy().files.clone()) else {
             return false;
         };
-        let view = FileView::new(grants, true);
-        context.subjects.iter().filter(|subject| subject.kind.is_path()).any(|subject| {
+        let read_only = true;
+        let view = FileView::new(grants, read_only);
+        for subject in context.subjects.iter().filter(|subject| subject.kind.is_path()) {
             let result = view.find(subject.text.as_ref());
-            matches!(result, Err(FileError::Errno(Errno::NOENT | Errno::NOTDIR)))
-        })
+            if matches!(result, Err(FileError::Errno(Errno::NOENT | Errno::NOTDIR))) {
+                return true;
+            }
+        }
+        false
     }
 }
 
-/// Describes the decision of the `bash` gates on any command that the call's tool chooses. Returns
-/// `None` if the tool chooses no commands.
+/// Describes how the `bash` rules decide on commands that the call's tool chooses while it runs.
+/// Returns `None` if the tool chooses no commands.
 fn describe_chosen_commands(host: &Host, context: &CallContext) -> Option<String> {
     if !context.acts() {
         return None;
     }
     let tool = context.tool.as_ref()?;
-    PluginCommands::for_tool(tool)?;
-    let begin = "Each command that the tool chooses is checked as a call of `bash`";
+    let chooses_commands = PluginCommands::for_tool(tool).is_some();
+    if !chooses_commands {
+        return None;
+    }
     let catalogue = host.plugins.catalogue();
     let bash = catalogue.resolve(BASH).ok()?;
-    // No rule matches this command, so the decision on it applies to any command.
-    let mut any = as_command(&host.governor, context, bash, ANY_COMMAND.to_owned());
-    let lookup = host.lookups.decide_here(bash, &mut any.arguments, &mut any.subjects);
+
+    let start = "Each command that the tool chooses is checked like a call of `bash`";
+    // No rule matches this command, so the decision applies to any command without a rule.
+    let mut any_call = as_command(&host.governor, context, bash, ANY_COMMAND.to_owned());
+    let lookup =
+        host.lookups.resolve_blocking(bash, &mut any_call.arguments, &mut any_call.subjects);
     if lookup.is_err() {
-        return Some(format!("{begin}."));
+        return Some(format!("{start}."));
     }
-    let (decision, _) = host.governor.decide(&any, false);
+    let is_approved = false;
+    let (decision, _path_rules) = host.governor.decide(&any_call, is_approved);
     let Decision { verdict, gate, rule, place, .. } = decision;
-    Some(match (verdict, gate) {
+    let sentences = match (verdict, gate) {
         (Verdict::Ask, Gate::Autonomy) => {
-            format!("{begin}. It needs approval unless a permission decides, by {rule} ({place}).")
+            format!(
+                "{start}. The command needs approval unless a permission decides, by {rule} \
+                 ({place})."
+            )
         }
         (Verdict::Deny, Gate::Autonomy) => {
-            format!("{begin} and denied, by {rule} ({place}).")
+            format!("{start} and denied, by {rule} ({place}).")
         }
-        _ => format!("{begin}."),
-    })
+        _ => format!("{start}."),
+    };
+    Some(sentences)
 }
 
-/// Adds the answers of all gates to `gates`. Returns the final decision.
 fn check_gates(
     host: &Host,
     context: &mut CallContext,
@@ -180,13 +188,14 @@ fn check_gates(
     let catalogue = host.plugins.catalogue();
     let tool = Arc::clone(catalogue.resolve(&context.requested_tool)?);
     context.tool = Some(Arc::clone(&tool));
-    validate::rename(&tool.definition, &mut context.arguments)?;
+    validate::normalize(&tool.definition, &mut context.arguments)?;
     validate::arguments(&tool, &mut context.arguments, host.settings.max_arguments)?;
 
     let switched_off = rules.switches.refusal(tool.provider.name(), &tool.definition.name);
     add_gate(gates, Gate::Switches, switched_off.cloned());
     let blocked_command = rules.policy.blocked(subjects::commands(&tool, &context.arguments));
-    let lookup = host.lookups.decide_here(&tool, &mut context.arguments, &mut context.subjects);
+    let lookup =
+        host.lookups.resolve_blocking(&tool, &mut context.arguments, &mut context.subjects);
     if let Err(failure) = lookup {
         let Some(denial) = &failure.denial else { return Err(failure) };
         add_gate(gates, Gate::Blocklist, blocked_command);
@@ -207,7 +216,7 @@ fn check_gates(
         }
     }
     let blocked_tool = dependencies::check(&rules, &catalogue, context, session)
-        .unwrap_or_else(|error| Some(dependencies::unknown_decision(&error)));
+        .unwrap_or_else(|error| Some(dependencies::unreadable_decision(&error)));
     add_gate(gates, Gate::Dependencies, blocked_tool);
     let said = match &rules.review {
         Some(review) if !review.exempts(context) => {
@@ -222,15 +231,15 @@ fn check_gates(
         _ => GateAnswer::Nothing,
     };
     gates.push(GateCheck { gate: Gate::Review, said });
-    let limit = rules.counting.look(session, context.acts());
+    let limit = rules.counting.find_denial(session, context.acts());
     for gate in [Gate::Quota, Gate::Rate] {
         add_gate(gates, gate, limit.clone().filter(|decision| decision.gate == gate));
     }
     Ok(task_refusal.unwrap_or_else(|| most_severe(gates)))
 }
 
-/// Returns the denial of the task that a call would create. Returns `None` if the task may run, or
-/// if the call creates no task.
+/// Returns the denial of the scheduled task that a call creates. Returns `None` if the task may run
+/// or the call creates no task.
 fn refuse_planned(
     host: &Host,
     context: &CallContext,
@@ -242,22 +251,21 @@ fn refuse_planned(
         return Ok(None);
     };
     let Some(tool) = call.tool.clone() else { return Ok(None) };
-    let decision = match host.lookups.decide_here(&tool, &mut call.arguments, &mut call.subjects) {
-        Ok(()) => {
-            let plugin = tool.plugin.as_ref();
-            let lasting = LastingRules::load(
-                &host.asking.config(),
-                plugin.map(|plugin| &*plugin.policy().table.name),
-                &host.asking.folders,
-                &host.tasks.directory,
-            )?;
-            decide_planned(&host.governor, &call, lasting.as_ref()).0
-        }
-        Err(failure) => match &failure.denial {
-            Some(denial) => Decision::from_grants(denial),
-            None => return Err(failure),
-        },
-    };
+    let lookup = host.lookups.resolve_blocking(&tool, &mut call.arguments, &mut call.subjects);
+    if let Err(failure) = lookup {
+        return match &failure.denial {
+            Some(denial) => Ok(Some(Decision::from_grants(denial))),
+            None => Err(failure),
+        };
+    }
+    let plugin = tool.plugin.as_ref();
+    let lasting_rules = LastingRules::load(
+        &host.asking.config(),
+        plugin.map(|plugin| &*plugin.policy().table.name),
+        &host.asking.folders,
+        &host.tasks.directory,
+    )?;
+    let (decision, _path_rules) = decide_planned(&host.governor, &call, lasting_rules.as_ref());
     if decision.verdict != Verdict::Deny {
         return Ok(None);
     }
@@ -272,8 +280,8 @@ fn add_gate(gates: &mut Vec<GateCheck>, gate: Gate, decision: Option<Decision>) 
     gates.push(GateCheck { gate, said });
 }
 
-/// Returns the most severe decision of the gates. If several are equally severe, returns the first
-/// of them.
+/// Returns the first of the most severe decisions of the gates. If no gate decides, returns the
+/// decision on a call without rules.
 fn most_severe(gates: &[GateCheck]) -> Decision {
     let mut most_severe: Option<&Decision> = None;
     for check in gates {

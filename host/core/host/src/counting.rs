@@ -1,5 +1,5 @@
-//! Enforces the quota and the rate of a session. A call reserves a place before it runs. If the
-//! call doesn't run, its place is released.
+//! Enforces the quota and the rate of a session. A call is counted before it runs. The count is
+//! taken back if the call doesn't run.
 
 use std::time::SystemTime;
 
@@ -12,10 +12,10 @@ use toolhold_policy::{
 
 use crate::session::{Session, SessionState};
 
-/// The remedy for a session that can't be read or written.
-const MEND: &str = "`toolhold doctor` says how to fix it. Calls are counted only if `max_tool_calls_per_session` or `max_actions_per_hour` is set.";
+const REMEDY: &str = "`toolhold doctor` shows the fix. Calls are counted only if \
+                      `max_tool_calls_per_session` or `max_actions_per_hour` is set.";
 
-/// The limits of a session, and the places of these limits in the configuration.
+/// The limits of a session, and where they are configured.
 #[derive(Debug, Default)]
 pub(crate) struct QuotaCounter {
     bounds: QuotaBounds,
@@ -23,15 +23,13 @@ pub(crate) struct QuotaCounter {
     rate_place: Origin,
 }
 
-/// The refusal of a call that gets no place.
 pub(crate) struct QuotaRefusal {
-    /// The limit that has been reached. `None` means that it isn't known, because the session can't
-    /// be read or written.
+    /// The decision about the reached limit. `None` means that the session's file failed.
     pub(crate) decision: Option<Decision>,
     pub(crate) failure: Failure,
 }
 
-/// The reserved place of a call. If it is dropped before the call has run, the place is released.
+/// A counted call. A drop before the run takes the count back.
 pub(crate) struct QuotaReservation {
     session: Session,
     place: Option<QuotaPlace>,
@@ -50,11 +48,12 @@ impl QuotaCounter {
         }
     }
 
-    /// Reserves a place for a call if there are limits.
+    /// Counts a call for the limits of its session. Returns `None` if no limit applies to the call.
+    /// `acts` means that the call isn't read-only.
     ///
     /// # Errors
     ///
-    /// Returns an error if the limit has been reached, or if the session can't be read.
+    /// Returns an error if a limit is reached, or if the session can't be read.
     pub(crate) fn take(
         &self,
         session: &Session,
@@ -65,47 +64,53 @@ impl QuotaCounter {
             return Ok(None);
         }
         let now = milliseconds(SystemTime::now());
-        match session.change(|state| self.bounds.take(&mut counts(state), acts, now)) {
+        let counted = session.change(|state| self.bounds.take(&mut counts(state), acts, now));
+        let error = match counted {
             Ok(Ok(place)) => {
-                Ok(Some(QuotaReservation { session: session.clone(), place: Some(place) }))
+                let session = session.clone();
+                return Ok(Some(QuotaReservation { session, place: Some(place) }));
             }
-            Ok(Err(reached)) => Err(Box::new(self.refuse(reached, tool))),
-            // Fails closed, because a limit can't be enforced without a count.
-            Err(error) => {
-                let message = format!("The call was not run, since it can't be counted: {error}");
-                let failure = Failure::new(Category::PermanentFailure, message)
-                    .with_code("host")
-                    .with_suggestion(MEND);
-                Err(Box::new(QuotaRefusal { decision: None, failure }))
-            }
-        }
+            Ok(Err(reached_limit)) => return Err(Box::new(self.refuse(reached_limit, tool))),
+            Err(error) => error,
+        };
+
+        // Fails closed, because a limit can't be enforced without a count.
+        let message = format!("The call was not run, because counting the call failed: {error}");
+        let failure = Failure::new(Category::PermanentFailure, message)
+            .with_code("host")
+            .with_suggestion(REMEDY);
+        Err(Box::new(QuotaRefusal { decision: None, failure }))
     }
 
-    /// Returns the refusal that `take` would return now, without reserving anything.
-    pub(crate) fn look(&self, session: &Session, acts: bool) -> Option<Decision> {
+    /// Returns the denial that [`take`](Self::take) returns at the moment, or `None`. Counts no
+    /// call.
+    pub(crate) fn find_denial(&self, session: &Session, acts: bool) -> Option<Decision> {
         if !self.bounds.concern(acts) {
             return None;
         }
         let now = milliseconds(SystemTime::now());
-        let reached = session.look(|state| {
+        let reached = session.read(|state| {
+            // `take` changes only these copies, not the session.
             let mut calls = state.calls;
             let mut acted = state.acted.clone();
-            let mut copy = QuotaCounts { calls: &mut calls, acted: &mut acted };
-            self.bounds.take(&mut copy, acts, now).err()
+            let mut counts = QuotaCounts { calls: &mut calls, acted: &mut acted };
+            self.bounds.take(&mut counts, acts, now).err()
         });
         match reached {
-            Ok(reached) => reached.map(|reached| self.decision(reached)),
+            Ok(None) => None,
+            Ok(Some(reached_limit)) => Some(self.denial(reached_limit)),
             Err(error) => Some(Decision {
-                rule: "a call that can't be counted is refused".into(),
+                verdict: Verdict::Deny,
+                gate: Gate::Quota,
+                rule: "a call that can't be counted is denied".into(),
                 place: "built in".into(),
-                remedy: format!("{error}. {MEND}").into(),
-                ..self.decision(QuotaLimit::Quota)
+                remedy: format!("{error}. {REMEDY}").into(),
             }),
         }
     }
 
     fn refuse(&self, reached: QuotaLimit, tool: &str) -> QuotaRefusal {
-        let decision = self.decision(reached);
+        let decision = self.denial(reached);
         let mut failure = Failure::denied(decision.denial(format!("call {tool}")));
         failure.code = Some("quota_blocked".to_owned());
         if let QuotaLimit::Rate { again_after } = reached {
@@ -116,32 +121,32 @@ impl QuotaCounter {
         QuotaRefusal { decision: Some(decision), failure }
     }
 
-    fn decision(&self, reached: QuotaLimit) -> Decision {
-        let (gate, rule, place, remedy) = match reached {
+    fn denial(&self, reached: QuotaLimit) -> Decision {
+        let (gate, rule, place, advice) = match reached {
             QuotaLimit::Quota => {
                 let rule = format!("max_tool_calls_per_session = {}", self.bounds.calls);
-                let remedy = "The session has used all its calls: start another session.";
-                (Gate::Quota, rule, &self.quota_place, remedy.to_owned())
+                let advice = "The session has used all its calls. Start another session.";
+                (Gate::Quota, rule, &self.quota_place, advice.to_owned())
             }
             QuotaLimit::Rate { again_after } => {
                 let rule = format!("max_actions_per_hour = {}", self.bounds.acting_per_hour);
-                let remedy = format!("The next acting call may run in {}.", in_words(again_after));
-                (Gate::Rate, rule, &self.rate_place, remedy)
+                let advice = format!("The next acting call may run in {}.", in_words(again_after));
+                (Gate::Rate, rule, &self.rate_place, advice)
             }
         };
-        let more = place.remedy(|| "For more, raise the number.".to_owned());
+        let configuring = place.remedy(|| "To allow more calls, raise the number.".to_owned());
         Decision {
             verdict: Verdict::Deny,
             gate,
             rule: rule.into(),
             place: place.text.clone(),
-            remedy: format!("{remedy} {more}").into(),
+            remedy: format!("{advice} {configuring}").into(),
         }
     }
 }
 
 impl QuotaReservation {
-    /// Counts a call that runs, whatever its outcome is.
+    /// Keeps the call counted, whatever its outcome is.
     pub(crate) fn used(mut self) {
         self.place = None;
     }
@@ -160,7 +165,6 @@ fn counts(state: &mut SessionState) -> QuotaCounts<'_> {
     QuotaCounts { calls: &mut state.calls, acted: &mut state.acted }
 }
 
-/// Returns the milliseconds of Unix time.
 fn milliseconds(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH)
         .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))

@@ -1,5 +1,4 @@
-//! Denies calls of tools that are blocked by their dependencies, and lists the tools that a session
-//! is offered.
+//! Denies calls of tools that are blocked by their dependencies, and lists the tools for a session.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -12,41 +11,39 @@ use toolhold_policy::{Decision, Dependencies, Gate, Verdict};
 use crate::governor::Rules;
 use crate::session::Session;
 
-/// The remedy for a session that can't be read.
-const MEND: &str = "`toolhold doctor` says how to fix it. Earlier calls matter only if [tools.dependencies] is enabled.";
+const REMEDY: &str = "`toolhold doctor` shows the fix. Earlier calls matter only if \
+                    [tools.dependencies] is enabled.";
 
 /// A tool that is offered to a session.
 #[derive(Clone, Debug)]
 pub struct OfferedTool {
     /// The tool.
     pub definition: Arc<Definition>,
-    /// The increase of the tool's rank by `[tools.dependencies]`, from 0 to 1, because tools that
-    /// it prefers have succeeded.
+    /// How much `[tools.dependencies]` raises the tool's rank after calls of preferred tools, from
+    /// 0 to 1.
     pub boost: f64,
 }
 
-/// Lists the tools that are enabled and that the rules don't deny altogether, without the tools
-/// that are never listed.
+/// Lists the enabled tools. Omits unlisted tools, and tools that the rules always deny.
 pub(crate) fn listed(rules: &Rules, catalogue: &Catalogue) -> Vec<Arc<Definition>> {
     let mut tools = reachable(rules, catalogue);
     tools.retain(|tool| !tool.unlisted);
     tools
 }
 
-/// Lists the tools like [`listed`], with the tools that are never listed.
+/// Lists the enabled tools, including unlisted tools. Omits tools that the rules always deny.
 pub(crate) fn reachable(rules: &Rules, catalogue: &Catalogue) -> Vec<Arc<Definition>> {
     let mut tools = Vec::new();
     for tool in catalogue.tools() {
         let switched_off = rules.switches.refusal(tool.provider.name(), &tool.definition.name);
-        if switched_off.is_none() && !rules.hide(tool) {
+        if switched_off.is_none() && !rules.always_deny(tool) {
             tools.push(Arc::clone(&tool.definition));
         }
     }
     tools
 }
 
-/// Returns the denial of a call if its tool is blocked by its dependencies. Returns `None` if it
-/// isn't blocked.
+/// Returns the denial if a tool is blocked by its dependencies, or else `None`.
 ///
 /// # Errors
 ///
@@ -60,37 +57,40 @@ pub(crate) fn check(
     let (Some(dependencies), Some(tool)) = (&rules.dependencies, &context.tool) else {
         return Ok(None);
     };
-    let tool = &tool.definition.name;
-    if !dependencies.concern(tool) {
+    let tool_name = &tool.definition.name;
+    let has_dependencies = dependencies.concern(tool_name);
+    if !has_dependencies {
         return Ok(None);
     }
-    session.look(|state| {
-        let refusal = dependencies.decide(tool, &state.completed).err()?;
+    session.read(|state| {
+        let denial = dependencies.decide(tool_name, &state.completed).err()?;
+        // If every tool waits for another tool, no dependency applies.
         if is_deadlocked(dependencies, rules, catalogue, &state.completed) {
             return None;
         }
-        Some(refusal)
+        Some(denial)
     })
 }
 
-/// Creates the failure of a call whose dependency state can't be read. This check fails closed.
-pub(crate) fn unknown(error: &HostError) -> Failure {
-    let message = format!("The call was not run, since the earlier calls are unknown: {error}");
-    Failure::new(Category::PermanentFailure, message).with_code("host").with_suggestion(MEND)
+/// Creates the failure of a call whose session can't be read.
+pub(crate) fn unreadable_failure(error: &HostError) -> Failure {
+    let message =
+        format!("The call was not run, because reading the earlier calls failed: {error}");
+    Failure::new(Category::PermanentFailure, message).with_code("host").with_suggestion(REMEDY)
 }
 
-/// Creates the decision on a call whose dependency state can't be read.
-pub(crate) fn unknown_decision(error: &HostError) -> Decision {
+/// Creates the denial of a call whose session can't be read.
+pub(crate) fn unreadable_decision(error: &HostError) -> Decision {
     Decision {
         verdict: Verdict::Deny,
         gate: Gate::Dependencies,
-        rule: Cow::Borrowed("fails closed: dependency state is unreadable"),
+        rule: Cow::Borrowed("calls are denied while the state of dependencies is unreadable"),
         place: Cow::Borrowed("built in"),
-        remedy: Cow::Owned(format!("{error}. {MEND}")),
+        remedy: Cow::Owned(format!("{error}. {REMEDY}")),
     }
 }
 
-/// Checks whether every tool would wait for another tool, and warns about that.
+/// Checks whether every tool is blocked, and logs a warning in this case.
 fn is_deadlocked(
     dependencies: &Dependencies,
     rules: &Rules,
@@ -105,26 +105,26 @@ fn is_deadlocked(
     deadlocked
 }
 
-/// Stores that a tool has succeeded, if another tool depends on it.
+/// Stores the success of a call, if another tool depends on the call's tool.
 pub(crate) fn record_completion(
     rules: &Rules,
     context: &CallContext,
     session: &Session,
     outcome: &Outcome,
 ) {
-    let (Some(dependencies), Some(tool), Ok(_)) = (&rules.dependencies, &context.tool, outcome)
-    else {
-        return;
-    };
-    let tool = &tool.definition.name;
-    if !dependencies.is_awaited(tool) {
+    if outcome.is_err() {
         return;
     }
-    let is_recorded = session.look(|state| state.completed.contains(tool)).unwrap_or(false);
-    if is_recorded {
+    let (Some(dependencies), Some(tool)) = (&rules.dependencies, &context.tool) else { return };
+    let tool_name = &tool.definition.name;
+    if !dependencies.is_awaited(tool_name) {
         return;
     }
-    if let Err(error) = session.change(|state| state.completed.insert(tool.clone())) {
-        tracing::warn!("storing the success of `{tool}` failed: {error}");
+    let stored = session.read(|state| state.completed.contains(tool_name));
+    if let Ok(true) = stored {
+        return;
+    }
+    if let Err(error) = session.change(|state| state.completed.insert(tool_name.clone())) {
+        tracing::warn!("storing the success of `{tool_name}` failed: {error}");
     }
 }

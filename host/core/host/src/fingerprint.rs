@@ -1,13 +1,12 @@
-//! The fingerprint to which an approval applies. This file has only the type, without its
-//! computation.
+//! The fingerprint to which an approval applies.
 
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The call to which an approval applies. The fingerprint is the SHA-256 of the tool, the plugin's
-/// version, the arguments, the attachments, and the file that a preview shows. In text and JSON, it
-/// has 64 hexadecimal digits.
+/// Identifies the calls to which an approval applies: the SHA-256 of the tool, the plugin's digest,
+/// the arguments, the attachments, and the file in the preview. In text and JSON, a fingerprint has
+/// 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fingerprint(pub [u8; 32]);
 
@@ -34,12 +33,13 @@ impl<'de> Deserialize<'de> for Fingerprint {
         let text = String::deserialize(deserializer)?;
         let digits = text.as_bytes();
         let mut bytes = [0; 32];
-        if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
+        let has_two_digits_for_each_byte = digits.len() == 2 * bytes.len();
+        if !has_two_digits_for_each_byte || !digits.iter().all(u8::is_ascii_hexdigit) {
             return Err(no_fingerprint());
         }
-        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            let pair = str::from_utf8(pair).map_err(|_| no_fingerprint())?;
-            *byte = u8::from_str_radix(pair, 16).map_err(|_| no_fingerprint())?;
+        for (byte, two_digits) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            let hexadecimal = str::from_utf8(two_digits).map_err(|_| no_fingerprint())?;
+            *byte = u8::from_str_radix(hexadecimal, 16).map_err(|_| no_fingerprint())?;
         }
         Ok(Self(bytes))
     }

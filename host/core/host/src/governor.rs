@@ -1,4 +1,4 @@
-//! Stores the rules of the configuration, and passes them to the gates.
+//! Stores the rules of the configuration, and decides on calls.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -12,37 +12,35 @@ use crate::counting::{QuotaCounter, QuotaRefusal, QuotaReservation};
 use crate::review::ReviewRules;
 use crate::session::Session;
 
-/// Decides on calls. All its rules are replaced together.
+/// Decides on calls. All rules are replaced together.
 #[derive(Debug)]
 pub(crate) struct Governor {
     rules: RwLock<Arc<Rules>>,
 }
 
-/// The rules that calls are decided by.
 #[derive(Debug)]
 pub(crate) struct Rules {
     pub(crate) policy: Arc<Policy>,
-    /// The version of the rules: a number that no other version has.
+    /// The version of the rules, unique in this process.
     pub(crate) generation: u64,
     pub(crate) switches: Switches,
     /// Whether commands start with the shell state of earlier commands of their session.
     pub(crate) carries_state: bool,
     pub(crate) dependencies: Option<Dependencies>,
-    /// The rules for the review by a model. `None` means that calls aren't reviewed.
     pub(crate) review: Option<ReviewRules>,
     pub(crate) counting: QuotaCounter,
 }
 
 impl Rules {
-    /// Creates the rules of a configuration.
+    /// Creates the rules of a configuration. Newer rules have a higher generation.
     ///
     /// # Errors
     ///
     /// [`HostError::Config`] if a rule is invalid.
     pub(crate) fn from_config(config: &Config) -> Result<Self, HostError> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
+        static NEXT_GENERATION: AtomicU64 = AtomicU64::new(0);
         let policy = Arc::new(config.policy()?);
-        let generation = NEXT.fetch_add(1, Ordering::Relaxed);
+        let generation = NEXT_GENERATION.fetch_add(1, Ordering::Relaxed);
         Ok(Self {
             policy,
             generation,
@@ -54,22 +52,21 @@ impl Rules {
         })
     }
 
-    /// Checks whether every call of a tool would be denied, whatever its arguments are.
-    pub(crate) fn hide(&self, tool: &Tool) -> bool {
+    /// Checks whether the rules deny every call of a tool.
+    pub(crate) fn always_deny(&self, tool: &Tool) -> bool {
         let Definition { name, aliases, .. } = &*tool.definition;
         let annotations = tool.annotations;
         self.policy.denies_all(&toolhold_policy::Definition {
             name,
             aliases,
             provider: tool.provider.name(),
-            // If some calls of the tool only read, these calls aren't denied.
-            acts: !annotations.read_only && !tool.definition.reads_with_some(),
+            // A tool with read-only calls isn't hidden, because these calls aren't denied.
+            acts: !annotations.read_only && !tool.definition.has_read_only_calls(),
             harmless: annotations.read_only && !annotations.open_world,
         })
     }
 }
 
-/// The rules for resources that a call may reach although its arguments don't contain them.
 #[derive(Debug)]
 pub(crate) struct ReachRules {
     pub(crate) paths: Arc<ReachedPaths>,
@@ -77,8 +74,7 @@ pub(crate) struct ReachRules {
 }
 
 impl ReachRules {
-    /// Returns the version of the rules. An answer that was made under other rules can't be used
-    /// again.
+    /// Returns the version of the rules. Answers under other rules aren't reused.
     pub(crate) fn identity(&self) -> String {
         format!("{} {}", self.generation, self.paths.identity())
     }
@@ -89,16 +85,16 @@ impl Governor {
         Self { rules: RwLock::new(Arc::new(rules)) }
     }
 
-    /// Exchanges the rules. A decision that has begun ends by the old rules.
+    /// Replaces the rules. A running decision still uses the old rules.
     pub(crate) fn exchange(&self, rules: Rules) {
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
     }
 
-    /// Decides on a call with resolved subjects.
+    /// Decides on a call with resolved subjects. Also returns the rules for paths that an allowed
+    /// call opens while it runs.
     ///
-    /// With `confirmed`, the call was approved and needs no approval, and all other gates decide as
-    /// usual. For a call that may run, the result also has the rules for resources that its
-    /// arguments don't contain.
+    /// `confirmed` means that the call was approved and needs no further approval. All other rules
+    /// still apply.
     pub(crate) fn decide(
         &self,
         context: &CallContext,
@@ -110,21 +106,22 @@ impl Governor {
         if decision.verdict != Verdict::Allow || !reaches_files(context) {
             return (decision, None);
         }
-        let reached = rules
-            .policy
-            .reached(&action)
-            .map(|paths| ReachRules { paths, generation: rules.generation });
-        (decision, reached)
+        let Some(paths) = rules.policy.reached(&action) else { return (decision, None) };
+        (decision, Some(ReachRules { paths, generation: rules.generation }))
     }
 
-    /// Adds the key for job servers to the denial of a call that may be meant for a job server.
-    pub(crate) fn add_remedy_by_jobs(&self, context: &CallContext, refused: &mut Decision) {
+    /// Adds a remedy to the denial of a request that may be for a server of a job. The remedy names
+    /// the configuration key for requests to jobs.
+    pub(crate) fn add_remedy_by_jobs(&self, context: &CallContext, denial: &mut Decision) {
         let Some(action) = context.action() else { return };
-        let Some(more) = self.rules().policy.remedy_by_jobs(&action, refused) else { return };
-        let remedy = refused.remedy.to_mut();
-        // A line for a file is separated from other text.
-        remedy.push(if remedy.contains('\n') { '\n' } else { ' ' });
-        remedy.push_str(&more);
+        let Some(remedy_by_jobs) = self.rules().policy.remedy_by_jobs(&action, denial) else {
+            return;
+        };
+        let remedy = denial.remedy.to_mut();
+        // A remedy of several lines contains configuration, so the addition gets its own line.
+        let separator = if remedy.contains('\n') { '\n' } else { ' ' };
+        remedy.push(separator);
+        remedy.push_str(&remedy_by_jobs);
     }
 
     /// Checks whether a call may run only because its changes can be undone.
@@ -132,14 +129,14 @@ impl Governor {
         context.action().is_some_and(|action| self.rules().policy.relies_on_undo(&action, decision))
     }
 
-    /// Makes the decision to ask about a call that relies on undo, and changes something that can't
-    /// be saved.
+    /// Returns the decision that requires approval because a change of the call can't be saved for
+    /// undo.
     pub(crate) fn not_undoable(&self, context: &CallContext, what: &str) -> Option<Decision> {
         context.action().map(|action| self.rules().policy.not_undoable(&action, what))
     }
 
-    /// Returns the denial if a command of a call is on the blocklist. This check comes before all
-    /// other checks, including checks of paths.
+    /// Returns the denial if a command is on the blocklist. This check comes before all other
+    /// checks.
     pub(crate) fn blocked<'c>(
         &self,
         commands: impl IntoIterator<Item = &'c str>,
@@ -147,17 +144,15 @@ impl Governor {
         self.rules().policy.blocked(commands)
     }
 
-    /// Checks whether the processes of a call reach the network.
     pub(crate) fn reaches_network(&self, context: &CallContext) -> bool {
         context.action().is_some_and(|action| self.rules().policy.reaches_network(&action))
     }
 
-    /// Counts a call that is about to run in its session's quota and rate. The call runs only if
-    /// both have room.
+    /// Counts a call in the quota and the rate of its session, directly before the call runs.
     ///
     /// # Errors
     ///
-    /// Returns the limit that has been reached.
+    /// Returns an error if a limit is reached.
     pub(crate) fn count(
         &self,
         context: &CallContext,
@@ -166,13 +161,12 @@ impl Governor {
         self.rules().counting.take(session, context.acts(), &context.requested_tool)
     }
 
-    /// Returns the current rules.
     pub(crate) fn rules(&self) -> Arc<Rules> {
         Arc::clone(&self.rules.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Checks whether the plugin of a call can use files, itself or with its processes.
+/// Checks whether the plugin of a call can use files, directly or with processes.
 fn reaches_files(context: &CallContext) -> bool {
     let Some(tool) = &context.tool else { return false };
     let Some(plugin) = &tool.plugin else { return false };

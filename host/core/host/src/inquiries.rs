@@ -1,4 +1,4 @@
-//! Asks the person a question of a source during a call, and records it.
+//! Asks the person a source's own question during a call, and records it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,7 +12,6 @@ use crate::approvals::{Approver, QuestionSlots, SlotError};
 use crate::audit::Audit;
 use crate::host::Host;
 
-/// The reason why an inquiry isn't answered.
 #[derive(Debug, thiserror::Error)]
 enum InquiryError {
     #[error(transparent)]
@@ -21,16 +20,15 @@ enum InquiryError {
     Unrecorded(Box<Failure>),
 }
 
-/// Asks the questions of one call in the same way as for its approval, and records them.
 pub(crate) struct CallInquirer {
     approver: Arc<dyn Approver>,
     audit: Arc<Audit>,
-    places: Arc<QuestionSlots>,
+    question_slots: Arc<QuestionSlots>,
     call: String,
     tool: String,
     provider: String,
     session: String,
-    /// Whether secrets are searched in the answers.
+    /// Whether answers with a secret are refused.
     redacts: bool,
     /// How long a question stays open.
     lasting: Duration,
@@ -38,8 +36,8 @@ pub(crate) struct CallInquirer {
 }
 
 impl CallInquirer {
-    /// Creates the inquirer of a call. Returns `None` for a plugin, which asks no questions, and if
-    /// no person can be asked.
+    /// Creates the inquirer for the questions of a call's tool. Returns `None` for tools of
+    /// plugins, because plugins ask no questions, and if no person can be asked.
     pub(crate) fn for_call(
         host: &Host,
         context: &CallContext,
@@ -54,7 +52,7 @@ impl CallInquirer {
         Some(Self {
             approver,
             audit: Arc::clone(&host.audit),
-            places: Arc::clone(&host.asking.places),
+            question_slots: Arc::clone(&host.asking.question_slots),
             call: context.id.to_string(),
             tool: tool.definition.name.clone(),
             provider: tool.provider.name().to_owned(),
@@ -65,17 +63,18 @@ impl CallInquirer {
         })
     }
 
-    /// Takes the time that the call has waited for a person since the last time.
+    /// Takes the time that the call has waited for a person since the last call of this function.
     pub(crate) fn take_waited(&self) -> Duration {
         std::mem::take(&mut *self.waited.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Records a question. `answer` is the kind of the answer, and the person or reason.
     async fn record(
         &self,
         wanted: &Wanted,
         answer: Option<(&str, &str)>,
     ) -> Result<(), InquiryError> {
-        let wanted = match wanted {
+        let wanted_kind = match wanted {
             Wanted::Form(_) => "form",
             Wanted::Visit(_) => "address",
         };
@@ -83,7 +82,7 @@ impl CallInquirer {
             call: &self.call,
             tool: &self.tool,
             provider: &self.provider,
-            wanted,
+            wanted: wanted_kind,
             answer,
             session: &self.session,
         };
@@ -92,31 +91,36 @@ impl CallInquirer {
     }
 
     async fn ask(&self, inquiry: Inquiry) -> Result<InquiryAnswer, InquiryError> {
-        let _slot = self.places.take(&self.session)?;
+        let _slot = self.question_slots.take(&self.session)?;
         let wanted = inquiry.wanted.clone();
         self.record(&wanted, None).await?;
-        let asked_at = Instant::now();
-        let result = tokio::time::timeout(self.lasting, self.approver.inquire(inquiry)).await;
-        *self.waited.lock().unwrap_or_else(PoisonError::into_inner) += asked_at.elapsed();
-        let answer = match result {
-            Ok(InquiryAnswer::Accepted { content, .. })
-                if self.redacts && content.values().any(holds_secret) =>
-            {
-                InquiryAnswer::Unanswered("the answer contains a secret".to_owned())
-            }
-            Ok(answer) => answer,
-            Err(_) => {
-                let seconds = self.lasting.as_secs();
-                InquiryAnswer::Unanswered(format!("no answer within {seconds} s"))
-            }
-        };
-        let recorded = match &answer {
+        let answer = self.wait_for_answer(inquiry).await;
+        let kind_and_detail = match &answer {
             InquiryAnswer::Accepted { by, .. } => ("accepted", &**by),
             InquiryAnswer::Declined { by } => ("declined", &**by),
             InquiryAnswer::Unanswered(reason) => ("unanswered", &**reason),
         };
-        self.record(&wanted, Some(recorded)).await?;
+        self.record(&wanted, Some(kind_and_detail)).await?;
         Ok(answer)
+    }
+
+    /// Asks the person and measures the waiting time. Discards an answer with a secret, because the
+    /// tool must not get secrets.
+    async fn wait_for_answer(&self, inquiry: Inquiry) -> InquiryAnswer {
+        let asked_at = Instant::now();
+        let result = tokio::time::timeout(self.lasting, self.approver.inquire(inquiry)).await;
+        *self.waited.lock().unwrap_or_else(PoisonError::into_inner) += asked_at.elapsed();
+        let Ok(answer) = result else {
+            let seconds = self.lasting.as_secs();
+            return InquiryAnswer::Unanswered(format!("no answer within {seconds} s"));
+        };
+        if self.redacts
+            && let InquiryAnswer::Accepted { content, .. } = &answer
+            && content.values().any(holds_secret)
+        {
+            return InquiryAnswer::Unanswered("the answer contains a secret".to_owned());
+        }
+        answer
     }
 }
 

@@ -1,5 +1,4 @@
-//! Records the beginning and the end of each job, and lists and stops the jobs of all running
-//! hosts.
+//! Records the start and the end of each job. Lists and stops the jobs of all running hosts.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,25 +16,30 @@ pub use toolhold_jobs::{JobState, JobSummary};
 /// Time limit for the answer of a host.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Between two looks at a job that is being stopped.
-const BETWEEN: Duration = Duration::from_millis(10);
+/// Interval between checks of a job that is being stopped.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The questions of other processes.
+/// Maximum length of a job's ID in bytes.
+const MAX_ID: usize = 39;
+
+/// The question of another process about the jobs.
 const LIST: &str = "jobs";
+
+/// The start of the question that stops a job. The job's ID follows.
 const STOP: &str = "stop ";
 
-/// Lists the jobs of every running host of this user that watches its plugins. Each list has its
-/// host's process ID. `toolhold serve` is a host that watches its plugins. Blocks.
+/// Lists the jobs of this user's running hosts that watch their plugins, such as `toolhold serve`,
+/// with the process IDs of the hosts. Omits hosts with an unreadable answer. Blocks.
 ///
 /// # Errors
 ///
-/// [`HostError::Io`] if other users can write to the folder of the hosts' sockets.
+/// [`HostError::Io`] if other users can write to the folder of the sockets.
 pub fn list_running(folders: &Folders) -> Result<Vec<(u32, Vec<JobSummary>)>, HostError> {
     let mut known_ids = BTreeSet::new();
     let mut hosts = Vec::new();
     for (pid, answer) in ask_each(folders, LIST, PATIENCE)? {
         let Ok(mut jobs) = serde_json::from_slice::<Vec<JobSummary>>(&answer) else { continue };
-        // A host that is being replaced also lists the jobs of its successor.
+        // A replaced host lists the same jobs as its successor.
         jobs.retain(|job| known_ids.insert(job.id.clone()));
         hosts.push((pid, jobs));
     }
@@ -49,24 +53,33 @@ pub fn list_running(folders: &Folders) -> Result<Vec<(u32, Vec<JobSummary>)>, Ho
 ///
 /// Returns the same errors as [`list_running`].
 pub fn stop(folders: &Folders, id: &str) -> Result<bool, HostError> {
-    let is_id = id.len() < 40 && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+    let is_id = id.len() <= MAX_ID && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+    // A line end in the ID would end the question early.
     if !is_id {
         return Ok(false);
     }
     let answers = ask_each(folders, &format!("{STOP}{id}"), PATIENCE)?;
-    let is_stopping = answers.iter().any(|(_, answer)| answer == b"true");
-    let until = Instant::now() + PATIENCE;
-    while is_stopping && Instant::now() < until {
-        let mut jobs = list_running(folders)?.into_iter().flat_map(|(_, jobs)| jobs);
-        if !jobs.any(|job| job.id == id && job.state == JobState::Running) {
-            break;
-        }
-        std::thread::sleep(BETWEEN);
+    let is_stopping = answers.iter().any(|(_pid, answer)| answer == b"true");
+    if !is_stopping {
+        return Ok(false);
     }
-    Ok(is_stopping)
+    let end = Instant::now() + PATIENCE;
+    while Instant::now() < end && is_running(folders, id)? {
+        std::thread::sleep(POLL_INTERVAL);
+    }
+    Ok(true)
 }
 
-/// Answers a question of another process. Returns `None` if the question isn't about jobs.
+fn is_running(folders: &Folders, id: &str) -> Result<bool, HostError> {
+    for (_pid, jobs) in list_running(folders)? {
+        if jobs.iter().any(|job| job.id == id && job.state == JobState::Running) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Answers a question of another process about jobs. Returns `None` for other questions.
 pub(crate) fn answer(jobs: &Jobs, question: &str) -> Option<Vec<u8>> {
     if let Some(id) = question.strip_prefix(STOP) {
         return serde_json::to_vec(&jobs.stop(id)).ok();
@@ -79,7 +92,6 @@ pub(crate) fn answer(jobs: &Jobs, question: &str) -> Option<Vec<u8>> {
 
 use crate::undo::{CallJournal, Undo};
 
-/// Records the beginning and the end of each job.
 pub(crate) struct JobAudit(pub(crate) Arc<Audit>);
 
 impl std::fmt::Debug for JobAudit {
@@ -109,28 +121,34 @@ impl JobObserver for JobAudit {
 /// The jobs and services of a host and of the hosts that replace it. They end with the last of
 /// these hosts.
 #[derive(Debug)]
-pub(crate) struct HostJobs(pub(crate) Arc<Jobs>, pub(crate) Services);
+pub(crate) struct HostJobs {
+    pub(crate) jobs: Arc<Jobs>,
+    pub(crate) services: Services,
+}
 
 impl Drop for HostJobs {
     fn drop(&mut self) {
-        self.0.end();
+        self.jobs.end();
     }
 }
 
-/// Returns the settings of jobs in the configuration.
+const MIB: u64 = 1024 * 1024;
+
+/// Returns the settings for jobs. Without shell commands, no job may run.
 pub(crate) fn settings(config: &Config, audit: &Arc<Audit>) -> JobSettings {
     let shell = &config.values.tools.shell;
-    let running = if shell.enabled { shell.jobs.running.get() } else { 0 };
+    let max_running = if shell.enabled { shell.jobs.running.get() } else { 0 };
     let bounds = JobBounds {
-        running: usize::try_from(running).unwrap_or(usize::MAX),
+        running: usize::try_from(max_running).unwrap_or(usize::MAX),
         time: Duration::from_secs(shell.jobs.max_secs.get()),
-        output: shell.jobs.output_mib.get() << 20,
+        output: shell.jobs.output_mib.get() * MIB,
     };
     let key = format!("`running` in {}", config.own_table("tools.shell.jobs"));
     JobSettings { bounds, key, observer: Arc::new(JobAudit(Arc::clone(audit))) }
 }
 
-/// Returns a function that closes the undo journal of a job when its command has ended.
+/// Returns a function that finishes the undo journal of a job after the job's command has ended.
+/// The function records an automatic undo, and returns notices for the caller.
 pub(crate) fn finisher(
     undo: Option<Arc<Undo>>,
     audit: Arc<Audit>,
@@ -140,24 +158,18 @@ pub(crate) fn finisher(
     let call = context.id.to_string();
     let tool = context.requested_tool.clone();
     let session = Arc::clone(&context.session);
-    Box::new(move |end| {
+    Box::new(move |end: &JobEnd| {
         let (Some(undo), Some(journal)) = (undo, journal) else { return Vec::new() };
-        finish(&undo, &audit, journal, end, [&call, &tool, &session])
+        let changes = undo.finish_job(journal.for_job(), end.exit_code);
+        if let Some(rollback) = changes.rollback_record(&call, &tool, &session)
+            && let Err(failure) = audit.rollback_now(&rollback)
+        {
+            tracing::error!(
+                call = &*call,
+                "recording the undo of a job failed: {}",
+                failure.message
+            );
+        }
+        changes.notices(Some(&undo))
     })
-}
-
-fn finish(
-    undo: &Undo,
-    audit: &Audit,
-    journal: CallJournal,
-    end: &JobEnd,
-    [call, tool, session]: [&str; 3],
-) -> Vec<String> {
-    let changes = undo.finish_job(journal.for_job(), end.exit_code);
-    if let Some(rollback) = changes.rollback_record(call, tool, session)
-        && let Err(failure) = audit.rollback_now(&rollback)
-    {
-        tracing::error!(call, "recording the undo of a job failed: {}", failure.message);
-    }
-    changes.notices(Some(undo))
 }

@@ -218,8 +218,8 @@
 //! without its time driver (`enable_time`). Calls of plugins that make requests fail without its
 //! I/O driver (`enable_all`).
 //!
-//! * A `Host` is `Send` and `Sync`, so you can put it in an [`Arc`](std::sync::Arc). `[tools]
-//!   max_concurrent` limits the number of concurrent calls. A further call waits until its
+//! * A `Host` is `Send` and `Sync`, so you can put it in an [`Arc`](std::sync::Arc). The key
+//!   `[tools] max_concurrent` limits the number of concurrent calls. A further call waits until its
 //!   deadline, and then fails with `busy`.
 //! * A call of a plugin with directories runs on a thread of tokio's blocking pool. Any other call
 //!   starts on the thread that polls it, and moves to the blocking pool if it takes more than about
@@ -255,13 +255,13 @@ mod checking;
 mod counting;
 mod dependencies;
 pub mod doctor;
-mod door;
 mod fingerprint;
 mod governor;
 mod host;
 mod inquiries;
 pub mod jobs;
 mod journey;
+mod outbound;
 mod outer;
 mod planned_task;
 mod programs;
@@ -274,16 +274,16 @@ pub mod undo;
 
 pub use approvals::{
     Always, Approver, AttachmentSummary, Mark, PostedQuestion, PostingApprover, Preview, Proposal,
-    Question, Questions, Reply, Wider,
+    Question, Questions, Reply, WiderRules,
 };
 pub use audit::Trail;
 pub use builder::HostBuilder;
 pub use caller_names::{project_id, session_id, user_id};
 pub use checking::{Check, GateAnswer, GateCheck};
 pub use dependencies::OfferedTool;
-pub use door::door;
 pub use fingerprint::Fingerprint;
 pub use host::{CallObserver, CountPlugins, FilterState, Host, ObservedCall};
+pub use outbound::outbound_client;
 pub use outer::ParentCall;
 pub use programs::provider_states;
 pub use request::Request;
@@ -321,6 +321,7 @@ pub use toolhold_engine::{
     object_forms, own_helper,
 };
 pub use toolhold_net::Resolve;
+pub use toolhold_policy::egress::ProgramTarget;
 pub use toolhold_policy::{
     Decision, Gate, Levels, Phase, Reaction, Repeated, Repetition, RepetitionKind,
     RepetitionLimits, ResolvedSubject, ToolGlob, Trust, Verdict, commands,

@@ -1,5 +1,4 @@
-//! Gives a call that another call makes the session, the origin and the approver of that outer
-//! call.
+//! Passes the session, the origin and the approver of an outer call on to its inner calls.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,28 +10,28 @@ use toolhold_policy::{Phase, Trust};
 use crate::approvals::Approver;
 use crate::session::Session;
 
-/// The context for the calls that a running call makes.
+/// The data that inner calls inherit from a running call.
 #[derive(Clone)]
 pub struct ParentCall {
     /// The session of the outer call.
     pub session: Session,
-    /// The agent that made the outer call, unless it was the primary agent.
+    /// The name of the agent that made the outer call. `None` means the primary agent.
     pub caller: Option<String>,
-    /// The part of an agent's work that made the outer call.
+    /// The phase of the agent's work.
     pub phase: Option<Phase>,
     /// The trust in the origin of the outer call.
     pub trust: Trust,
-    /// Whether the outer call only reads. In this case its inner calls may only read too.
+    /// Whether the outer call and its inner calls may only read.
     pub read_only: bool,
-    /// How a person is asked.
+    /// Asks a person for approvals.
     pub approver: Option<Arc<dyn Approver>>,
 }
 
-/// The running calls that make others.
+/// The running calls that can make inner calls.
 #[derive(Default)]
 pub(crate) struct OuterCalls(Mutex<HashMap<CallId, ParentCall>>);
 
-/// An entry for a running call. Dropping the entry removes it.
+/// The entry of a running call. A drop removes the entry.
 pub(crate) struct OuterCallEntry<'a> {
     calls: &'a OuterCalls,
     id: CallId,
@@ -45,12 +44,12 @@ impl Drop for OuterCallEntry<'_> {
 }
 
 impl OuterCalls {
-    /// Finds a running call that makes other calls.
     pub(crate) fn find(&self, id: &CallId) -> Option<ParentCall> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
     }
 
-    /// Adds an entry for a call that is about to run, if its provider makes calls.
+    /// Adds an entry for a call that is about to run. Returns `None` for sources without inner
+    /// calls.
     pub(crate) fn enter(
         &self,
         context: &CallContext,
@@ -61,7 +60,7 @@ impl OuterCalls {
         if !tool.provider.makes_calls() {
             return None;
         }
-        let outer = ParentCall {
+        let parent = ParentCall {
             session: session.clone(),
             caller: context.caller.clone(),
             phase: context.phase,
@@ -70,7 +69,7 @@ impl OuterCalls {
             approver: approver.cloned(),
         };
         let id = context.id.clone();
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone(), outer);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone(), parent);
         Some(OuterCallEntry { calls: self, id })
     }
 }

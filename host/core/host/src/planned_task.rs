@@ -1,5 +1,5 @@
-//! Checks whether the call of a scheduled task could run at all, before the task needs approval.
-//! Nobody can approve calls when the task runs.
+//! Checks before approval whether the call of a scheduled task can run, because nobody can approve
+//! calls when the task runs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,29 +22,35 @@ use crate::record::Governance;
 use crate::request::Request;
 use crate::session::Session;
 
-/// The tool of a task that is a command.
 const SHELL: &str = "bash";
 
-/// The names of the scheduler's arguments. The list includes the names that other programs use.
-const CRON: [&str; 6] = ["cron", "expression", "expr", "cron_expr", "cron_expression", "schedule"];
-const ONCE: [&str; 5] = ["when", "run_at", "at", "delay", "after"];
-const ZONE: [&str; 4] = ["zone", "tz", "timezone", "time_zone"];
-const ARGUMENTS: [&str; 3] = ["arguments", "args", "input"];
+/// The names of the scheduler's arguments, including names that other programs use.
+const CRON_NAMES: [&str; 6] =
+    ["cron", "expression", "expr", "cron_expr", "cron_expression", "schedule"];
+const ONCE_NAMES: [&str; 5] = ["when", "run_at", "at", "delay", "after"];
+const ZONE_NAMES: [&str; 4] = ["zone", "tz", "timezone", "time_zone"];
+const ARGUMENTS_NAMES: [&str; 3] = ["arguments", "args", "input"];
 
-/// The actions of `schedule` on a task that exists. A call without an action runs the named task.
+/// The actions of `schedule` on an existing task.
 const CHANGES: [&str; 5] = ["run", "pause", "resume", "cancel", "remove"];
-const OTHERS: [&str; 5] = ["create", "add", "once", "list", "get"];
 
-/// Most flags that a refusal names.
+/// The actions of `schedule` that don't change an existing task.
+const OTHER_ACTIONS: [&str; 5] = ["create", "add", "once", "list", "get"];
+
+const MILLIS_PER_SECOND: u64 = 1000;
+
+/// Maximum number of flags that a message lists.
 const MAX_FLAGS: usize = 5;
 
-/// A tool that a task would call, with its arguments.
+/// Maximum length of the agent's text in a message in bytes. A longer text is cut.
+const MAX_QUOTED: usize = 100;
+
 pub(crate) struct PlannedCall {
     pub(crate) tool: String,
     arguments: Value,
 }
 
-/// Returns the arguments of a call of the built-in scheduler, or `None` for another tool.
+/// Returns the arguments of a call of the built-in scheduler, or `None` for other calls.
 fn scheduler_arguments(context: &CallContext) -> Option<&Map<String, Value>> {
     let tool = context.tool.as_deref()?;
     let is_scheduler =
@@ -55,13 +61,13 @@ fn scheduler_arguments(context: &CallContext) -> Option<&Map<String, Value>> {
     context.arguments.as_object()
 }
 
-/// Returns the call that a task would make. Returns `None` if the call makes no task, or if it
-/// makes a task of the agent.
+/// Returns the call that a new task makes. Returns `None` if the call creates no task, or a task
+/// with a prompt.
 ///
 /// # Errors
 ///
-/// Returns an error if the task has no valid time, or if it is a task of the agent and there is no
-/// model.
+/// Returns an error if the arguments contain `approved` or an invalid time, or a prompt without a
+/// configured model.
 pub(crate) fn planned_call(
     context: &CallContext,
     config: &Config,
@@ -69,30 +75,36 @@ pub(crate) fn planned_call(
     let Some(arguments) = scheduler_arguments(context) else { return Ok(None) };
     if arguments.contains_key("approved") {
         return Err(invalid(
-            "`approved` isn't a valid argument: only the user approves".to_owned(),
+            "`approved` isn't a valid argument, because only the user can approve".to_owned(),
         ));
     }
-    let patch = arguments.get("patch").and_then(Value::as_object);
-    for table in std::iter::once(arguments).chain(patch) {
-        let zone = text(table, &ZONE);
+    let mut tables = vec![arguments];
+    // A change of an existing task has its new values in `patch`.
+    tables.extend(arguments.get("patch").and_then(Value::as_object));
+    for table in &tables {
+        let zone = text(table, &ZONE_NAMES);
         check_times(table, zone)?;
         if let Some(form) = table.get("schedule").and_then(Value::as_object) {
-            check_form(form, text(form, &ZONE).or(zone))?;
+            let zone_of_form = text(form, &ZONE_NAMES).or(zone);
+            check_form(form, zone_of_form)?;
         }
-        if text(table, &["prompt"]).is_some() && config.values.providers.is_empty() {
+        let has_prompt = text(table, &["prompt"]).is_some();
+        if has_prompt && config.values.providers.is_empty() {
             return Err(no_model(config));
         }
     }
-    Ok(std::iter::once(arguments).chain(patch).find_map(call_in))
+    Ok(tables.into_iter().find_map(call_in))
 }
 
-/// Returns the call that a table of the arguments describes.
+/// Returns the call that `table` describes with either a tool or a command. Otherwise returns
+/// `None`.
 fn call_in(table: &Map<String, Value>) -> Option<PlannedCall> {
     match (text(table, &["tool"]), text(table, &["command"])) {
         (Some(tool), None) => {
-            let arguments = match ARGUMENTS.iter().find_map(|name| table.get(*name)) {
-                Some(arguments) if !arguments.is_null() => arguments.clone(),
-                _ => json!({}),
+            let found = ARGUMENTS_NAMES.iter().find_map(|name| table.get(*name));
+            let arguments = match found {
+                None | Some(Value::Null) => json!({}),
+                Some(arguments) => arguments.clone(),
             };
             Some(PlannedCall { tool: tool.to_owned(), arguments })
         }
@@ -100,7 +112,7 @@ fn call_in(table: &Map<String, Value>) -> Option<PlannedCall> {
             let arguments = json!({ "command": command });
             Some(PlannedCall { tool: SHELL.to_owned(), arguments })
         }
-        _ => None,
+        (None, None) | (Some(_), Some(_)) => None,
     }
 }
 
@@ -112,15 +124,15 @@ fn invalid(message: String) -> Failure {
     Failure::new(Category::InvalidParameters, message)
 }
 
-/// Makes the failure of a task that needs a model, in the words of the agent itself.
+/// Creates the failure of a task with a prompt if no model is configured.
 fn no_model(config: &Config) -> Failure {
-    let [first, ..] = KNOWN_PROVIDERS;
-    let suggestion = format!("Write this into {}:\n\n{}", config.own_file(), first.table());
-    invalid("the task can't run: no provider of models is configured".to_owned())
+    let [example, ..] = KNOWN_PROVIDERS;
+    let suggestion = format!("Write this into {}:\n\n{}", config.own_file(), example.table());
+    invalid("the task can't run: no model provider is configured".to_owned())
         .with_suggestion(suggestion)
 }
 
-/// Checks the object of `schedule`.
+/// Checks the time of a task in the form of an object with a `kind`.
 fn check_form(form: &Map<String, Value>, zone: Option<&str>) -> Result<(), Failure> {
     find_zone(zone).map_err(|error| invalid(error.to_string()))?;
     let (kind, when, example) = match text(form, &["kind"]) {
@@ -138,9 +150,13 @@ fn check_form(form: &Map<String, Value>, zone: Option<&str>) -> Result<(), Failu
             ("once", when, r#""after", "seconds": 900"#)
         }
         Some("every") => {
-            let period = form.get("every_ms").and_then(Value::as_u64);
-            let whole = period.filter(|period| period % 1000 == 0);
-            let when = whole.map(|period| (period / 1000).to_string());
+            let millis = form.get("every_ms").and_then(Value::as_u64);
+            let when = match millis {
+                Some(millis) if millis % MILLIS_PER_SECOND == 0 => {
+                    Some((millis / MILLIS_PER_SECOND).to_string())
+                }
+                _ => None,
+            };
             ("every", when, r#""every", "every_ms": 3600000"#)
         }
         _ => {
@@ -149,17 +165,20 @@ fn check_form(form: &Map<String, Value>, zone: Option<&str>) -> Result<(), Failu
             ));
         }
     };
-    let when = when.ok_or_else(|| {
-        let whole = if kind == "every" { ", in whole seconds" } else { "" };
-        invalid(format!("`schedule` is incomplete: write it as {{\"kind\": {example}}}{whole}"))
-    })?;
+    let Some(when) = when else {
+        let unit = if kind == "every" { ", in whole seconds" } else { "" };
+        return Err(invalid(format!(
+            "`schedule` is incomplete: write {{\"kind\": {example}}}{unit}"
+        )));
+    };
     When::parse(kind, &when, zone, Timestamp::now()).map_err(|error| invalid(error.to_string()))?;
     Ok(())
 }
 
+/// Checks a task's time zone, and its separate arguments `cron` and `once`.
 fn check_times(times: &Map<String, Value>, zone: Option<&str>) -> Result<(), Failure> {
     find_zone(zone).map_err(|error| invalid(error.to_string()))?;
-    for (kind, names) in [("cron", &CRON[..]), ("once", &ONCE[..])] {
+    for (kind, names) in [("cron", &CRON_NAMES[..]), ("once", &ONCE_NAMES[..])] {
         if let Some(when) = text(times, names) {
             When::parse(kind, when, zone, Timestamp::now())
                 .map_err(|error| invalid(error.to_string()))?;
@@ -168,12 +187,12 @@ fn check_times(times: &Map<String, Value>, zone: Option<&str>) -> Result<(), Fai
     Ok(())
 }
 
-/// Checks the task that a call would make. Returns a notice about the task for the reader.
+/// Checks the task that a call creates. Returns a notice about the task.
 ///
 /// # Errors
 ///
-/// Returns an error if the task could never run. Either its time, its tool or its arguments aren't
-/// valid, or a current rule denies its call. Current rules limit the task later too.
+/// Returns an error if the task can never run, because its time, tool or arguments are invalid, or
+/// because a rule denies its call.
 pub(crate) async fn check(
     host: &Host,
     governance: &mut Governance,
@@ -190,7 +209,7 @@ pub(crate) async fn check(
         return Ok(None);
     };
     let Some(tool) = call.tool.clone() else { return Ok(None) };
-    let lookup = host.lookups.decide(&tool, &mut call.arguments, &mut call.subjects, cancel);
+    let lookup = host.lookups.resolve(&tool, &mut call.arguments, &mut call.subjects, cancel);
     if let Err(failure) = lookup.await {
         governance.decision = failure.denial.as_ref().map(Decision::from_grants);
         return Err(failure);
@@ -198,38 +217,40 @@ pub(crate) async fn check(
     let folders = host.asking.folders.clone();
     let directory = host.tasks.directory.clone();
     let table = tool.plugin.as_ref().map(|plugin| plugin.policy().table.name.clone());
-    let lasting = tokio::task::spawn_blocking(move || {
+    let loading = tokio::task::spawn_blocking(move || {
         LastingRules::load(&config, table.as_deref(), &folders, &directory)
-    })
-    .await
-    .map_err(|error| {
+    });
+    let loaded = loading.await.map_err(|error| {
         Failure::new(
             Category::PermanentFailure,
             format!("reading the rules for tasks failed: {error}"),
         )
-    })??;
+    })?;
+    let lasting = loaded?;
     let (decision, without) = decide_planned(&host.governor, &call, lasting.as_ref());
     let name = &tool.definition.name;
     match decision.verdict {
         Verdict::Allow => Ok(None),
         Verdict::Ask => Ok(Some(format!(
-            "The call of `{name}` needs approval, which nobody can give while the task runs: the call is denied then, and waits in `toolhold approvals`. The rule: {} ({})",
+            "The call of `{name}` needs approval, but nobody can approve calls while the task \
+             runs. Each run of the task will deny the call and list it in `toolhold approvals`. \
+             The rule: {} ({})",
             decision.rule, decision.place
         ))),
         Verdict::Deny => {
-            let denial = decision.denial(format!("make a task that calls {name}{without}"));
+            let denial = decision.denial(format!("create a task that calls {name}{without}"));
             governance.decision = Some(decision);
             Err(Failure::denied(denial))
         }
     }
 }
 
-/// Makes the call of a task in the form in which the task would start it. Returns `None` if the
-/// call makes tasks itself.
+/// Creates the call as the task makes it. Returns `None` for a task that calls the scheduler,
+/// because the scheduler itself denies this.
 ///
 /// # Errors
 ///
-/// Returns an error if the tool doesn't exist, or if its arguments aren't valid.
+/// Returns an error if the tool doesn't exist, or if its arguments are invalid.
 pub(crate) fn begin(
     host: &Host,
     context: &CallContext,
@@ -244,6 +265,7 @@ pub(crate) fn begin(
     {
         return Ok(None);
     }
+
     let request = Request {
         session: Some(session.clone()),
         phase: context.phase,
@@ -251,8 +273,8 @@ pub(crate) fn begin(
         ..Request::new(name, arguments)
     };
     let (mut call, ..) = request.begin(&host.session);
-    validate::rename(&tool.definition, &mut call.arguments)
-        .and_then(|()| validate::arguments(tool, &mut call.arguments, host.settings.max_arguments))
+    validate::normalize(&tool.definition, &mut call.arguments).map_err(task_failure)?;
+    validate::arguments(tool, &mut call.arguments, host.settings.max_arguments)
         .map_err(task_failure)?;
     call.tool = Some(Arc::clone(tool));
     Ok(Some(call))
@@ -266,11 +288,11 @@ fn task_failure(failure: Failure) -> Failure {
     }
 }
 
-/// Checks that the task that a call changes exists.
+/// Checks that the task exists that a call changes.
 ///
 /// # Errors
 ///
-/// Returns an error if there is no such task, or if the call has no known action.
+/// Returns an error if the task doesn't exist, or if the action is unknown.
 async fn check_changed(
     host: &Host,
     context: &CallContext,
@@ -283,10 +305,11 @@ async fn check_changed(
         ("cancel_task", _) => true,
         ("schedule", None) => arguments.keys().all(|key| key == "name" || key == "patch"),
         ("schedule", Some(action)) if CHANGES.contains(&action) => true,
-        ("schedule", Some(action)) if !OTHERS.contains(&action) => {
-            let action = neutral_line(cut(action, 100));
+        ("schedule", Some(action)) if !OTHER_ACTIONS.contains(&action) => {
+            let action = neutral_line(cut(action, MAX_QUOTED));
             let message = format!(
-                "`{action}` isn't an action: use run, pause, resume, list or cancel; create, add or once make a task"
+                "`{action}` isn't an action: use run, pause, resume, list or cancel, or create a \
+                 task with create, add or once"
             );
             return Err(invalid(message));
         }
@@ -304,31 +327,31 @@ async fn check_changed(
     let owner = Owner { plugin, principal, directory };
     let schedule = Arc::clone(&host.tasks.schedule);
     let tasks = tokio::task::spawn_blocking(move || schedule.tasks(Some(&owner))).await;
-    // If the tasks can't be read, the call itself says why.
+    // The call itself reports that the tasks can't be read.
     let Ok(Ok(tasks)) = tasks else { return Ok(()) };
     if tasks.iter().any(|task| task.state.order.name == name) {
         return Ok(());
     }
-    let name = neutral_line(cut(name, 100));
+    let name = neutral_line(cut(name, MAX_QUOTED));
     Err(invalid(format!("there is no task \"{name}\""))
         .with_suggestion("list_tasks lists the tasks."))
 }
 
-/// Returns the decision on a task's call, of the gates that ask nobody. The text is added to the
-/// denied action if only the rules without the flags deny the call.
+/// Returns the decision on a task's call, and a note about the flags of this command. Asks nobody.
+/// The decision without the flags applies if it is more severe. Otherwise, the note is empty.
 pub(crate) fn decide_planned(
     governor: &Governor,
     call: &CallContext,
     lasting: Option<&LastingRules>,
 ) -> (Decision, String) {
-    let now = decide(governor, call);
+    let with_flags = decide(governor, call);
     if let Some(rules) = lasting {
-        let later = rules.decide(call);
-        if later.verdict > now.verdict {
-            return (later, format!(" and goes without {}", rules.flags));
+        let without_flags = rules.decide(call);
+        if without_flags.verdict > with_flags.verdict {
+            return (without_flags, format!(" without the flags {}", rules.flags));
         }
     }
-    (now, String::new())
+    (with_flags, String::new())
 }
 
 fn invalid_rules(error: HostError) -> Failure {
@@ -336,69 +359,87 @@ fn invalid_rules(error: HostError) -> Failure {
 }
 
 fn decide(governor: &Governor, call: &CallContext) -> Decision {
-    let off = call.tool.as_ref().and_then(|tool| {
-        let rules = governor.rules();
-        rules.switches.refusal(tool.provider.name(), &tool.definition.name).cloned()
-    });
-    off.unwrap_or_else(|| governor.decide(call, false).0)
+    let rules = governor.rules();
+    if let Some(tool) = &call.tool
+        && let Some(disabled) = rules.switches.refusal(tool.provider.name(), &tool.definition.name)
+    {
+        return disabled.clone();
+    }
+    let is_approved = false;
+    let (decision, _path_rules) = governor.decide(call, is_approved);
+    decision
 }
 
-/// The rules without the flags of this command. These flags don't apply to tasks.
+/// The rules without the flags of this command, because flags don't apply to tasks.
 pub(crate) struct LastingRules {
     governor: Governor,
-    /// The path rules with the flags and without them. `None` if the call's paths are paths of its
-    /// server.
-    files: Option<[FileRules; 2]>,
-    /// The flags, for people.
+    /// The path rules with the flags and without them. `None` for calls of a server.
+    file_rules: Option<FileRulesByFlags>,
+    /// The names of the flags.
     flags: String,
 }
 
+struct FileRulesByFlags {
+    with_flags: FileRules,
+    without_flags: FileRules,
+}
+
 impl LastingRules {
-    /// Loads the rules for calls of a plugin that has grants in this table of the configuration, or
-    /// for calls of a server. Blocks. Returns `None` if the command has no flags.
+    /// Loads the rules without the flags of this command. `table` is the plugin's table, or `None`
+    /// without a plugin. Returns `None` if the command has no flags. Blocks.
     ///
     /// # Errors
     ///
-    /// Returns an error if the configuration isn't valid without the flags.
+    /// Returns an error if the configuration without the flags is invalid.
     pub(crate) fn load(
         config: &Config,
         table: Option<&str>,
         folders: &Folders,
         directory: &Path,
     ) -> Result<Option<Self>, Failure> {
-        let Some(without) = config.without_flags().map_err(invalid_rules)? else { return Ok(None) };
-        let mut flags: Vec<String> =
-            config.flags().into_iter().map(|flag| format!("`{flag}`")).collect();
-        if flags.len() > MAX_FLAGS {
-            flags.truncate(MAX_FLAGS);
-            flags.push("others".to_owned());
-        }
-        let governor = Governor::new(Rules::from_config(&without).map_err(invalid_rules)?);
-        let files = match table {
-            Some(table) => Some([
-                config.file_rules(table, folders, directory).map_err(invalid_rules)?,
-                without.file_rules(table, folders, directory).map_err(invalid_rules)?,
-            ]),
-            None => None,
+        let Some(config_without_flags) = config.without_flags().map_err(invalid_rules)? else {
+            return Ok(None);
         };
-        Ok(Some(Self { governor, files, flags: flags.join(", ") }))
+        let rules = Rules::from_config(&config_without_flags).map_err(invalid_rules)?;
+        let mut file_rules = None;
+        if let Some(table) = table {
+            let with_flags = config.file_rules(table, folders, directory).map_err(invalid_rules)?;
+            let without_flags = config_without_flags
+                .file_rules(table, folders, directory)
+                .map_err(invalid_rules)?;
+            file_rules = Some(FileRulesByFlags { with_flags, without_flags });
+        }
+        Ok(Some(Self { governor: Governor::new(rules), file_rules, flags: list_flags(config) }))
     }
 
+    /// Decides on a task's call by the rules without the flags of this command.
     fn decide(&self, call: &CallContext) -> Decision {
-        let Some([with_flags, without]) = &self.files else { return decide(&self.governor, call) };
+        let Some(FileRulesByFlags { with_flags, without_flags }) = &self.file_rules else {
+            return decide(&self.governor, call);
+        };
         for subject in call.subjects.iter().filter(|subject| subject.kind.is_path()) {
             let path = Path::new(&subject.text);
             let kind = if path.is_dir() { Kind::Directory } else { Kind::Other };
-            let refusal = without.decide(path, kind, subject.access).err();
-            // A path that is denied even with the flags was denied before, or these rules don't
-            // apply to it.
-            let is_by_flags = with_flags.decide(path, kind, subject.access).is_ok();
-            if let Some(refusal) = refusal
-                && is_by_flags
-            {
-                return Decision::from_grants(&without.explain(refusal, path, subject.access));
+            let access = subject.access;
+            let Err(refusal) = without_flags.decide(path, kind, access) else { continue };
+            // A path that the rules deny even with the flags doesn't depend on the flags, so other
+            // checks decide on it.
+            let is_allowed_by_flags = with_flags.decide(path, kind, access).is_ok();
+            if is_allowed_by_flags {
+                let denial = without_flags.explain(refusal, path, access);
+                return Decision::from_grants(&denial);
             }
         }
         decide(&self.governor, call)
     }
+}
+
+fn list_flags(config: &Config) -> String {
+    let mut names: Vec<String> =
+        config.flags().into_iter().map(|flag| format!("`{flag}`")).collect();
+    if names.len() > MAX_FLAGS {
+        names.truncate(MAX_FLAGS);
+        names.push("others".to_owned());
+    }
+    names.join(", ")
 }

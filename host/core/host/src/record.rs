@@ -1,5 +1,5 @@
-//! Makes the audit entries of a call from the results of its steps. Calls that nobody waits for any
-//! more get entries too.
+//! Creates the audit entries of a call from the results of its steps, even if the call's future is
+//! dropped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,25 +19,22 @@ use crate::governor::ReachRules;
 use crate::host::CallObserver;
 use crate::undo::CallJournal;
 
-/// The decisions of the gates and of a person.
 #[derive(Default)]
 pub(crate) struct Governance {
-    /// The decision of the gates. `None` if the call didn't reach the gates.
+    /// The decision of the rules. `None` means that the call failed before this step.
     pub(crate) decision: Option<Decision>,
     pub(crate) approval: Option<Approval>,
-    /// The result of the model's review of the call, for the audit log.
+    /// The result of the review by a model, for the audit log.
     pub(crate) review: Option<String>,
-    /// Time spent waiting for a person.
     pub(crate) waited: Duration,
-    /// The rules for resources that the call may reach and doesn't name.
-    pub(crate) reached: Option<ReachRules>,
-    /// The reservation in the quota and rate of the session. The reservation is cancelled if the
-    /// call doesn't run.
-    pub(crate) place: Option<QuotaReservation>,
+    /// The rules for paths that the call opens, even if its arguments don't contain them.
+    pub(crate) path_rules: Option<ReachRules>,
+    /// The reservation in the quota and rate of the session. A call that doesn't run gives the
+    /// reservation back.
+    pub(crate) reservation: Option<QuotaReservation>,
 }
 
 impl Governance {
-    /// Stores a decision that refuses a call, and returns the failure of the call.
     pub(crate) fn refuse(&mut self, context: &CallContext, decision: Decision) -> Failure {
         let failure = Failure::denied(decision.denial(format!("call {}", context.requested_tool)));
         self.decision = Some(decision);
@@ -45,42 +42,33 @@ impl Governance {
     }
 }
 
-/// The result of a call in its provider.
 #[derive(Default)]
 pub(crate) struct RunReport {
-    /// How often the tool ran.
     pub(crate) attempts: u32,
-    /// Whether an earlier answer was used.
     pub(crate) cached: bool,
-    /// The provider's report.
     pub(crate) report: Arc<Report>,
-    /// The journal that saves the changes of the call, while it runs.
+    /// Saves the changes of the call while it runs.
     pub(crate) journal: Option<CallJournal>,
-    /// The store for the complete output of the call's command.
     pub(crate) spool: Option<Arc<Spool>>,
-    /// The right to start a command that outlives the call.
     pub(crate) job: Option<Arc<JobStart>>,
-    /// The shell state with which the call's commands start. Their changes to it apply to later
-    /// commands.
+    /// The shell state at the start of the call's commands, and the place for their changes.
     pub(crate) shell: Option<Arc<CallShell>>,
-    /// The snapshot of the call's changes.
     pub(crate) snapshot: Option<Snapshot>,
 }
 
 /// Records a call whose future is dropped.
 pub(crate) struct DropRecorder<'a> {
     pub(crate) audit: &'a Audit,
-    /// The observer of calls.
     pub(crate) observer: Option<&'a dyn CallObserver>,
     pub(crate) context: CallContext,
     pub(crate) governance: Governance,
     pub(crate) run: RunReport,
-    /// Whether the outcome is recorded and there is nothing more to do.
     pub(crate) recorded: bool,
 }
 
 impl DropRecorder<'_> {
-    /// Makes the record of an outcome.
+    /// Returns the data for the audit entry of the outcome. `shape` says how the answer was
+    /// filtered and shortened.
     pub(crate) fn record<'r>(
         &'r self,
         outcome: &'r Outcome,
@@ -121,25 +109,28 @@ impl DropRecorder<'_> {
 impl Drop for DropRecorder<'_> {
     fn drop(&mut self) {
         if let Some(journal) = self.run.journal.take() {
-            // Dropping the journal reads the changed files.
+            // A drop of the journal reads the changed files, which blocks.
             tokio::task::spawn_blocking(move || drop(journal));
         }
         if let Some(job) = self.run.job.take() {
             job.abandon();
         }
-        if !self.recorded {
-            let outcome = Err(Failure::new(Category::Cancelled, "nobody waited for the answer")
+        if self.recorded {
+            return;
+        }
+
+        let outcome =
+            Err(Failure::new(Category::Cancelled, "nobody waited for the answer")
                 .with_code("dropped"));
-            self.audit.dropped(&self.record(&outcome, &ShapeReport::default()));
-            if let Some(observer) = self.observer {
-                let tool = self.context.tool.as_ref().map(|tool| &*tool.definition.name);
-                observer.dropped(tool, self.context.started.elapsed());
-            }
+        self.audit.dropped(&self.record(&outcome, &ShapeReport::default()));
+        if let Some(observer) = self.observer {
+            let tool = self.context.tool.as_ref().map(|tool| &*tool.definition.name);
+            observer.dropped(tool, self.context.started.elapsed());
         }
     }
 }
 
-/// Makes the record of a call.
+/// Returns the data of a call for the audit log.
 pub(crate) fn call_record<'a>(
     context: &'a CallContext,
     decision: Option<&'a Decision>,

@@ -1,4 +1,4 @@
-//! `Request`: one call for the host, and the start of the call.
+//! `Request`: one call of a tool.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -14,46 +14,43 @@ use crate::approvals::Approver;
 use crate::call_inputs::CallInputs;
 use crate::session::Session;
 
-/// One call for the host: the tool, its arguments, its session, and where its events go.
+/// One call of a tool.
 #[derive(Clone)]
 pub struct Request {
-    /// A tool's name or alias.
+    /// The tool's name or alias.
     pub tool: String,
-    /// A JSON object that matches the tool's schema. At most 1 MiB as JSON text.
+    /// A JSON object that matches the tool's schema. The default limit is 1 MiB as JSON.
     pub arguments: Value,
-    /// Larger or binary arguments. The JSON refers to each by its index in this list:
-    /// `{"$attachment": 0}`.
+    /// Large or binary arguments. The JSON refers to them by index: `{"$attachment": 0}`.
     pub attachments: Vec<Content>,
-    /// Metadata for the tool in addition to the arguments, such as an ID that the caller chose. At
-    /// most 64 KiB as JSON text. Keys have a prefix: `example.com/trace`. Models don't write the
-    /// metadata, and rules and approvals don't see it.
+    /// Metadata for the tool, such as an ID that the caller chose, at most 64 KiB as JSON. Keys
+    /// have a prefix: `example.com/trace`. Models don't write the metadata. Rules and approvals
+    /// ignore it.
     pub meta: Option<Map<String, Value>>,
-    /// The agent that calls, unless it is the primary agent.
+    /// The name of the agent that makes the call. `None` means the primary agent.
     pub caller: Option<String>,
     /// The session of the call. `None` means the host's own session.
     pub session: Option<Session>,
-    /// The part of an agent's work that makes the call. Parts may have different rules.
+    /// The phase of the agent's work. Phases may have different rules.
     pub phase: Option<Phase>,
-    /// The trust in the origin of the call. An example of an untrusted origin is a skill that
-    /// nobody has reviewed. If the trust in the plugin is lower, the lower trust applies.
+    /// The trust in the origin of the call, such as a skill that nobody has reviewed. The lower of
+    /// this trust and the trust in the plugin applies.
     pub trust: Trust,
-    /// Whether the caller doubts that the agent intended the call. An example is a call in the text
-    /// of a page that the agent read. If a doubtful call acts, it needs approval even if a rule
-    /// allows it.
+    /// Whether the agent may not have intended the call, such as a call in the text of a web page.
+    /// A doubtful call that acts needs approval even if a rule allows it.
     pub doubtful: bool,
     /// The reader of the answer.
     pub audience: Audience,
-    /// The way to ask a person if the rules require approval. `None` means that nobody is asked.
+    /// Asks a person if the call needs approval. With `None`, a call that needs approval fails.
     pub approver: Option<Arc<dyn Approver>>,
-    /// Where progress and partial output go.
+    /// Receives progress and parts of the answer.
     pub events: Arc<dyn Events>,
-    /// The token with which the program cancels the call. Dropping the call's future also ends the
-    /// call.
+    /// Cancels the call. A drop of the call's future also ends the call.
     pub cancel: CancellationToken,
 }
 
 impl Request {
-    /// Makes a call of `tool` with `arguments`, without events.
+    /// Creates a call of `tool` with `arguments`, without events.
     pub fn new(tool: impl Into<String>, arguments: Value) -> Self {
         Self {
             tool: tool.into(),
@@ -72,8 +69,6 @@ impl Request {
         }
     }
 
-    /// Returns the context of the call at its start, its session, and its other inputs.
-    /// `own_session` is the session of calls that name no session.
     pub(crate) fn begin(self, own_session: &Session) -> (CallContext, Session, CallInputs) {
         let Self {
             tool,
@@ -81,7 +76,7 @@ impl Request {
             attachments,
             meta,
             caller,
-            session,
+            session: requested_session,
             phase,
             trust,
             doubtful,
@@ -90,8 +85,7 @@ impl Request {
             events,
             cancel,
         } = self;
-        let session = session.unwrap_or_else(|| own_session.clone());
-        let meta = meta.and_then(without_own_keys).map(Arc::new);
+        let session = requested_session.unwrap_or_else(|| own_session.clone());
         let context = CallContext {
             id: next_id(),
             requested_tool: tool,
@@ -106,7 +100,7 @@ impl Request {
             tool: None,
             arguments: Arc::new(arguments),
             attachments,
-            meta,
+            meta: meta.and_then(without_own_keys).map(Arc::new),
             subjects: Vec::new(),
             carried: ShellState::default(),
             carried_shown: ShellState::default(),
@@ -115,8 +109,7 @@ impl Request {
     }
 }
 
-/// Removes the keys that only the host may write from the caller's metadata. Returns `None` if no
-/// keys remain.
+/// Removes the metadata keys that only the host may write. Returns `None` if no key remains.
 fn without_own_keys(mut meta: Map<String, Value>) -> Option<Map<String, Value>> {
     meta.retain(|key, _| !key.starts_with("toolhold:"));
     if meta.is_empty() {
@@ -125,17 +118,19 @@ fn without_own_keys(mut meta: Map<String, Value>) -> Option<Map<String, Value>> 
     Some(meta)
 }
 
-/// Makes a unique ID from random bytes of this process and a number.
+/// Returns an ID for a call: a random number for this process, and the number of the call. The
+/// random number makes the ID unique among all processes.
 fn next_id() -> CallId {
-    static PROCESS: LazyLock<String> = LazyLock::new(|| {
+    static PROCESS_PREFIX: LazyLock<String> = LazyLock::new(|| {
         let mut bytes = [0; 8];
         // Without random bytes, IDs are still unique in this process.
         let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
         format!("{:016x}-", u64::from_ne_bytes(bytes))
     });
     static NEXT: AtomicU64 = AtomicU64::new(1);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed).to_string();
-    CallId((PROCESS.clone() + &number).into())
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let id = format!("{}{number}", *PROCESS_PREFIX);
+    CallId(id.into())
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Decides whether a failed call is retried, and waits before the retry. A call is retried only if
-//! its declaration says that a retry is safe, and if a retry is likely to help.
+//! Decides whether a failed call is retried, and waits before the retry. A retry must be safe by
+//! the tool's promises, and likely to help.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -15,13 +15,14 @@ use toolhold_policy::Backoff;
 
 use toolhold_catalogue::CallContext;
 
-/// How often and how long calls are retried.
 #[derive(Clone, Debug)]
-pub(crate) struct Retry(pub(crate) Backoff);
+pub(crate) struct Retry {
+    pub(crate) backoff: Backoff,
+}
 
 impl Retry {
-    /// Decides whether a call with `outcome` runs again. If so, waits until the retry is due or the
-    /// call is cancelled. Breaks with the result of the call.
+    /// Decides whether a call with `outcome` runs again. Waits until a retry is due, and returns
+    /// `Continue`. Otherwise returns `Break` with the result of the call.
     pub(crate) async fn wait(
         &self,
         context: &CallContext,
@@ -31,74 +32,74 @@ impl Retry {
         cancel: &CancellationToken,
     ) -> ControlFlow<Outcome> {
         let Err(failure) = &outcome else { return ControlFlow::Break(outcome) };
-        let retried = attempts.saturating_sub(1);
+        let retries = attempts.saturating_sub(1);
         if !is_safe(context) || !may_succeed_later(failure) {
             return ControlFlow::Break(outcome);
         }
         let elapsed = first_run_at.elapsed();
-        let Some(wait) = self.0.wait(retried, elapsed, failure.retry_after, random()) else {
-            return ControlFlow::Break(outcome);
-        };
+        let next_wait = self.backoff.wait(retries, elapsed, failure.retry_after, random());
+        let Some(wait) = next_wait else { return ControlFlow::Break(outcome) };
         tracing::debug!(call = %context.id, "{} after {} tries; again in {wait:?}", failure.category.as_str(), attempts);
-        match tokio::time::timeout(wait, cancel.cancelled()).await {
-            Err(_) => ControlFlow::Continue(()),
-            Ok(()) => ControlFlow::Break(Err(Failure {
+        let is_cancelled = tokio::time::timeout(wait, cancel.cancelled()).await.is_ok();
+        if is_cancelled {
+            return ControlFlow::Break(Err(Failure {
                 content: failure.content.clone(),
                 ..Failure::new(Category::Cancelled, "the call was cancelled")
-            })),
+            }));
         }
+        ControlFlow::Continue(())
     }
 
-    /// Makes the receiver of the call's events in all of its attempts.
+    /// Returns a receiver of events. The receiver drops the repeated events of a retry.
     pub(crate) fn dedup_events(
         &self,
         context: &CallContext,
         events: Arc<dyn Events>,
     ) -> DedupedEvents {
-        let may_retry = self.0.retries > 0 && is_safe(context);
+        let may_retry = self.backoff.retries > 0 && is_safe(context);
         let shown = if may_retry { Some(Arc::default()) } else { None };
         DedupedEvents { events, shown }
     }
 }
 
-/// Checks whether two runs have the same effect as one run. This applies to calls that can only
-/// read, and to calls that a trusted plugin declares idempotent.
+/// Checks whether two runs have the same effect as one run. This is true for read-only calls, and
+/// for tools with a trusted promise to be idempotent.
 fn is_safe(context: &CallContext) -> bool {
     let Some(tool) = &context.tool else { return false };
     let annotations = tool.annotations_with(&context.arguments);
     annotations.read_only || annotations.idempotent
 }
 
-/// Checks whether another run may have another result. Host-wide overload is not retried because
-/// the call has already waited for its slot. The caller decides whether to wait longer.
+/// Checks whether another run may succeed. A busy host is no reason for a retry, because the call
+/// has already waited for its slot.
 fn may_succeed_later(failure: &Failure) -> bool {
     failure.category.is_retryable() && failure.code.as_deref() != Some("busy")
 }
 
 fn random() -> u64 {
     let mut bytes = [0; 8];
-    // Without random bytes the wait is zero, and zero is a valid wait.
+    // Without random bytes, the wait is zero, which is valid.
     let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
     u64::from_ne_bytes(bytes)
 }
 
-/// Passes on each part of the output once. Parts that a failed attempt has shown aren't shown again
-/// by the next attempt.
+/// Passes each part of the output on once. A new attempt doesn't repeat the parts of a failed
+/// attempt.
 pub(crate) struct DedupedEvents {
     events: Arc<dyn Events>,
-    /// The parts shown so far, in order. `None` if there is only one attempt.
+    /// The hashes of the passed parts in order. `None` if there is only one attempt.
     shown: Option<Arc<Mutex<Vec<u64>>>>,
 }
 
 impl DedupedEvents {
-    /// Makes the receiver of the events of one attempt.
+    /// Returns the receiver of events for the next attempt.
     pub(crate) fn attempt(&self) -> Arc<dyn Events> {
         match &self.shown {
             None => Arc::clone(&self.events),
             Some(shown) => Arc::new(Attempt {
                 events: Arc::clone(&self.events),
                 shown: Arc::clone(shown),
-                emitted: AtomicUsize::new(0),
+                next_index: AtomicUsize::new(0),
             }),
         }
     }
@@ -107,8 +108,8 @@ impl DedupedEvents {
 struct Attempt {
     events: Arc<dyn Events>,
     shown: Arc<Mutex<Vec<u64>>>,
-    /// Parts that this attempt has emitted.
-    emitted: AtomicUsize,
+    /// The index of this attempt's next part.
+    next_index: AtomicUsize,
 }
 
 impl Events for Attempt {
@@ -117,13 +118,14 @@ impl Events for Attempt {
     }
 
     fn emitted(&self, part: &Content) {
-        let index = self.emitted.fetch_add(1, Ordering::Relaxed);
+        let index = self.next_index.fetch_add(1, Ordering::Relaxed);
         let part_digest = digest(part);
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        if shown.get(index) == Some(&part_digest) {
+        let is_repeated = shown.get(index) == Some(&part_digest);
+        if is_repeated {
             return;
         }
-        // This part differs from the previous attempt, so all further parts are new.
+        // After the first difference, all parts are new.
         shown.truncate(index);
         shown.push(part_digest);
         drop(shown);
@@ -131,7 +133,7 @@ impl Events for Attempt {
     }
 }
 
-/// Computes a hash of a part. If a tool makes parts with equal hashes, it hides only its own parts.
+/// Computes a hash of a part. A tool that causes a collision only hides its own parts.
 fn digest(part: &Content) -> u64 {
     let mut hasher = DefaultHasher::new();
     match &part.body {

@@ -1,8 +1,7 @@
-//! Asks a model to judge calls that the gates allow, if `[tools.adversarial_policy]` is enabled.
+//! Lets a model review calls that the rules allow, if `[tools.adversarial_policy]` is enabled.
 //!
-//! The review comes after the gates that need no model, so calls that they deny aren't sent to a
-//! provider. The review comes before approval, and no approval skips it. A call that can't be
-//! judged is denied.
+//! A denied call isn't sent to the model. The review comes before approval, and an approval doesn't
+//! replace the review. A call that can't be reviewed is denied.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,65 +14,60 @@ use toolhold_contract::text::{cut, neutral_line};
 use toolhold_contract::{BoxFuture, CancellationToken, Category, Content, Failure, HostError};
 use toolhold_policy::{Decision, Gate, Origin, OwnTable, Phase, Verdict};
 
-/// The configuration table of the review.
 const TABLE: &str = "tools.adversarial_policy";
 
-/// Reviews at a time in one host. Further reviews wait, and the wait doesn't use up their time
-/// limit. Otherwise an agent could make many calls at once so that `fail_open` allows some of them.
+/// Maximum number of parallel reviews of one host. Further reviews wait, and the wait doesn't use
+/// their time limit. An agent must not overload the reviewer until `fail_open` allows calls.
 const MAX_REVIEWS: usize = 16;
 
-/// Bytes of a reason or an error of a reviewer.
+/// Maximum length of a reviewer's reason or error in bytes. A longer text is cut.
 const MAX_REASON: usize = 400;
 
-/// Judges calls by the operator's policies before the calls run. Implemented by types that can ask
-/// a model.
+/// Judges calls by the configured policies before they run.
 pub trait CallReviewer: Send + Sync + 'static {
-    /// Judges a call. The host drops the future when `timeout_ms` is over, and when the call is
-    /// cancelled.
+    /// Judges a call. The host drops the future after `timeout_ms`, and when the call is cancelled.
     fn review<'a>(&'a self, call: &'a ReviewedCall<'a>) -> BoxFuture<'a, ReviewVerdict>;
 }
 
-/// A call to judge. The operator wrote the policies. All other fields are untrusted, not
+/// A call to judge. The policies come from the configuration. All other fields are untrusted, not
 /// neutralised, and may contain secrets.
 #[derive(Clone, Copy, Debug)]
 pub struct ReviewedCall<'a> {
-    /// The policies for calls. There is at least one.
+    /// The policies. There is at least one.
     pub policies: &'a [String],
     /// The tool's full name.
     pub tool: &'a str,
-    /// The plugin or provider that offers the tool.
+    /// The source of the tool.
     pub provider: &'a str,
-    /// The part of an agent's work that makes the call.
+    /// The phase of the agent's work.
     pub phase: Option<Phase>,
-    /// The agent that calls, unless it is the primary agent.
+    /// The name of the agent that makes the call. `None` means the primary agent.
     pub caller: Option<&'a str>,
-    /// The arguments in the form that the tool gets. At most 1 MiB as JSON text.
+    /// The arguments in the form for the tool. The default limit is 1 MiB as JSON.
     pub arguments: &'a Value,
-    /// Larger or binary arguments. The JSON refers to them.
+    /// Large or binary arguments. The JSON refers to them.
     pub attachments: &'a [Content],
 }
 
-/// The answer of a reviewer about a call.
+/// The verdict of a reviewer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReviewVerdict {
-    /// The call keeps to the policies.
+    /// The call follows the policies.
     Allow,
-    /// The call breaks a policy, or the answer isn't valid. Contains the reason. People see the
-    /// reason. The agent doesn't see it, because the agent could use it to argue.
+    /// The reason why the call violates a policy, or why the model's answer is invalid. Only people
+    /// see the reason, because the agent could argue against it.
     Deny(String),
-    /// The call wasn't judged. Contains the fault. `fail_open` decides on the call.
+    /// The reason why the call wasn't judged. `fail_open` decides on the call.
     Failed(String),
 }
 
-/// The result of a review.
 pub(crate) struct Review {
-    /// The denial. `None` if the call is allowed.
+    /// The new decision. `None` means that the call is allowed.
     pub(crate) decision: Option<Decision>,
     /// The text for the audit log: `allow`, `deny: REASON` or `error: MESSAGE`.
     pub(crate) record: String,
 }
 
-/// The settings of the review, if it is enabled.
 #[derive(Debug)]
 pub(crate) struct ReviewRules {
     policies: Vec<String>,
@@ -82,13 +76,13 @@ pub(crate) struct ReviewRules {
     on_deny: Verdict,
     fail_open: bool,
     time: Duration,
-    /// The place in the configuration that enables the review.
+    /// Where the configuration enables the review.
     place: Origin,
     table: OwnTable,
 }
 
 impl ReviewRules {
-    /// Reads the settings of the review. Returns `None` if no call is reviewed.
+    /// Returns `None` if calls aren't reviewed.
     ///
     /// # Errors
     ///
@@ -121,23 +115,23 @@ impl ReviewRules {
         }))
     }
 
-    /// Checks whether the policy exempts calls of this tool. The check compares the tool's full
-    /// name. The name in the call may differ.
+    /// Checks whether `exempt_tools` contains the tool by its full name, even if the call uses an
+    /// alias.
     pub(crate) fn exempts(&self, context: &CallContext) -> bool {
         let Some(tool) = &context.tool else { return false };
         self.exempt_tools.contains(&tool.definition.name)
     }
 
-    /// Describes the review of a call, for a person.
     pub(crate) fn describe(&self) -> String {
         let millis = self.time.as_millis();
         let policies = match self.policies.len() {
             1 => "1 policy".to_owned(),
             count => format!("{count} policies"),
         };
-        let late = if self.fail_open { "runs (fail_open)" } else { "is denied" };
+        let consequence = if self.fail_open { "runs (fail_open)" } else { "is denied" };
         format!(
-            "the model of [providers.{}] judges the call by {policies}; without an answer within {millis} ms the call {late}",
+            "the model of [providers.{}] judges the call by {policies}; without an answer within \
+             {millis} ms, the call {consequence}",
             self.provider
         )
     }
@@ -152,24 +146,30 @@ impl ReviewRules {
         }
     }
 
-    /// Returns the denial of all calls if no call can be judged.
+    /// Returns the denial of all calls if a requirement of reviews is missing, or else `None`.
     fn missing(&self, has_reviewer: bool) -> Option<Decision> {
-        let (rule, line) = if self.provider.is_empty() {
-            ("a model has to judge every call, but `provider` is missing", "provider = \"NAME\"")
-        } else if self.policies.is_empty() {
-            ("a model has to judge every call, but there are no policies", "policies = [\"…\"]")
-        } else if !has_reviewer {
+        if self.provider.is_empty() {
+            let rule = "a model has to judge every call, but `provider` is missing";
+            return Some(self.deny_by_missing_line(rule, "provider = \"NAME\""));
+        }
+        if self.policies.is_empty() {
+            let rule = "a model has to judge every call, but there are no policies";
+            return Some(self.deny_by_missing_line(rule, "policies = [\"…\"]"));
+        }
+        if !has_reviewer {
             let rule = "a model has to judge every call, but this program has no reviewer";
-            let remedy = "The program that embeds Toolhold has to give its host a reviewer.";
+            let remedy = "The program that embeds Toolhold has to give the host a reviewer.";
             return Some(self.decide(Verdict::Deny, rule, remedy.to_owned()));
-        } else {
-            return None;
-        };
-        let remedy = format!("To have calls judged, {}", self.table.lines(line));
-        Some(self.decide(Verdict::Deny, rule, remedy))
+        }
+        None
     }
 
-    /// Returns the effect of a verdict on a call. Only the record has the reason.
+    fn deny_by_missing_line(&self, rule: &'static str, line: &str) -> Decision {
+        let remedy = format!("To let a model judge calls, {}", self.table.lines(line));
+        self.decide(Verdict::Deny, rule, remedy)
+    }
+
+    /// Converts a verdict. Only the audit log gets the reason.
     fn conclude(&self, verdict: ReviewVerdict, context: &CallContext) -> Review {
         let remedy = format!(
             "`toolhold policy explain {}` shows the user the reason; the policies are in {}.",
@@ -178,62 +178,62 @@ impl ReviewRules {
         match verdict {
             ReviewVerdict::Allow => Review { decision: None, record: "allow".to_owned() },
             ReviewVerdict::Deny(reason) => {
-                let rule = "a model judged the call by the policies and denied it";
+                let rule = "a model judged the call by the policies and denied the call";
                 let decision = self.decide(self.on_deny, rule, remedy);
-                let record = format!("deny: {}", bounded(&reason));
+                let record = format!("deny: {}", shorten(&reason));
                 Review { decision: Some(decision), record }
             }
             ReviewVerdict::Failed(why) if self.fail_open => {
-                let why = bounded(&why);
-                tracing::warn!(call = %context.id, "a call runs without a model's judgement, by fail_open: {why}");
-                Review { decision: None, record: format!("error: {why} (fail_open)") }
+                let reason = shorten(&why);
+                tracing::warn!(call = %context.id, "a call runs without a model's judgement, because `fail_open` is true: {reason}");
+                Review { decision: None, record: format!("error: {reason} (fail_open)") }
             }
             ReviewVerdict::Failed(why) => {
                 let rule = "calls that no model could judge are denied";
                 let decision = self.decide(Verdict::Deny, rule, remedy);
-                let record = format!("error: {}", bounded(&why));
+                let record = format!("error: {}", shorten(&why));
                 Review { decision: Some(decision), record }
             }
         }
     }
 }
 
-fn bounded(text: &str) -> String {
+fn shorten(text: &str) -> String {
     neutral_line(cut(text.trim(), MAX_REASON))
 }
 
-/// Has calls judged.
 pub(crate) struct Reviews {
     reviewer: Option<Arc<dyn CallReviewer>>,
-    places: Semaphore,
+    review_permits: Semaphore,
 }
 
 impl Reviews {
     pub(crate) fn new(reviewer: Option<Arc<dyn CallReviewer>>) -> Self {
-        Self { reviewer, places: Semaphore::new(MAX_REVIEWS) }
+        Self { reviewer, review_permits: Semaphore::new(MAX_REVIEWS) }
     }
 
-    /// Returns the denial of all calls if no call can be judged by these rules.
+    /// Returns the denial of all calls if no call can be reviewed.
     pub(crate) fn missing(&self, rules: &ReviewRules) -> Option<Decision> {
         rules.missing(self.reviewer.is_some())
     }
 
-    /// Has a call judged.
+    /// Lets the model review a call.
     ///
     /// # Errors
     ///
-    /// The call was cancelled meanwhile.
+    /// Returns an error if the call is cancelled.
     pub(crate) async fn judge(
         &self,
         rules: &ReviewRules,
         context: &CallContext,
         cancel: &CancellationToken,
     ) -> Result<Review, Failure> {
-        if let Some(missing) = self.missing(rules) {
-            // `fail_open` is for a model that doesn't answer, not for a gate that can't work.
-            let record = format!("error: {}", missing.rule);
-            return Ok(Review { decision: Some(missing), record });
+        if let Some(denial) = self.missing(rules) {
+            // `fail_open` is for a model that doesn't answer, not for an incomplete configuration.
+            let record = format!("error: {}", denial.rule);
+            return Ok(Review { decision: Some(denial), record });
         }
+        // `missing` returns a denial if there is no reviewer.
         let Some(reviewer) = &self.reviewer else {
             return Ok(Review { decision: None, record: String::new() });
         };
@@ -251,8 +251,8 @@ impl Reviews {
         rules: &ReviewRules,
         context: &CallContext,
     ) -> ReviewVerdict {
-        let Ok(_place) = self.places.acquire().await else {
-            return ReviewVerdict::Failed("the host ends".to_owned());
+        let Ok(_permit) = self.review_permits.acquire().await else {
+            return ReviewVerdict::Failed("the host is shutting down".to_owned());
         };
         let tool = context.tool.as_deref();
         let call = ReviewedCall {
@@ -264,10 +264,12 @@ impl Reviews {
             arguments: &context.arguments,
             attachments: &context.attachments,
         };
-        let verdict = tokio::time::timeout(rules.time, reviewer.review(&call)).await;
-        verdict.unwrap_or_else(|_| {
-            let millis = rules.time.as_millis();
-            ReviewVerdict::Failed(format!("no answer within {millis} ms"))
-        })
+        match tokio::time::timeout(rules.time, reviewer.review(&call)).await {
+            Ok(verdict) => verdict,
+            Err(_) => {
+                let millis = rules.time.as_millis();
+                ReviewVerdict::Failed(format!("the model didn't answer within {millis} ms"))
+            }
+        }
     }
 }

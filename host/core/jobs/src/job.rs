@@ -25,7 +25,7 @@ pub struct JobAbout {
     pub command: String,
 }
 
-/// A job, for a list.
+/// A job in a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobSummary {
     /// The ID of the job.
@@ -38,11 +38,11 @@ pub struct JobSummary {
     pub command: String,
     /// The start time, in seconds of Unix time.
     pub started: u64,
-    /// The run time so far, in seconds.
+    /// The run time in seconds.
     pub seconds: u64,
-    /// The size of the output, in bytes.
+    /// The length of the output in bytes.
     pub output_bytes: u64,
-    /// Whether the job runs, or how it ended.
+    /// The state of the job.
     #[serde(flatten)]
     pub state: JobState,
 }
@@ -55,54 +55,59 @@ pub enum JobState {
     Running,
     /// The job has ended.
     Ended {
-        /// The exit code. If a signal ended the job, the code is 128 plus the signal. `None` if
-        /// Toolhold ended the job.
+        /// The exit code, or 128 plus the signal that ended the job. `None` means that Toolhold
+        /// ended the job.
         exit_code: Option<i32>,
-        /// The reason for the end of the job.
+        /// The reason for the end, such as `exited`, `timeout` or `cancelled`.
         ending: String,
     },
 }
 
 impl JobState {
-    /// Returns the state in words, for a reader.
+    /// Returns the state in words, such as `ended with exit code 1`.
     pub fn describe(&self) -> String {
         match self {
             Self::Running => "running".to_owned(),
             Self::Ended { exit_code: Some(code), .. } => format!("ended with exit code {code}"),
             Self::Ended { ending, .. } => match ending.as_str() {
                 "cancelled" => "stopped".to_owned(),
-                "timeout" => "stopped at its time limit".to_owned(),
-                "memory" => "stopped at the limit of memory".to_owned(),
+                "timeout" => "stopped at the time limit".to_owned(),
+                "memory" => "stopped at the memory limit".to_owned(),
                 "processes" => "stopped at the limit of processes".to_owned(),
-                "processor" => "stopped at the limit of processor time".to_owned(),
-                "output" => "stopped at the limit of output".to_owned(),
+                "processor" => "stopped at the CPU time limit".to_owned(),
+                "output" => "stopped at the output limit".to_owned(),
                 _ => "stopped".to_owned(),
             },
         }
     }
 }
 
-/// A job of a session.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) id: String,
     pub(crate) about: JobAbout,
     pub(crate) cancel: CancellationToken,
-    /// The process that is the ancestor of all processes of the job. Set once the job runs.
+    /// The ancestor of all processes of the job. Set when the job runs.
     pub(crate) process: OnceLock<i32>,
     started: Instant,
     started_at: SystemTime,
-    /// The end of the job, its run time, and the notices for its reader.
-    end: OnceLock<(JobEnd, Duration, Vec<String>)>,
+    /// The end of the job. Set when the job has ended.
+    finished: OnceLock<FinishedJob>,
     /// Whether the session was notified that the job has ended.
-    is_told: AtomicBool,
-    /// The size of the output, in bytes.
+    is_reported: AtomicBool,
     bytes: AtomicU64,
-    /// The output. Locked while a part of it is searched for secrets and written, so it must not be
-    /// locked on the reactor.
+    /// The output. The lock is held while output is redacted and written, so async tasks must not
+    /// take the lock.
     data: Mutex<JobData>,
-    /// Notifies receivers of each output and of the end.
+    /// Notifies receivers of new output and of the end.
     changed: watch::Sender<()>,
+}
+
+#[derive(Debug)]
+struct FinishedJob {
+    end: JobEnd,
+    run_time: Duration,
+    notices: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -113,17 +118,15 @@ struct JobData {
     cursor: u64,
 }
 
-/// A part of a job's output.
 #[derive(Debug)]
 pub(crate) struct JobPart {
     pub(crate) text: String,
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// The size of the whole output so far, in bytes.
+    /// The length of the whole output so far, in bytes.
     pub(crate) total: u64,
     /// The offset of the first stored byte.
     pub(crate) kept_from: u64,
-    /// The reason why no output is stored.
     pub(crate) failure: Option<String>,
 }
 
@@ -136,8 +139,8 @@ impl Job {
             process: OnceLock::new(),
             started: Instant::now(),
             started_at: SystemTime::now(),
-            end: OnceLock::new(),
-            is_told: AtomicBool::new(false),
+            finished: OnceLock::new(),
+            is_reported: AtomicBool::new(false),
             bytes: AtomicU64::new(0),
             data: Mutex::new(JobData { live, kept, cursor: 0 }),
             changed: watch::channel(()).0,
@@ -145,31 +148,28 @@ impl Job {
     }
 
     pub(crate) fn has_ended(&self) -> bool {
-        self.end.get().is_some()
+        self.finished.get().is_some()
     }
 
     pub(crate) fn state(&self) -> JobState {
-        match self.end.get() {
-            None => JobState::Running,
-            Some((JobEnd { exit_code, ending }, ..)) => {
-                JobState::Ended { exit_code: *exit_code, ending: (*ending).to_owned() }
-            }
-        }
+        let Some(finished) = self.finished.get() else { return JobState::Running };
+        let JobEnd { exit_code, ending } = &finished.end;
+        JobState::Ended { exit_code: *exit_code, ending: (*ending).to_owned() }
     }
 
-    /// Returns the run time so far.
     pub(crate) fn time(&self) -> Duration {
-        match self.end.get() {
-            Some((_, time, _)) => *time,
+        match self.finished.get() {
+            Some(finished) => finished.run_time,
             None => self.started.elapsed(),
         }
     }
 
     pub(crate) fn notices(&self) -> &[String] {
-        self.end.get().map_or(&[], |(.., notices)| notices)
+        self.finished.get().map_or(&[], |finished| &finished.notices)
     }
 
     pub(crate) fn summary(&self) -> JobSummary {
+        // With a clock before 1970, the start is shown as 1970.
         let started = self.started_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         JobSummary {
             id: self.id.clone(),
@@ -197,31 +197,35 @@ impl Job {
             let rest = data.live.finish();
             data.kept.push(&rest);
         });
-        let _ = self.end.set((end, self.started.elapsed(), notices));
+        let run_time = self.started.elapsed();
+        let _ = self.finished.set(FinishedJob { end, run_time, notices });
         self.changed.send_replace(());
     }
 
-    /// Records that the session was notified of the job's end. Returns false if the job still runs,
-    /// or if the session was notified before.
-    pub(crate) fn mark_told(&self) -> bool {
-        self.has_ended() && !self.is_told.swap(true, Ordering::Relaxed)
+    /// Records that the session was notified of the job's end. Returns `false` if the job still
+    /// runs, or if the session was notified before.
+    pub(crate) fn mark_reported(&self) -> bool {
+        if !self.has_ended() {
+            return false;
+        }
+        let was_reported = self.is_reported.swap(true, Ordering::Relaxed);
+        !was_reported
     }
 
-    /// Returns a receiver of the next changes.
     pub(crate) fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
-    /// Reads at most `most` bytes of the output from `offset`, or from the end of the last answer.
-    /// May wait for the disk.
+    /// Reads at most `most` bytes of the output from `offset`. The default `offset` is the end of
+    /// the last answer. May wait for the disk.
     ///
     /// # Errors
     ///
     /// Returns an error if the file can't be read.
     pub(crate) fn read(&self, offset: Option<u64>, most: usize) -> io::Result<JobPart> {
         self.change(|data| {
-            let lines = data.live.lines();
-            data.kept.push(&lines);
+            let new_lines = data.live.lines();
+            data.kept.push(&new_lines);
             let (start, text) = data.kept.read(offset.unwrap_or(data.cursor), most)?;
             let end = start + text.len() as u64;
             if !text.is_empty() {
@@ -239,7 +243,6 @@ impl Job {
     }
 }
 
-/// A recorder that keeps the output of a job.
 #[derive(Debug)]
 pub(crate) struct JobOutput(pub(crate) Arc<Job>);
 

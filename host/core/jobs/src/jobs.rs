@@ -1,4 +1,4 @@
-//! The jobs of a host by session: their limits, their list, and their ends.
+//! The jobs of a host: their limits, their list, and their ends.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,51 +13,52 @@ use toolhold_contract::{Failure, JobEnd, JobPlaceError, SessionNetwork};
 use crate::job::{Job, JobAbout, JobSummary};
 use crate::ring::{Budget, Ring};
 
-/// Most running jobs of all sessions together.
+/// Maximum number of running jobs of all sessions.
 const MAX_RUNNING: usize = 64;
 
-/// Bytes of output that are stored for all jobs together.
+/// Maximum number of stored bytes of output of all jobs. At this limit, a job keeps only the end of
+/// its output.
 const MAX_KEPT: u64 = 1 << 30;
 
 /// Time limit for jobs to end when the host ends.
-const ENDING: Duration = Duration::from_secs(2);
+const MAX_ENDING: Duration = Duration::from_secs(2);
 
-/// The bounds of jobs.
+/// The limits of jobs.
 #[derive(Clone, Copy, Debug)]
 pub struct JobBounds {
-    /// Running jobs of one session.
+    /// Maximum number of running jobs of one session.
     pub running: usize,
     /// The time limit of one job.
     pub time: Duration,
-    /// Bytes of output that are stored for one job.
+    /// Maximum number of stored bytes of output of one job. Older output is dropped.
     pub output: u64,
 }
 
-/// The settings of jobs in a configuration.
+/// The settings of jobs.
 #[derive(Clone, Debug)]
 pub struct JobSettings {
     /// The limits of the jobs.
     pub bounds: JobBounds,
-    /// Where the number of running jobs is set, for messages.
+    /// Where the number of running jobs is configured, for messages.
     pub key: String,
-    /// Learns of each job.
+    /// Gets the start and the end of each job.
     pub observer: Arc<dyn JobObserver>,
 }
 
-/// Learns of the start and the end of each job.
+/// Gets the start and the end of each job.
 pub trait JobObserver: fmt::Debug + Send + Sync + 'static {
     /// Runs before a job starts. May block.
     ///
     /// # Errors
     ///
-    /// Returns the reason if the job must not start.
+    /// Returns an error if the job must not start.
     fn begin(&self, id: &str, about: &JobAbout) -> Result<(), Failure>;
 
-    /// Runs when a job has ended after this time. May block.
+    /// Runs when a job has ended. `time` is its run time. May block.
     fn end(&self, id: &str, about: &JobAbout, end: &JobEnd, time: Duration);
 }
 
-/// The jobs of a host. The jobs end with the host.
+/// The jobs of a host. They end with the host.
 #[derive(Debug)]
 pub struct Jobs(Arc<Shared>);
 
@@ -68,25 +69,25 @@ pub(crate) struct Shared {
     budget: Arc<Budget>,
     sessions: Mutex<HashMap<Arc<str>, Weak<SessionInner>>>,
     has_ended: AtomicBool,
-    /// The threads that wait for commands, and the end of each.
-    running: Mutex<usize>,
-    ended: Condvar,
+    /// The number of threads that wait for commands. `thread_ended` signals the end of a thread.
+    threads: Mutex<usize>,
+    thread_ended: Condvar,
 }
 
-/// The jobs of one session. The jobs end when the last clone is dropped.
+/// The jobs of one session. A drop of the last clone ends them.
 #[derive(Clone, Debug)]
 pub struct SessionJobs(pub(crate) Arc<SessionInner>);
 
 #[derive(Debug)]
 pub(crate) struct SessionInner {
     jobs: Mutex<Vec<Arc<Job>>>,
-    /// The network of the session's commands. Set once the session has a job.
+    /// The network of the session's commands, created for the first job that needs it.
     pub(crate) network: SessionNetwork,
     pub(crate) shared: Arc<Shared>,
 }
 
 impl Jobs {
-    /// Makes a list of jobs without sessions. `data` is Toolhold's data folder.
+    /// Creates an empty list of jobs. `data` is Toolhold's data folder.
     pub fn new(settings: JobSettings, data: PathBuf) -> Self {
         Self(Arc::new(Shared {
             settings: RwLock::new(settings),
@@ -94,25 +95,24 @@ impl Jobs {
             budget: Arc::new(Budget::new(MAX_KEPT)),
             sessions: Mutex::default(),
             has_ended: AtomicBool::new(false),
-            running: Mutex::new(0),
-            ended: Condvar::new(),
+            threads: Mutex::new(0),
+            thread_ended: Condvar::new(),
         }))
     }
 
-    /// Applies the settings of a changed configuration. If the configuration has no jobs, all jobs
-    /// end.
+    /// Applies changed settings. Settings that allow no jobs end all jobs.
     pub fn change_settings(&self, settings: JobSettings) {
-        let allows_none = settings.bounds.running == 0;
+        let allows_no_jobs = settings.bounds.running == 0;
         *self.0.settings.write().unwrap_or_else(PoisonError::into_inner) = settings;
-        if allows_none {
+        if allows_no_jobs {
             for session in self.0.live_sessions() {
                 session.end_all();
             }
         }
     }
 
-    /// Returns the jobs of the session with this name. Names of sessions are unique. The session
-    /// owns its jobs.
+    /// Returns the jobs of the session with this unique name. A drop of the last returned value
+    /// ends the jobs.
     pub fn session(&self, name: &Arc<str>) -> SessionJobs {
         let mut sessions = self.0.sessions();
         sessions.retain(|_, session| session.strong_count() > 0);
@@ -138,20 +138,23 @@ impl Jobs {
         all
     }
 
-    /// Returns `self` if sessions may have jobs.
+    /// Returns `self` if jobs are allowed.
     pub fn may_start(&self) -> Option<&Self> {
         if self.0.settings().bounds.running > 0 { Some(self) } else { None }
     }
 
-    /// Checks whether the job that a call started runs.
+    /// Checks whether the job of the call with this ID is running.
     pub fn is_running(&self, call: &str) -> bool {
-        let sessions = self.0.live_sessions();
-        sessions.iter().any(|session| {
-            session.jobs().iter().any(|job| job.about.call == call && !job.has_ended())
-        })
+        for session in self.0.live_sessions() {
+            let jobs = session.jobs();
+            if jobs.iter().any(|job| job.about.call == call && !job.has_ended()) {
+                return true;
+            }
+        }
+        false
     }
 
-    /// Stops a job of any session. Returns false if no job that runs has this ID.
+    /// Stops a job of any session. Returns `false` if no running job has this ID.
     pub fn stop(&self, id: &str) -> bool {
         for session in self.0.live_sessions() {
             if let Some(job) = session.find(id) {
@@ -165,22 +168,23 @@ impl Jobs {
         false
     }
 
-    /// Stops the jobs of all sessions because the host ends, and prevents new jobs. Waits a moment
-    /// so that the ends of the jobs are recorded.
+    /// Stops all jobs because the host ends, and prevents new jobs. Waits briefly for the records
+    /// of the jobs' ends.
     pub fn end(&self) {
         self.0.has_ended.store(true, Ordering::SeqCst);
         for session in self.0.live_sessions() {
             session.end_all();
         }
-        let running = self.0.running.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(self.0.ended.wait_timeout_while(running, ENDING, |running| *running > 0));
+        let threads = self.0.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting =
+            self.0.thread_ended.wait_timeout_while(threads, MAX_ENDING, |threads| *threads > 0);
+        drop(waiting);
     }
 
     pub(crate) fn find(&self, session: &str, id: &str) -> Option<Arc<Job>> {
         self.find_session(session)?.find(id)
     }
 
-    /// Returns the jobs of a session, if the session exists.
     pub(crate) fn find_session(&self, session: &str) -> Option<Arc<SessionInner>> {
         self.0.sessions().get(session).and_then(Weak::upgrade)
     }
@@ -197,15 +201,13 @@ impl Shared {
         self.settings.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Adds one thread that waits for a command.
     pub(crate) fn add_thread(&self) {
-        *self.running.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        *self.threads.lock().unwrap_or_else(PoisonError::into_inner) += 1;
     }
 
-    /// Subtracts one thread that waits for a command.
     pub(crate) fn remove_thread(&self) {
-        *self.running.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
-        self.ended.notify_all();
+        *self.threads.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.thread_ended.notify_all();
     }
 
     fn sessions(&self) -> MutexGuard<'_, HashMap<Arc<str>, Weak<SessionInner>>> {
@@ -223,10 +225,10 @@ impl SessionJobs {
         self.0.jobs().iter().map(|job| job.summary()).collect()
     }
 
-    /// Returns notices for the session about jobs that have ended since the last time, each once.
+    /// Returns notices about jobs that have ended. Each notice is returned once.
     pub fn news(&self) -> Vec<String> {
         let ended: Vec<Arc<Job>> =
-            self.0.jobs().iter().filter(|job| job.mark_told()).cloned().collect();
+            self.0.jobs().iter().filter(|job| job.mark_reported()).cloned().collect();
         ended.iter().map(|job| end_notice(job)).collect()
     }
 }
@@ -235,7 +237,6 @@ fn end_notice(job: &Job) -> String {
     let id = &job.id;
     let state = job.state().describe();
     let time = job.time().as_secs();
-    // "has ended", but "was stopped".
     let verb = if state.starts_with("ended") { "has" } else { "was" };
     let mut text = format!(
         "Job {id} {verb} {state} after {time} s. To see its output, call job_output with id \"{id}\"."
@@ -260,11 +261,11 @@ impl SessionInner {
         self.shared.settings().bounds
     }
 
-    /// Adds a job. The oldest that has ended makes room.
+    /// Adds a job. A full list loses its oldest ended job.
     ///
     /// # Errors
     ///
-    /// The limit that is reached, and what to do.
+    /// Returns an error if a limit is reached.
     pub(crate) fn add(&self, about: JobAbout, live: LiveOutput) -> Result<Arc<Job>, JobPlaceError> {
         let id = new_id().map_err(JobPlaceError::Id)?;
         let shared = &self.shared;
@@ -294,7 +295,8 @@ impl SessionInner {
         let kept = Ring::new(shared.folder.clone(), Arc::clone(&shared.budget), bounds.output);
         let job = Arc::new(Job::new(id, about, live, kept));
         jobs.push(Arc::clone(&job));
-        // The host sets this before it ends the jobs in the list.
+        // The host sets `has_ended` before it ends the listed jobs, so the check comes after the
+        // job is listed.
         if shared.has_ended.load(Ordering::SeqCst) {
             jobs.pop();
             return Err(JobPlaceError::Ended);
@@ -302,7 +304,6 @@ impl SessionInner {
         Ok(job)
     }
 
-    /// Takes back a job that never ran.
     pub(crate) fn remove(&self, id: &str) {
         self.jobs().retain(|job| job.id != id);
     }
@@ -324,11 +325,11 @@ impl Drop for SessionInner {
     }
 }
 
-/// Returns an ID that nobody can guess.
+/// Returns a random ID that nobody can guess.
 fn new_id() -> std::io::Result<String> {
     let mut bytes = [0; 8];
-    let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-    if filled < bytes.len() {
+    let filled_bytes = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    if filled_bytes < bytes.len() {
         return Err(std::io::Error::other("too few bytes"));
     }
     Ok(format!("job-{:016x}", u64::from_ne_bytes(bytes)))

@@ -1,9 +1,10 @@
-//! Jobs: commands that continue after their call has its answer. A job belongs to the session of
-//! its call, and ends with the session and with the host. All decisions on a command are made
-//! before its job starts. This crate contains the limits of jobs, their stored output, and the
-//! tools that follow a job. It also contains the shell state that the commands of a session share.
+//! Jobs: commands that continue after their call has ended.
 //!
-//! [`services`] decides which programs of plugins outlive a call.
+//! A job belongs to the session of its call, and ends with the session and with the host. All
+//! decisions on a command are made before its job starts. This crate has the limits of jobs, their
+//! stored output, the tools for jobs, and the shell state that commands of a session share.
+//!
+//! [`services`] keeps programs of plugins running after a call.
 
 mod job;
 mod jobs;

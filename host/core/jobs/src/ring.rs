@@ -1,5 +1,5 @@
-//! Stores the end of a job's output in a ring buffer in a file without a name. A file without a
-//! name is removed when the host ends, even if the host crashes.
+//! Stores the end of a job's output in a ring buffer in a file without a name, which disappears
+//! when the host ends or crashes.
 
 use std::fs::File;
 use std::io;
@@ -10,13 +10,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use toolhold_data_dir::PrivateFolder;
 
-/// Bytes that are stored of each output, even if all outputs together are at their limit.
-const LEAST: u64 = 64 << 10;
+/// Number of bytes that each job may store, even if all jobs together are at their limit.
+const MIN_CAPACITY: u64 = 64 << 10;
 
-/// Bytes by which a file grows.
-const STEP: u64 = 1 << 20;
+/// Number of bytes by which the capacity grows.
+const CAPACITY_STEP: u64 = 1 << 20;
 
-/// Bytes that are still available for all outputs of a host.
+/// Maximum length of a character in bytes, in UTF-8.
+const MAX_CHARACTER: usize = 4;
+
+/// Number of bytes that all jobs of a host may still use.
 #[derive(Debug)]
 pub(crate) struct Budget(AtomicU64);
 
@@ -25,6 +28,7 @@ impl Budget {
         Self(AtomicU64::new(bytes))
     }
 
+    /// Takes bytes from the budget. Returns `false` if the budget has too few bytes.
     fn take(&self, bytes: u64) -> bool {
         self.0
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes))
@@ -36,37 +40,38 @@ impl Budget {
     }
 }
 
-/// The end of a text.
+/// The last bytes of a text in a ring buffer. The byte at `offset` of the whole text is in the file
+/// at `offset % capacity`.
 #[derive(Debug)]
 pub(crate) struct Ring {
     folder: PathBuf,
     budget: Arc<Budget>,
+    /// The maximum capacity.
     limit: u64,
-    /// The file. Created for the first text.
+    /// The file, created for the first text.
     file: Option<File>,
-    /// The largest size of the file, in bytes.
-    room: u64,
-    /// Bytes of `room` that are taken from the budget.
-    taken: u64,
-    /// Whether the file has its final size. If so, new text replaces the oldest text.
+    /// The length of the ring buffer in bytes, which grows until the first wrap.
+    capacity: u64,
+    /// Number of bytes that are taken from the budget.
+    from_budget: u64,
+    /// Whether the capacity is final, so that new text replaces the oldest text.
     is_full: bool,
     /// The start of the stored text, as an offset in the whole text.
     start: u64,
     end: u64,
-    /// The reason why no text can be stored.
     failure: Option<io::Error>,
 }
 
 impl Ring {
-    /// Makes an empty text. At most its last `limit` bytes are stored.
+    /// Creates an empty ring buffer for at most the last `limit` bytes of a text.
     pub(crate) fn new(folder: PathBuf, budget: Arc<Budget>, limit: u64) -> Self {
         Self {
             folder,
             budget,
             limit,
             file: None,
-            room: LEAST.min(limit),
-            taken: 0,
+            capacity: MIN_CAPACITY.min(limit),
+            from_budget: 0,
             is_full: false,
             start: 0,
             end: 0,
@@ -74,133 +79,159 @@ impl Ring {
         }
     }
 
-    /// Returns the offset of the first stored byte.
     pub(crate) fn start(&self) -> u64 {
         self.start
     }
 
-    /// Returns the number of bytes of the whole text.
+    /// Returns the length of the whole text in bytes.
     pub(crate) fn end(&self) -> u64 {
         self.end
     }
 
-    /// Returns the reason why no text is stored, if there is one.
     pub(crate) fn failure(&self) -> Option<&io::Error> {
         self.failure.as_ref()
     }
 
-    /// Adds text. If there is not enough space, the new text replaces the oldest text.
+    /// Adds text. Without space, new text replaces the oldest text.
     pub(crate) fn push(&mut self, text: &str) {
-        let mut left = text.as_bytes();
-        while !left.is_empty() && self.failure.is_none() {
-            match self.write(left) {
-                Ok(written) => left = &left[written..],
-                // The disk is full. The bytes of the file can be overwritten.
+        let mut unwritten = text.as_bytes();
+        while !unwritten.is_empty() && self.failure.is_none() {
+            match self.write(unwritten) {
+                Ok(written) => unwritten = &unwritten[written..],
+                // The disk is full, so the file can't grow, and the ring buffer keeps its length.
                 Err(_) if !self.is_full && self.end > 0 => {
-                    self.room = self.end;
+                    self.capacity = self.end;
                     self.is_full = true;
                 }
                 Err(error) => self.failure = Some(error),
             }
         }
         if self.failure.is_some() {
-            self.end += left.len() as u64;
+            // Nothing is stored after a failure, but the offsets still count all text.
+            self.end += unwritten.len() as u64;
             self.start = self.end;
         }
     }
 
-    /// Writes the start of `bytes`. Returns how many bytes were written.
+    /// Writes bytes into the ring buffer, at most up to the end of the file. Returns the number of
+    /// written bytes. The next call writes the rest at the start of the file.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let wanted = self.limit.min(self.end.saturating_add(bytes.len() as u64));
-        while !self.is_full && self.room < wanted && self.budget.take(STEP) {
-            self.taken += STEP;
-            self.room = self.limit.min(self.room + STEP);
+        if !self.is_full {
+            self.grow(bytes.len() as u64);
         }
-        if self.end >= self.room {
+        // From now on, the capacity is final, because another capacity changes the position of each
+        // stored byte.
+        if self.end >= self.capacity {
             self.is_full = true;
         }
 
-        let position = self.end % self.room;
-        let until_wrap = usize::try_from(self.room - position).unwrap_or(usize::MAX);
-        let length = bytes.len().min(until_wrap);
+        let position = self.end % self.capacity;
+        let length = bytes.len().min(self.bytes_until_wrap(position));
         let file = match &mut self.file {
             Some(file) => file,
             None => self.file.insert(create_nameless(&self.folder)?),
         };
         file.write_all_at(&bytes[..length], position)?;
         self.end += length as u64;
-        self.start = self.start.max(self.end.saturating_sub(self.room));
+        let oldest_stored = self.end.saturating_sub(self.capacity);
+        self.start = self.start.max(oldest_stored);
         Ok(length)
     }
 
-    /// Reads the text from `offset`, or from the first stored byte after `offset`. Returns the
-    /// offset at which the text starts, and at most `most` bytes, but at least one character. The
-    /// text ends at the end of a line if possible, and always at the end of a character.
+    /// Increases the capacity for `new_bytes` more bytes, as far as the budget allows.
+    fn grow(&mut self, new_bytes: u64) {
+        let needed = self.end.saturating_add(new_bytes);
+        let wanted = needed.min(self.limit);
+        while self.capacity < wanted && self.budget.take(CAPACITY_STEP) {
+            self.from_budget += CAPACITY_STEP;
+            self.capacity = self.limit.min(self.capacity + CAPACITY_STEP);
+        }
+    }
+
+    fn bytes_until_wrap(&self, position: u64) -> usize {
+        usize::try_from(self.capacity - position).unwrap_or(usize::MAX)
+    }
+
+    /// Reads at most `most` bytes of text, but at least one character. The text starts at `offset`,
+    /// or at the first stored byte after `offset`. Returns the start and the text. The text ends
+    /// with a whole line if possible, and always with a whole character.
     ///
     /// # Errors
     ///
     /// Returns an error if the file can't be read.
     pub(crate) fn read(&self, offset: u64, most: usize) -> io::Result<(u64, String)> {
         let start = offset.clamp(self.start, self.end);
-        let left = usize::try_from(self.end - start).unwrap_or(usize::MAX);
-        // A character has at most four bytes.
-        let length = left.min(most.max(4));
+        let available = usize::try_from(self.end - start).unwrap_or(usize::MAX);
+        let length = available.min(most.max(MAX_CHARACTER));
+        let bytes = self.read_bytes(start, length)?;
+
+        // New text may have replaced a part of the first character.
+        let first_bytes = bytes.iter().take(MAX_CHARACTER);
+        let skipped = first_bytes.take_while(|byte| is_continuation(**byte)).count();
+        let reaches_end = start + (length as u64) == self.end;
+        let last_line_end = bytes[skipped..].iter().rposition(|byte| *byte == b'\n');
+        let end = if reaches_end {
+            length
+        } else if let Some(line_end) = last_line_end {
+            skipped + line_end + "\n".len()
+        } else {
+            length - incomplete_bytes_at_end(&bytes)
+        };
+        // In UTF-8, `skipped` is never larger than `end`.
+        let text_bytes = bytes.get(skipped..end).unwrap_or_default();
+        let text = String::from_utf8_lossy(text_bytes).into_owned();
+        Ok((start + skipped as u64, text))
+    }
+
+    /// Reads `length` bytes of the ring buffer from the offset `start`. All bytes must be stored.
+    fn read_bytes(&self, start: u64, length: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; length];
         if let Some(file) = &self.file {
-            let position = start % self.room;
-            let until_wrap = usize::try_from(self.room - position).unwrap_or(usize::MAX);
-            let (head, tail) = bytes.split_at_mut(length.min(until_wrap));
+            let position = start % self.capacity;
+            let length_until_wrap = length.min(self.bytes_until_wrap(position));
+            let (head, tail) = bytes.split_at_mut(length_until_wrap);
             file.read_exact_at(head, position)?;
             file.read_exact_at(tail, 0)?;
         }
-
-        // New text may have replaced a part of the first character.
-        let skipped = bytes.iter().take(4).take_while(|byte| is_continuation(**byte)).count();
-        let reaches_end = start + (length as u64) == self.end;
-        let mut end = length;
-        if !reaches_end {
-            end = match bytes[skipped..].iter().rposition(|byte| *byte == b'\n') {
-                Some(line_end) => skipped + line_end + 1,
-                None => length - unfinished(&bytes),
-            };
-        }
-        let text = String::from_utf8_lossy(&bytes[skipped.min(end)..end]).into_owned();
-        Ok((start + skipped as u64, text))
+        Ok(bytes)
     }
 }
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        self.budget.give_back(self.taken);
+        self.budget.give_back(self.from_budget);
     }
 }
 
-/// Returns the number of bytes at the end that are the start of an incomplete character.
-fn unfinished(bytes: &[u8]) -> usize {
-    let continuations = bytes.iter().rev().take(4).position(|byte| !is_continuation(*byte));
+/// Returns the number of bytes at the end that belong to an incomplete character.
+fn incomplete_bytes_at_end(bytes: &[u8]) -> usize {
+    // A text without a first byte among the last bytes isn't UTF-8.
+    let mut last_bytes = bytes.iter().rev().take(MAX_CHARACTER);
+    let continuations = last_bytes.position(|byte| !is_continuation(*byte));
     let Some(continuations) = continuations else { return 0 };
-    let present = continuations + 1;
-    let first = bytes[bytes.len() - present];
-    let needed = match first {
-        0xc0..0xe0 => 2,
-        0xe0..0xf0 => 3,
-        0xf0.. => 4,
+    let present = 1 + continuations;
+    let first_byte = bytes[bytes.len() - present];
+    let needed = match first_byte {
+        0b1100_0000..0b1110_0000 => 2,
+        0b1110_0000..0b1111_0000 => 3,
+        0b1111_0000.. => 4,
         _ => 1,
     };
     if present < needed { present } else { 0 }
 }
 
-/// Checks whether a byte of UTF-8 continues a character.
+/// Checks whether a byte continues a character in UTF-8.
 fn is_continuation(byte: u8) -> bool {
-    byte & 0xc0 == 0x80
+    byte & 0b1100_0000 == 0b1000_0000
 }
 
-/// Creates a file, and removes its name.
+/// Creates a file and removes its name, so that the kernel deletes the file after its last use.
 fn create_nameless(folder: &std::path::Path) -> io::Result<File> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let folder = PrivateFolder::make(folder)?;
-    let name = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-    // A process with the same ID may have ended before it removed the name.
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("{}-{number}", std::process::id());
+    // A killed process with the same ID may have left its file.
     let _ = folder.remove(&name);
     let file = folder.updated(&name)?;
     folder.remove(&name)?;
@@ -253,18 +284,18 @@ mod tests {
     #[test]
     fn outputs_together_keep_no_more_than_the_budget_and_give_it_back() {
         let folder = tempfile::tempdir().unwrap();
-        let budget = Arc::new(Budget::new(2 * STEP));
+        let budget = Arc::new(Budget::new(2 * CAPACITY_STEP));
         let mut first = ring(&folder, &budget, 64 << 20);
         let mut second = ring(&folder, &budget, 64 << 20);
-        let text = "x".repeat(STEP as usize);
+        let text = "x".repeat(CAPACITY_STEP as usize);
         (0..5).for_each(|_| first.push(&text));
         second.push(&text);
-        assert_eq!(first.end() - first.start(), LEAST + 2 * STEP);
-        assert_eq!(second.end() - second.start(), LEAST);
+        assert_eq!(first.end() - first.start(), MIN_CAPACITY + 2 * CAPACITY_STEP);
+        assert_eq!(second.end() - second.start(), MIN_CAPACITY);
         drop(first);
         second.push(&text);
-        assert_eq!(second.end() - second.start(), LEAST, "its size is final");
-        assert!(budget.take(2 * STEP));
+        assert_eq!(second.end() - second.start(), MIN_CAPACITY, "its size is final");
+        assert!(budget.take(2 * CAPACITY_STEP));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Finds the job of a session that listens at a port of the session's loopback interface.
+//! Finds the job that listens at a port of the session's loopback.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -14,17 +14,26 @@ use toolhold_system::processes::below;
 
 use crate::jobs::{SessionInner, SessionJobs};
 
-/// The state of a socket that listens, in the kernel's list.
+/// The state of a listening socket in the kernel's list.
 const LISTENS: &str = "0A";
 
-/// Most bytes of a line of that list.
+/// Maximum length of a line in the list.
 const MAX_LINE: u64 = 512;
 
-/// Most sockets that listen at one port. Programs may share a port.
+/// Maximum number of sockets at one port. Programs may share a port, and a search with more sockets
+/// fails.
 const MAX_SHARED: usize = 256;
 
+/// The fields of a line in the list.
+const LOCAL_ADDRESS: usize = 1;
+const STATE: usize = 3;
+const INODE: usize = 9;
+
+/// Number of hexadecimal digits for each four bytes of an address.
+const DIGITS_OF_WORD: usize = 8;
+
 impl SessionJobs {
-    /// Returns the finder of the servers among the jobs. The finder doesn't keep the session alive.
+    /// Returns a finder for servers among the jobs. The finder doesn't keep the session alive.
     pub fn servers(&self) -> Arc<dyn JobServers> {
         Arc::new(Servers(Arc::downgrade(&self.0)))
     }
@@ -43,6 +52,7 @@ impl JobServers for Servers {
         let session = self.0.upgrade().ok_or(NoJobServer::NotListening)?;
         let network = session.network.get::<SharedNetwork>().ok_or(NoJobServer::NotListening)?;
         let running = running_jobs(&session);
+        // The search takes time, and must not keep the session alive.
         drop(session);
         if running.is_empty() {
             return Err(NoJobServer::NotListening);
@@ -57,6 +67,7 @@ impl JobServers for Servers {
             version_6_socket = Some(version_6.socket);
         }
 
+        // The first address at which a job listens decides.
         for address in addresses {
             let accepting = listening.iter().filter(|(bound, _)| accepts(*bound, *address));
             let sockets: HashSet<u64> = accepting.map(|(_, socket)| *socket).collect();
@@ -75,7 +86,7 @@ impl JobServers for Servers {
     }
 }
 
-/// Returns the IDs of the session's running jobs, each with its process.
+/// Returns the IDs and the process IDs of the running jobs.
 fn running_jobs(session: &SessionInner) -> Vec<(String, i32)> {
     let mut running = Vec::new();
     for job in session.jobs().iter().filter(|job| !job.has_ended()) {
@@ -86,24 +97,30 @@ fn running_jobs(session: &SessionInner) -> Vec<(String, i32)> {
     running
 }
 
-/// Returns the addresses and the numbers of the sockets that listen at a port.
+/// Returns the addresses and the inode numbers of the sockets that listen at a port. `list` is the
+/// kernel's list of sockets.
+///
+/// # Errors
+///
+/// Returns an error if the list can't be read before `until`, or has too many sockets.
 fn listeners(list: File, port: u16, until: Instant) -> Result<Vec<(IpAddr, u64)>, NoJobServer> {
     let mut list = BufReader::new(list);
     let mut listeners = Vec::new();
     let mut line = String::new();
-    // The first line is a title.
     read_line(&mut list, &mut line)?;
     while read_line(&mut list, &mut line)? > 0 {
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-        // The listening sockets come first. A program can have very many others.
-        let (Some(local), Some(&LISTENS)) = (fields.get(1), fields.get(3)) else {
+        // The kernel lists the listening sockets first, so the many other sockets aren't read.
+        let is_listening = fields.get(STATE) == Some(&LISTENS);
+        if !is_listening {
             break;
-        };
-        if let Some((address, local_port)) = parse_address(local)
+        }
+        let Some(local_address) = fields.get(LOCAL_ADDRESS) else { break };
+        if let Some((address, local_port)) = parse_address(local_address)
             && local_port == port
-            && let Some(number) = fields.get(9).and_then(|number| number.parse().ok())
+            && let Some(inode) = fields.get(INODE).and_then(|inode| inode.parse().ok())
         {
-            listeners.push((address, number));
+            listeners.push((address, inode));
         }
         if listeners.len() > MAX_SHARED {
             let reason = format!("more than {MAX_SHARED} sockets listen at port {port}, the limit");
@@ -114,48 +131,54 @@ fn listeners(list: File, port: u16, until: Instant) -> Result<Vec<(IpAddr, u64)>
     Ok(listeners)
 }
 
-/// Replaces `line` with the next line. Returns the number of its bytes, or 0 at the end.
+/// Replaces `line` with the next line. Returns its length, or 0 at the end.
 fn read_line(list: &mut BufReader<File>, line: &mut String) -> Result<usize, NoJobServer> {
     line.clear();
     let read = list.by_ref().take(MAX_LINE).read_line(line);
     read.map_err(|error| NoJobServer::Failed(error.to_string()))
 }
 
-/// Parses an address in the kernel's list. The words of the address and the port are in hexadecimal
-/// digits.
+/// Parses an address in the kernel's list: `ADDRESS:PORT` in hexadecimal digits.
 fn parse_address(text: &str) -> Option<(IpAddr, u16)> {
-    let (address, port) = text.split_once(':')?;
-    let port = u16::from_str_radix(port, 16).ok()?;
-    let mut bytes = [0; 16];
-    if address.len() % 8 != 0 {
+    let (address_digits, port_digits) = text.split_once(':')?;
+    let port = u16::from_str_radix(port_digits, 16).ok()?;
+    if address_digits.len() % DIGITS_OF_WORD != 0 {
         return None;
     }
-    let words = address.len() / 8;
-    for (index, target) in bytes.chunks_mut(4).take(words).enumerate() {
-        let digits = address.get(index * 8..index * 8 + 8)?;
-        // The kernel writes each word as a number of this machine.
-        let word = u32::from_str_radix(digits, 16).ok()?;
-        target.copy_from_slice(&word.to_ne_bytes());
+    let mut words = Vec::new();
+    for start in (0..address_digits.len()).step_by(DIGITS_OF_WORD) {
+        let digits = address_digits.get(start..start + DIGITS_OF_WORD)?;
+        // The kernel writes each word in the byte order of this machine.
+        words.push(u32::from_str_radix(digits, 16).ok()?.to_ne_bytes());
     }
-    let address = match words {
-        1 => IpAddr::V4(Ipv4Addr::new(bytes[0], bytes[1], bytes[2], bytes[3])),
-        4 => IpAddr::V6(Ipv6Addr::from(bytes)),
-        _ => return None,
+    let bytes = words.concat();
+    let address = if let Ok(bytes) = <[u8; 4]>::try_from(bytes.as_slice()) {
+        IpAddr::V4(Ipv4Addr::from(bytes))
+    } else {
+        IpAddr::V6(Ipv6Addr::from(<[u8; 16]>::try_from(bytes.as_slice()).ok()?))
     };
     Some((address, port))
 }
 
-/// Checks whether a socket that is bound to an address may accept connections to another address.
-/// An IPv6 socket may accept connections to an IPv4 address.
+/// Checks whether a socket bound to `bound` accepts connections to `address`. IPv6 sockets may
+/// accept connections to IPv4 addresses.
 fn accepts(bound: IpAddr, address: IpAddr) -> bool {
     match address {
-        IpAddr::V4(_) => bound.to_canonical() == address || bound.to_canonical().is_unspecified(),
+        IpAddr::V4(_) => {
+            // An IPv4 address inside an IPv6 address becomes an IPv4 address.
+            let canonical = bound.to_canonical();
+            canonical == address || canonical.is_unspecified()
+        }
         IpAddr::V6(_) => bound == address || bound == Ipv6Addr::UNSPECIFIED,
     }
 }
 
-/// Finds the job that owns the sockets. Returns `None` if a process that isn't a job owns one of
-/// them.
+/// Returns the first job that owns one of the sockets. Returns `None` if a process outside of the
+/// jobs owns one of the sockets. `running` has the ID and the top process of each running job.
+///
+/// # Errors
+///
+/// Returns an error if the search isn't complete before `until`.
 fn find_owner(
     running: &[(String, i32)],
     mut sockets: HashSet<u64>,
@@ -165,16 +188,18 @@ fn find_owner(
         return Ok(None);
     }
     let mut owner = None;
-    for (id, top) in running {
-        for process in Pid::from_raw(*top).map(below).unwrap_or_default() {
+    for (id, top_process) in running {
+        let Some(top_process) = Pid::from_raw(*top_process) else { continue };
+        for process in below(top_process) {
             let folder = format!("/proc/{}/fd", process.pid);
-            // A process that has just ended, or that hides, has no descriptors.
+            // A process may have just ended, or may hide its descriptors.
             let Ok(descriptors) = fs::read_dir(folder) else { continue };
             for descriptor in descriptors.flatten() {
                 check_time(until)?;
-                let Some(socket) = socket_number(&descriptor) else { continue };
-                if sockets.remove(&socket) {
-                    owner.get_or_insert_with(|| id.clone());
+                let Some(socket) = socket_inode(&descriptor) else { continue };
+                let is_searched = sockets.remove(&socket);
+                if is_searched && owner.is_none() {
+                    owner = Some(id.clone());
                 }
                 if sockets.is_empty() {
                     return Ok(owner);
@@ -185,7 +210,7 @@ fn find_owner(
     Ok(None)
 }
 
-fn socket_number(descriptor: &fs::DirEntry) -> Option<u64> {
+fn socket_inode(descriptor: &fs::DirEntry) -> Option<u64> {
     let target = fs::read_link(descriptor.path()).ok()?;
     target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
@@ -212,7 +237,7 @@ mod tests {
         assert_eq!(address, IpAddr::V4(Ipv4Addr::LOCALHOST));
         let here = i32::try_from(std::process::id()).expect("it is small");
         let own_sockets = fs::read_dir(format!("/proc/{here}/fd")).expect("it can be read");
-        assert!(own_sockets.flatten().any(|entry| socket_number(&entry) == Some(socket)));
+        assert!(own_sockets.flatten().any(|entry| socket_inode(&entry) == Some(socket)));
         // It is this process's, and not one of a process below it.
         let jobs = [("job".to_owned(), here)];
         assert_eq!(find_owner(&jobs, HashSet::from([socket]), until), Ok(None));

@@ -1,5 +1,4 @@
-//! Programs of plugins that outlive a call, by session: the programs that a call may use, their
-//! number, and their ends. This module starts no programs.
+//! Keeps programs of plugins running after a call, by session. This module starts no programs.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,17 +9,17 @@ use toolhold_contract::{
     ServiceKeeper, ServiceKey, ServicePlace, ServicePlaceError, ServiceProgram,
 };
 
-/// Most services of all sessions together.
+/// Maximum number of services of all sessions. Further services are refused.
 const MAX_SERVICES: usize = 32;
 
 /// How long a service runs without a connection.
 const IDLE: Duration = Duration::from_mins(10);
 
-/// The services of a host. The services end with the host.
+/// The services of a host, which end with the host.
 #[derive(Debug)]
 pub struct Services(Arc<Shared>);
 
-/// The services of one session. The services end when the last clone is dropped.
+/// The services of one session. A drop of the last clone ends them.
 #[derive(Clone, Debug)]
 pub struct SessionServices(Arc<SessionInner>);
 
@@ -41,7 +40,6 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Table {
     services: HashMap<Name, Service>,
-    /// The number of the next connection.
     next: u64,
     has_housekeeper: bool,
     has_ended: bool,
@@ -56,7 +54,7 @@ struct Service {
 }
 
 enum State {
-    /// The connection with this number has the service.
+    /// The number of the connection that uses the service.
     Taken(u64),
     Idle {
         program: ServiceProgram,
@@ -83,8 +81,7 @@ impl Services {
         Self(Arc::new(Shared { idle, table: Mutex::default(), changed: Condvar::new() }))
     }
 
-    /// Returns the services of a session. The session owns them. No other caller may make services
-    /// for the name of the session.
+    /// Returns the services of the session with this unique name. They end with the returned value.
     pub fn session(&self, session: &Arc<str>) -> SessionServices {
         let session = Arc::clone(session);
         let shared = Arc::clone(&self.0);
@@ -111,31 +108,31 @@ impl Shared {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the services whose names `is_ended` accepts, and returns their number. A service that a
-    /// connection uses ends with the connection.
-    fn end(&self, is_ended: impl Fn(&Name) -> bool) -> usize {
+    /// Removes the services that `is_selected` selects, and returns their number. Idle programs end
+    /// now, and other programs end with their connection.
+    fn end(&self, is_selected: impl Fn(&Name) -> bool) -> usize {
         let mut table = self.lock();
-        let ended: Vec<(Name, Service)> =
-            table.services.extract_if(|name, _| is_ended(name)).collect();
-        // A program takes a moment to end, so the table is unlocked first.
+        let removed: Vec<(Name, Service)> =
+            table.services.extract_if(|name, _| is_selected(name)).collect();
+        let count = removed.len();
+        // The table is unlocked before the drop, because a program takes a moment to end.
         drop(table);
-        ended.len()
+        drop(removed);
+        count
     }
 
-    /// Makes the service of a connection idle. Ends the program if the service was stopped, or if
-    /// the session has ended.
+    /// Makes the service of the connection `number` idle. The program of a stopped service or an
+    /// ended session ends.
     fn keep(self: &Arc<Self>, name: &Name, number: u64, program: ServiceProgram) {
         let mut table = self.lock();
-        match table.services.get_mut(name) {
-            Some(service) if service.is_taken_by(number) => {
-                service.state = State::Idle { program, since: Instant::now() };
-            }
-            _ => {
-                drop(table);
-                drop(program);
-                return;
-            }
-        }
+        let known = table.services.get_mut(name);
+        let Some(service) = known.filter(|service| service.is_taken_by(number)) else {
+            // The table is unlocked before the drop, because a program takes a moment to end.
+            drop(table);
+            drop(program);
+            return;
+        };
+        service.state = State::Idle { program, since: Instant::now() };
         if table.has_housekeeper {
             return;
         }
@@ -145,24 +142,25 @@ impl Shared {
         let shared = Arc::clone(self);
         let thread = std::thread::Builder::new().name("toolhold-services".to_owned());
         if thread.spawn(move || shared.end_idle()).is_err() {
-            // Without the thread, nothing would end the service.
+            // Only the thread ends idle services, so this service must not become idle.
             self.lock().has_housekeeper = false;
             self.end(|other| other == name);
         }
     }
 
-    /// Ends idle services until no idle services remain.
+    /// Ends services that were idle for too long. Returns when there are no services.
     fn end_idle(&self) {
         let mut table = self.lock();
         loop {
             let now = Instant::now();
-            let ended: Vec<(Name, Service)> = table
+            let expired: Vec<(Name, Service)> = table
                 .services
                 .extract_if(|_, service| service.end(self.idle).is_some_and(|end| now >= end))
                 .collect();
-            if !ended.is_empty() {
+            if !expired.is_empty() {
+                // The table is unlocked before the drop, because a program takes a moment to end.
                 drop(table);
-                drop(ended);
+                drop(expired);
                 table = self.lock();
                 continue;
             }
@@ -171,6 +169,7 @@ impl Shared {
                 return;
             }
 
+            // If every service is in use, the first service can expire after the whole idle time.
             let ends = table.services.values().filter_map(|service| service.end(self.idle));
             let next_end = ends.min().unwrap_or(now + self.idle);
             let wait = next_end.saturating_duration_since(now);
@@ -185,7 +184,7 @@ impl Service {
         matches!(self.state, State::Taken(taken) if taken == number)
     }
 
-    /// Returns the time at which the service ends, or `None` if a connection uses the service.
+    /// Returns when the service ends. `None` means that a connection uses it.
     fn end(&self, idle: Duration) -> Option<Instant> {
         match self.state {
             State::Idle { since, .. } => Some(since + idle),
@@ -203,7 +202,7 @@ impl ServiceKeeper for SessionServices {
         if table.has_ended {
             return Err(ServicePlaceError::Ended);
         }
-        // A program with the same rights is reused. A program with other rights ends.
+        // A program with the same grants is reused. A program with other grants ends.
         let mut program = None;
         let mut ended = None;
         match table.services.remove(&key) {
@@ -246,7 +245,6 @@ impl ServiceKeeper for SessionServices {
     }
 }
 
-/// A service during a connection.
 struct ServiceSlot {
     shared: Arc<Shared>,
     name: Name,

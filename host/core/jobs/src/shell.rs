@@ -1,4 +1,4 @@
-//! Passes the directory and exported variables of a command on to the next command of its session.
+//! Passes the directory and exported variables of a command on to the session's next command.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -7,13 +7,15 @@ use toolhold_contract::text::{cut, neutral_line};
 use toolhold_redaction::{self as redaction, Keys};
 use toolhold_shell_commands::{CarriedChanges, CommandStart, ShellState};
 
-/// The state of a session's commands. Clones share the state.
+/// Maximum length of a reason in a notice, in bytes. A longer reason is cut.
+const MAX_REASON: usize = 1024;
+
+/// The shell state of a session. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct SessionShell(Arc<Mutex<ShellState>>);
 
 impl SessionShell {
-    /// Returns the current state, with which the commands of a call start. The gates read this
-    /// state.
+    /// Returns the shell state for a call. The rules decide on this state.
     pub fn begin(&self) -> CallShell {
         let began = self.state().clone();
         CallShell { session: self.clone(), began, notices: Mutex::default() }
@@ -24,7 +26,7 @@ impl SessionShell {
     }
 }
 
-/// The state with which the commands of one call start.
+/// The shell state at the start of the commands of one call.
 #[derive(Debug)]
 pub struct CallShell {
     session: SessionShell,
@@ -33,17 +35,16 @@ pub struct CallShell {
 }
 
 impl CallShell {
-    /// Returns the state with which the commands start.
+    /// Returns the shell state at the start.
     pub fn began(&self) -> &ShellState {
         &self.began
     }
 
-    /// Returns the state without secrets, for people.
+    /// Returns the shell state with secrets redacted, for people.
     pub fn shown(&self) -> ShellState {
         let mut shown = self.began.clone();
         for (name, value) in &mut shown.variables {
-            let redacted = redaction::field(name, value, Keys::Text).into_owned();
-            *value = redacted;
+            *value = redaction::field(name, value, Keys::Text).into_owned();
         }
         shown
     }
@@ -56,6 +57,12 @@ impl CallShell {
     fn notice(&self, notice: String) {
         self.notices.lock().unwrap_or_else(PoisonError::into_inner).push(notice);
     }
+
+    fn notice_lost_changes(&self, reason: &str) {
+        self.notice(format!(
+            "Later commands don't get the directory and the variables of this command: {reason}."
+        ));
+    }
 }
 
 impl ShellSession for CallShell {
@@ -65,12 +72,13 @@ impl ShellSession for CallShell {
 
     fn forget_directory(&self, reason: &str) {
         let mut state = self.session.state();
+        // A command of another call may have changed the directory meanwhile.
         if state.directory == self.began.directory {
             state.directory = None;
         }
+        let shown_reason = neutral_line(cut(reason, MAX_REASON));
         self.notice(format!(
-            "The directory of the last command can't be used: {}. This command started in the default directory.",
-            neutral_line(cut(reason, 1024))
+            "The directory of the last command can't be used: {shown_reason}. This command started in the default directory."
         ));
     }
 
@@ -80,20 +88,23 @@ impl ShellSession for CallShell {
 
     fn finish(&self, directory: &str, environment: &[(String, String)], record: &[u8]) {
         let start = CommandStart { directory, environment, carried: &self.began };
-        let reason = if record.is_empty() {
-            "the command left no record (`exec`, its own trap on EXIT, or a signal)".to_owned()
-        } else {
-            match CarriedChanges::from_record(record, start) {
-                Ok(changes) => match self.session.state().apply(changes) {
-                    Ok(()) => return,
-                    Err(error) => error.to_string(),
-                },
-                Err(error) => format!("the command's record isn't valid: {error}"),
+        if record.is_empty() {
+            self.notice_lost_changes(
+                "the command left no record (because of `exec`, a trap on EXIT, or a signal)",
+            );
+            return;
+        }
+        let changes = match CarriedChanges::from_record(record, start) {
+            Ok(changes) => changes,
+            Err(error) => {
+                self.notice_lost_changes(&format!("the command's record isn't valid: {error}"));
+                return;
             }
         };
-        self.notice(format!(
-            "Later commands don't get the directory and the variables of this command: {reason}."
-        ));
+        let applied = self.session.state().apply(changes);
+        if let Err(error) = applied {
+            self.notice_lost_changes(&error.to_string());
+        }
     }
 }
 

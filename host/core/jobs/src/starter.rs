@@ -1,4 +1,4 @@
-//! Starts the one job that a call may start. Ends the job unless the call keeps it.
+//! Starts the job of a call. The job ends unless the call keeps it.
 
 use std::fmt;
 use std::io;
@@ -15,12 +15,11 @@ use toolhold_contract::{
 use crate::job::{Job, JobAbout, JobOutput};
 use crate::jobs::{SessionInner, SessionJobs};
 
-/// A function that runs on the job's thread after the command has ended. The function returns
-/// notices for the reader of the output.
+/// Runs on the job's thread after the command has ended. Returns notices about the job.
 pub type Finisher = Box<dyn FnOnce(&JobEnd) -> Vec<String> + Send>;
 
-/// The right of a call to start one job. Dropping this value ends the job unless
-/// [`keep`](Self::keep) was called.
+/// The right of a call to start one job. A drop ends the job unless [`keep`](Self::keep) was
+/// called.
 pub struct JobStart {
     session: Arc<SessionInner>,
     about: JobAbout,
@@ -40,7 +39,7 @@ impl fmt::Debug for JobStart {
 }
 
 impl JobStart {
-    /// Lets a call start a job. `live` turns the output of the command into text.
+    /// Allows a call to start a job. `live` converts the output of the command to text.
     pub fn new(session: &SessionJobs, about: JobAbout, live: LiveOutput) -> Self {
         let state = Mutex::new(State::Unused(Box::new(live)));
         Self { session: Arc::clone(&session.0), about, state }
@@ -55,16 +54,16 @@ impl JobStart {
         matches!(*self.state(), State::Started { .. })
     }
 
-    /// Lets the job go on after the call. `finisher` runs when the job has ended.
+    /// Lets the job continue after the call. `finisher` runs when the job has ended.
     pub fn keep(&self, finisher: Finisher) {
         if let State::Started { sender, is_kept, .. } = &mut *self.state() {
             *is_kept = true;
-            // The job's thread waits for the finisher.
             let _ = sender.send(finisher);
         }
     }
 
-    /// Ends the job unless it was kept. Without [`keep`](Self::keep), nobody has the job's ID.
+    /// Ends the job, unless [`keep`](Self::keep) was called. Only the answer of a successful call
+    /// tells the caller the job's ID.
     pub fn abandon(&self) {
         let mut state = self.state();
         if let State::Started { job, is_kept: false, .. } = &*state {
@@ -88,16 +87,21 @@ impl JobStarter for JobStart {
 
     fn reserve(&self, time: Option<Duration>) -> Result<Box<dyn JobPlace>, JobPlaceError> {
         let mut state = self.state();
-        let live = match std::mem::replace(&mut *state, State::Failed) {
-            State::Unused(live) => *live,
+        // The state stays failed if no job can be added.
+        let live_output = match std::mem::replace(&mut *state, State::Failed) {
+            State::Unused(live_output) => *live_output,
             used => {
                 *state = used;
                 return Err(JobPlaceError::Started);
             }
         };
-        let bounds = self.session.bounds();
-        let job = self.session.add(self.about.clone(), live)?;
-        let end = Instant::now() + time.unwrap_or(bounds.time).min(bounds.time);
+        let max_time = self.session.bounds().time;
+        let job = self.session.add(self.about.clone(), live_output)?;
+        let run_time = match time {
+            Some(time) => time.min(max_time),
+            None => max_time,
+        };
+        let end = Instant::now() + run_time;
         let (sender, receiver) = channel();
         *state = State::Started { job: Arc::clone(&job), sender, is_kept: false };
         let session = Arc::clone(&self.session);
@@ -135,6 +139,7 @@ impl JobPlace for JobSlot {
         let shared = Arc::clone(&self.session.shared);
         let observer = shared.settings().observer;
         observer.begin(&job.id, &job.about).map_err(|failure| io::Error::other(failure.message))?;
+        // A slot runs only once, so it always has its receiver.
         let Some(receiver) = self.finisher.take() else { return Ok(()) };
         let _ = job.process.set(process);
 
@@ -142,9 +147,9 @@ impl JobPlace for JobSlot {
         let builder = std::thread::Builder::new().name("toolhold-job".to_owned());
         let thread = builder.spawn(move || {
             let end = command();
-            // Without a sender, the call didn't keep the job.
             let notices = match receiver.recv() {
                 Ok(finisher) => finisher(&end),
+                // The call dropped the sender, because it didn't keep the job.
                 Err(_) => Vec::new(),
             };
             shared.settings().observer.end(&job.id, &job.about, &end, job.time());

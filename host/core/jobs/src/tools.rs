@@ -1,4 +1,4 @@
-//! `job_output`, `job_list` and `job_stop`: follow the jobs of a session.
+//! The tools `job_output`, `job_list` and `job_stop`.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -20,17 +20,23 @@ const OUTPUT: &str = "job_output";
 const LIST: &str = "job_list";
 const STOP: &str = "job_stop";
 
-/// Bytes of output that are shown by default.
+/// Number of bytes of output in an answer by default.
 const DEFAULT_LIMIT: u64 = 20_000;
 
-/// Most seconds that a call waits.
+/// Maximum number of seconds that a call waits.
 const MAX_WAIT: u64 = 300;
 
 /// Time limit for a stopped job to end.
-const ENDING: Duration = Duration::from_secs(10);
+const MAX_STOPPING: Duration = Duration::from_secs(10);
 
-/// Bytes of a command line in a list.
-const SHOWN: usize = 200;
+/// Maximum length of a command line in a list, in bytes. A longer line is cut.
+const MAX_LISTED_COMMAND: usize = 200;
+
+/// Maximum length of an unknown job's ID in a message, in bytes.
+const MAX_SHOWN_ID: usize = 64;
+
+/// Number of characters that are reserved for the text around the output in an answer.
+const FRAME: usize = 600;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -60,37 +66,47 @@ struct StopArguments {
     id: String,
 }
 
-/// Offers the tools.
+/// The source of the tools.
 #[derive(Debug)]
 pub struct JobTools {
     jobs: Arc<Jobs>,
-    /// Bytes of an answer.
-    most: usize,
-    /// The longest that a call waits.
-    wait: Duration,
+    /// Maximum length of the output in an answer, in bytes.
+    max_output: usize,
+    max_wait: Duration,
     tools: Vec<Arc<Definition>>,
 }
 
 impl JobTools {
-    /// Offers tools for `jobs`. `threshold` is the number of characters of the longest answer, or 0
-    /// for no limit. `max_call` is the longest time of a call.
+    /// Creates the tools. `threshold` is the maximum number of characters of an answer, or 0 for no
+    /// limit. `max_call` is the maximum time of a call.
     pub fn new(jobs: Arc<Jobs>, threshold: usize, max_call: Duration) -> Self {
-        // The limit includes the text around the output, because an answer is never cut.
-        let most = if threshold == 0 { usize::MAX } else { threshold.saturating_sub(600).max(1) };
-        let wait = max_call.min(Duration::from_secs(MAX_WAIT));
-        Self { jobs, most, wait, tools: definitions() }
+        let max_output = if threshold == 0 {
+            usize::MAX
+        } else {
+            // Even a very small threshold leaves at least one byte of output, so that repeated
+            // calls can read the whole output.
+            threshold.saturating_sub(FRAME).max(1)
+        };
+        let max_wait = max_call.min(Duration::from_secs(MAX_WAIT));
+        Self { jobs, max_output, max_wait, tools: definitions() }
     }
 
     fn find(&self, call: &Call, id: &str) -> Result<Arc<Job>, Failure> {
         if let Some(job) = self.jobs.find(&call.session, id) {
             return Ok(job);
         }
-        let message = format!("this session has no job with the id {:?}", cut(id, 64));
+        let shown_id = cut(id, MAX_SHOWN_ID);
+        let message = format!("this session has no job with the id {shown_id:?}");
         Err(Failure::new(Category::PermanentFailure, message)
             .with_code("not-found")
-            .with_suggestion("job_list shows the jobs of this session. When there are too many, the oldest finished jobs are removed."))
+            .with_suggestion(
+                "job_list shows the jobs of this session. If the session has too many jobs, the \
+                 oldest finished jobs are removed.",
+            ))
     }
 
+    /// Returns the output of a job when there is new output, when the job has ended, or after the
+    /// requested time.
     async fn output(&self, call: &Call) -> Outcome {
         let arguments: OutputArguments = parse(call)?;
         let job = self.find(call, &arguments.id)?;
@@ -101,24 +117,26 @@ impl JobTools {
         });
 
         let limit = arguments.limit.unwrap_or(DEFAULT_LIMIT);
-        let most = usize::try_from(limit).unwrap_or(usize::MAX).min(self.most);
-        let until = Instant::now() + Duration::from_secs(arguments.wait).min(self.wait);
+        let max_output = usize::try_from(limit).unwrap_or(usize::MAX).min(self.max_output);
+        let wait = Duration::from_secs(arguments.wait).min(self.max_wait);
+        let deadline = Instant::now() + wait;
         let mut changes = job.changes();
         loop {
+            // Marks earlier changes as seen, so that only later changes end the wait.
             changes.borrow_and_update();
-            // Checked before the output is read, so that the output of an ended job is complete.
+            // The check comes before the read, so the last read never misses output.
             let has_ended = job.has_ended();
-            let is_over = has_ended || Instant::now() >= until || call.cancel.is_cancelled();
-            if is_over || arguments.until == Until::Output {
-                let reader = Arc::clone(&job);
-                let offset = arguments.offset;
-                let read = tokio::task::spawn_blocking(move || reader.read(offset, most));
-                let part = read.await.map_err(read_failure)?.map_err(read_failure)?;
-                if is_over || !part.text.is_empty() {
+            let is_late = Instant::now() >= deadline;
+            let is_last_read = has_ended || is_late || call.cancel.is_cancelled();
+            if is_last_read || arguments.until == Until::Output {
+                let part = read_part(&job, arguments.offset, max_output).await?;
+                if is_last_read || !part.text.is_empty() {
                     return Ok(answer(&job, has_ended, &part));
                 }
             }
-            let _ = call.cancel.run_until_cancelled(timeout_at(until, changes.changed())).await;
+            let change = timeout_at(deadline, changes.changed());
+            // A change, the deadline and a cancelled call end the wait.
+            let _ = call.cancel.run_until_cancelled(change).await;
         }
     }
 
@@ -136,17 +154,17 @@ impl JobTools {
                 summary.state.describe(),
                 summary.seconds,
                 summary.output_bytes,
-                neutral_line(cut(&summary.command, SHOWN)),
+                neutral_line(cut(&summary.command, MAX_LISTED_COMMAND)),
             );
             if summary.state != crate::JobState::Running {
-                // The reader of the list knows that the job has ended.
-                job.mark_told();
+                // The list also tells the caller that the job has ended.
+                job.mark_reported();
             }
-            let mut value = serde_json::to_value(&summary).map_err(read_failure)?;
-            if let Value::Object(fields) = &mut value {
+            let mut entry = serde_json::to_value(&summary).map_err(read_failure)?;
+            if let Value::Object(fields) = &mut entry {
                 fields.remove("session");
             }
-            listed.push(value);
+            listed.push(entry);
         }
         if jobs.is_empty() {
             text.push_str("This session has no jobs.\n");
@@ -158,28 +176,28 @@ impl JobTools {
         let arguments: StopArguments = parse(call)?;
         let job = self.find(call, &arguments.id)?;
         let mut changes = job.changes();
-        let ran = !job.has_ended();
+        let was_running = !job.has_ended();
         job.cancel.cancel();
-        let until = Instant::now() + ENDING;
-        while !job.has_ended() && Instant::now() < until {
-            let _ = timeout_at(until, changes.changed()).await;
+        let deadline = Instant::now() + MAX_STOPPING;
+        while !job.has_ended() && Instant::now() < deadline {
+            let _ = timeout_at(deadline, changes.changed()).await;
         }
         let state = job.state();
         if state == crate::JobState::Running {
             let message = format!("job {} is still stopping", job.id);
             return Err(Failure::new(Category::Timeout, message));
         }
-        job.mark_told();
-        let text = if ran {
+        job.mark_reported();
+        let text = if was_running {
             format!("Job {}: {}.\n", job.id, state.describe())
         } else {
-            format!("Job {} had ended before: {}.\n", job.id, state.describe())
+            format!("Job {} had already ended: {}.\n", job.id, state.describe())
         };
         Ok(Output { structured: serde_json::to_value(&state).ok(), ..Output::text(text) })
     }
 }
 
-/// Returns the answer with a part of the output of a job.
+/// Formats a part of a job's output for the caller.
 fn answer(job: &Job, has_ended: bool, part: &JobPart) -> Output {
     let JobPart { start, end, total, kept_from, .. } = *part;
     let mut text = part.text.clone();
@@ -191,7 +209,7 @@ fn answer(job: &Job, has_ended: bool, part: &JobPart) -> Output {
     let id = &job.id;
     let seconds = job.time().as_secs();
     let status = if is_whole {
-        job.mark_told();
+        job.mark_reported();
         format!("Job {id}: {} after {seconds} s. This is the end.", job.state().describe())
     } else if has_ended {
         format!("Job {id} has ended. Continue with offset {end}.")
@@ -200,10 +218,10 @@ fn answer(job: &Job, has_ended: bool, part: &JobPart) -> Output {
     };
     let _ = writeln!(text, "[{status} Bytes {start}-{end} of {total}.]");
     if kept_from > 0 {
-        let _ = writeln!(text, "[The first {kept_from} bytes are no longer kept.]");
+        let _ = writeln!(text, "[The first {kept_from} bytes are no longer stored.]");
     }
     if let Some(failure) = &part.failure {
-        let _ = writeln!(text, "[The output can't be kept: {failure}.]");
+        let _ = writeln!(text, "[The output can't be stored: {failure}.]");
     }
     if is_whole {
         for notice in job.notices() {
@@ -226,6 +244,12 @@ fn parse<T: for<'de> Deserialize<'de>>(call: &Call) -> Result<T, Failure> {
         .map_err(|error| Failure::new(Category::InvalidParameters, error.to_string()))
 }
 
+async fn read_part(job: &Arc<Job>, offset: Option<u64>, most: usize) -> Result<JobPart, Failure> {
+    let job = Arc::clone(job);
+    let reading = tokio::task::spawn_blocking(move || job.read(offset, most));
+    reading.await.map_err(read_failure)?.map_err(read_failure)
+}
+
 fn read_failure(error: impl std::fmt::Display) -> Failure {
     let message = format!("the output can't be read: {error}");
     Failure::new(Category::PermanentFailure, message).with_code("host")
@@ -244,11 +268,11 @@ fn definitions() -> Vec<Arc<Definition>> {
         "type": "object",
         "properties": {
             "id": id,
-            "offset": { "type": "integer", "minimum": 0, "description": "First byte. Default: where the last answer ended." },
+            "offset": { "type": "integer", "minimum": 0, "description": "The first byte. Default: the end of the last answer." },
             "limit": { "type": "integer", "minimum": 1, "description": "Bytes. Default: 20000." },
             "wait": { "type": "integer", "minimum": 0, "maximum": MAX_WAIT, "description": "Seconds to wait." },
             "until": { "type": "string", "enum": ["output", "end"] },
-            "filtered": { "type": "boolean", "description": "Shorten it like the output of a command in the foreground." },
+            "filtered": { "type": "boolean", "description": "Shorten the output like the output of a command in the foreground." },
         },
         "required": ["id"],
         "additionalProperties": false,

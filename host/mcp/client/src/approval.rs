@@ -1,29 +1,31 @@
-//! Shows an upstream server to the person who approves it. Also shows the state of each configured
-//! server.
+//! Lists what a person approves of an upstream server, and the state of each configured server.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use serde::Serialize;
-use toolhold_core::config::{Config, Folders, McpServer, working_directory};
+use toolhold_core::config::{
+    Config, Folders, HostGrant, McpServer, Method, WrittenPathPattern, working_directory,
+};
 use toolhold_core::{HostError, ToolSourceState, provider_states};
 
-use crate::START;
+use crate::START_TIMEOUT;
 use crate::connection::{Connection, Era, ServerInfo};
 use crate::definitions::{offered_tools, pin_tools, unmatched_patterns};
 use crate::launch::{Launch, LaunchError, Surroundings};
 use crate::listed_tools::ListedTools;
 use crate::listing::Listing;
+use crate::naming::provider_name;
 use crate::oauth::TokenFile;
 use crate::offers;
-use crate::packages::{self, Line};
+use crate::packages::{self, RunnerLine};
 use crate::pins::{PinnedOffers, PinnedTool, Pins, ToolDifference, digest, start_digest};
-use crate::proposals::{ProposalContext, unseen_directories};
+use crate::proposals::{ProposalContext, line_for_unseen_directories};
 use crate::reason::Reason;
-use crate::server::{join_version, provider_name};
+use crate::server::join_version;
 
-/// The state of one server of the configuration.
+/// The state of a configured server.
 #[derive(Clone, Debug, Serialize)]
 pub struct ServerState {
     /// The name of the server's configuration table.
@@ -34,27 +36,29 @@ pub struct ServerState {
     pub command: Vec<String>,
     /// The URL. Empty if the server is a program.
     pub url: String,
-    /// The number of pinned packages that the server's runner would fetch.
+    /// The hosts that the server's program reaches. Empty if it has the whole network, or none.
+    pub reaches: Vec<String>,
+    /// The number of pinned packages of the server's runner.
     pub packages: usize,
-    /// The reason why the packages that the server's runner fetches aren't pinned.
+    /// The reason why the packages of the server's runner aren't pinned.
     pub unpinned: Option<String>,
     /// The server's own name and version, as approved.
     pub version: String,
     /// The names of the approved tools.
     pub tools: Vec<String>,
-    /// Approved tools that aren't offered, each with the reason.
+    /// Approved tools that aren't offered, and the reasons.
     pub left_out: Vec<(String, String)>,
-    /// Entries of `tools` in its table that match no approved tool.
+    /// Entries of `tools` in the server's table that match no approved tool.
     pub unmatched: Vec<String>,
-    /// The line that grants the directories that its arguments name, if it doesn't see them.
+    /// The line that grants the directories in the server's arguments, if they aren't granted.
     pub unseen: Option<String>,
-    /// Whether the server had a login that no longer exists.
+    /// Whether the server's login no longer exists.
     pub logged_out: bool,
-    /// The states that running hosts report.
+    /// The states in running hosts.
     pub hosts: Vec<HostState>,
 }
 
-/// The state of a server in one running host.
+/// The state of a server in a running host.
 #[derive(Clone, Debug, Serialize)]
 pub struct HostState {
     /// The host's process ID.
@@ -64,12 +68,11 @@ pub struct HostState {
     pub program: ToolSourceState,
 }
 
-/// Returns the servers of the configuration, with the states that running hosts report. Starts no
-/// server. Blocks.
+/// Returns the configured servers, with their states in running hosts. Starts no server. Blocks.
 ///
 /// # Errors
 ///
-/// The approvals can't be read, or the hosts can't be asked.
+/// Returns an error if the approvals can't be read or the hosts can't be asked.
 pub fn states(config: &Config, folders: &Folders) -> Result<Vec<ServerState>, HostError> {
     let mcp = &config.values.mcp;
     let hosts = provider_states(folders)?;
@@ -94,20 +97,21 @@ pub fn states(config: &Config, folders: &Folders) -> Result<Vec<ServerState>, Ho
             command.push(server.command.clone());
             command.extend_from_slice(&server.args);
         }
-        // Only a server at a URL without secrets can have a login.
+        // A server with configured secrets needs no login.
         let can_login = !server.url.is_empty() && server.secrets.is_empty();
         states.push(ServerState {
             name: name.clone(),
             state,
             command,
             url: server.url.clone(),
+            reaches: server.hosts.iter().map(describe_host).collect(),
             packages: packages::packages(&pins.lock).len(),
             unpinned: unpinned(server),
             version: join_version(&pins.name, &pins.version),
             tools: tools.iter().map(|tool| tool.definition.name.clone()).collect(),
             left_out,
             unmatched: unmatched_patterns(&pins, server).into_iter().map(str::to_owned).collect(),
-            unseen: unseen_directories(server, &context),
+            unseen: line_for_unseen_directories(server, &context),
             logged_out: can_login && TokenFile::new(folders, name, &server.url).is_logged_out(),
             hosts: host_states(name, &hosts),
         });
@@ -115,59 +119,75 @@ pub fn states(config: &Config, folders: &Folders) -> Result<Vec<ServerState>, Ho
     Ok(states)
 }
 
-/// Returns the states that the hosts report of the server `name`.
-fn host_states(name: &str, hosts: &[(u32, Vec<ToolSourceState>)]) -> Vec<HostState> {
-    let provider = provider_name(name);
-    let states = hosts.iter().filter_map(|(pid, states)| {
-        let program = states.iter().find(|state| state.provider == provider)?.clone();
-        Some(HostState { pid: *pid, program })
-    });
-    states.collect()
+/// Describes an entry of `hosts`.
+fn describe_host(host: &HostGrant) -> String {
+    let methods = host.methods.iter().map(Method::as_str);
+    let limits: Vec<&str> =
+        methods.chain(host.paths.iter().map(WrittenPathPattern::as_str)).collect();
+    if limits.is_empty() {
+        return host.to_string();
+    }
+    format!("{host} ({})", limits.join(", "))
 }
 
-/// Checks whether a server is used: it is enabled, and a person has approved its table and its
-/// tools.
+/// Returns the state of the server `name` in each running host. `hosts` contains the process ID of
+/// each host and the states of its tool sources.
+fn host_states(name: &str, hosts: &[(u32, Vec<ToolSourceState>)]) -> Vec<HostState> {
+    let provider = provider_name(name);
+    let mut host_states = Vec::new();
+    for (pid, source_states) in hosts {
+        let program_state = source_states.iter().find(|state| state.provider == provider);
+        if let Some(program) = program_state {
+            host_states.push(HostState { pid: *pid, program: program.clone() });
+        }
+    }
+    host_states
+}
+
+/// Checks whether a server is enabled and its table is approved.
 pub fn is_approved(folders: &Folders, name: &str, server: &McpServer) -> bool {
     let Ok(pins) = Pins::load(folders, name) else { return false };
     server.enabled && !pins.start.is_empty() && pins.start == start_digest(server)
 }
 
-/// Returns the reason why the packages of a server's runner aren't pinned. Returns `None` if the
-/// packages are pinned, or if the server fetches no packages.
+/// Returns the reason why the packages of a server's package runner can't be pinned. Returns `None`
+/// if they can be pinned, or if the server uses no package runner.
 pub fn unpinned(server: &McpServer) -> Option<String> {
-    // A server at a URL fetches nothing.
     if server.command.is_empty() {
         return None;
     }
-    let error = Line::parse(&server.command, &server.args).err()?;
-    Some(error.to_string())
+    match RunnerLine::parse(&server.command, &server.args) {
+        Ok(_) => None,
+        Err(error) => Some(error.to_string()),
+    }
 }
 
-/// The present offer of a server.
+/// What a server offers at present.
 #[derive(Clone, Debug)]
 pub struct Inspection {
-    /// The pins if a person approves the offer.
+    /// The pins to store if a person approves the server.
     pub pins: Pins,
-    /// The packages that differ from the approved ones, each with its old and new version.
+    /// The packages that differ from the approved packages.
     pub packages: Vec<PackageDifference>,
-    /// The tools, prompts and resources that differ from the approved ones, each with the word for
-    /// its kind.
+    /// The tools, prompts and resources that differ from the approved ones, with the word for their
+    /// kind.
     pub differences: Vec<(&'static str, ToolDifference)>,
-    /// The number of tools that are offered.
+    /// The number of offered tools.
     pub offered: usize,
-    /// The names of entries that aren't offered, each with the reason.
+    /// The names of entries that aren't offered, and the reasons.
     pub left_out: Vec<(String, String)>,
-    /// Entries of `tools` in its table that match no tool.
+    /// Entries of `tools` in the server's table that match no tool.
     pub unmatched: Vec<String>,
 }
 
-/// A package with its old and new version. `None` means that the package wasn't there before, or is
-/// no longer there.
+/// A package with its approved and its present version. `None` means that the package is missing.
 pub type PackageDifference = (String, Option<String>, Option<String>);
 
-fn package_differences(before: &str, now: &str) -> Vec<PackageDifference> {
-    let old_versions = packages::packages(before);
-    let new_versions = packages::packages(now);
+/// Returns the packages whose versions differ between two lock files. Each package has its old and
+/// its new version.
+fn package_differences(old_lock: &str, new_lock: &str) -> Vec<PackageDifference> {
+    let old_versions = packages::packages(old_lock);
+    let new_versions = packages::packages(new_lock);
     let names: BTreeSet<&String> = old_versions.keys().chain(new_versions.keys()).collect();
     let mut differences = Vec::new();
     for name in names {
@@ -184,7 +204,7 @@ fn package_differences(before: &str, now: &str) -> Vec<PackageDifference> {
 ///
 /// # Errors
 ///
-/// [`HostError::Config`] if there is no such server, if it doesn't start, or if it doesn't list its
+/// Returns [`HostError::Config`] if the server isn't configured, doesn't start, or doesn't list its
 /// tools.
 pub async fn inspect(
     config: &Config,
@@ -195,18 +215,19 @@ pub async fn inspect(
     let servers = &config.values.mcp.servers;
     let server = servers.get(name).ok_or_else(|| failure(name, LaunchError::NotConfigured))?;
     let known = Pins::load(folders, name)?;
-    let around = Arc::new(Surroundings::new(config, folders, directory, "toolhold mcp"));
-    let launch = Launch::new(&around, name, server, String::new());
+    let surroundings = Arc::new(Surroundings::new(config, folders, directory, "toolhold mcp"));
+    let launch = Launch::new(&surroundings, name, server, String::new());
     let resolved = tokio::task::spawn_blocking(move || launch.resolved())
         .await
         .unwrap_or_else(|error| Err(error.into()))
         .map_err(|error| failure(name, error))?;
     let launch = Arc::new(resolved);
-    let listed = match tokio::time::timeout(START, list_all(&launch)).await {
+    let listed = match tokio::time::timeout(START_TIMEOUT, list_all(&launch)).await {
         Ok(listed) => listed,
-        Err(_) => {
-            Err(Reason::new(format!("it didn't list its tools within {} s", START.as_secs())))
-        }
+        Err(_) => Err(Reason::new(format!(
+            "the server didn't list its tools within {} s",
+            START_TIMEOUT.as_secs()
+        ))),
     };
     let AllListed { about, tools, offers, mut left_out } =
         listed.map_err(|reason| failure(name, reason.for_person()))?;
@@ -230,21 +251,22 @@ pub async fn inspect(
     Ok(Inspection { pins, packages, differences, offered: offered.len(), left_out, unmatched })
 }
 
-/// Everything that a server lists.
+/// The lists of a server.
 struct AllListed {
     about: ServerInfo,
     tools: Vec<PinnedTool>,
     offers: PinnedOffers,
-    /// The names of the entries that can't be pinned, each with the reason.
+    /// The names of entries that can't be pinned, and the reasons.
     left_out: Vec<(String, String)>,
 }
 
-/// Starts a server, lists its tools, prompts and resources, and ends the server.
+/// Starts a server, lists everything that the server offers, and ends the server.
 async fn list_all(launch: &Arc<Launch>) -> Result<AllListed, Reason> {
     let connection = match Connection::open(Arc::clone(launch), Era::Unknown).await {
         Ok(connection) => connection,
-        // Perhaps the question of the newer revisions ended the server.
-        Err(error) if error.may_be_era => {
+        // Some servers end at the first request of a newer protocol revision. The older revisions
+        // begin with a handshake.
+        Err(error) if error.era_may_be_wrong => {
             Connection::open(Arc::clone(launch), Era::Handshake).await?
         }
         Err(error) => return Err(error.reason),
@@ -252,14 +274,15 @@ async fn list_all(launch: &Arc<Launch>) -> Result<AllListed, Reason> {
     let listed_tools = connection.tools().await;
     let listing = match &listed_tools {
         Ok(_) => connection.listing().await,
+        // The error of the tools is returned below, so the other lists aren't needed.
         Err(_) => Ok(Listing::default()),
     };
     let about = connection.about();
-    // The server must end in any case, so errors are handled afterwards.
+    // The server must also end after an error, so errors are returned after this line.
     connection.end();
 
-    let ListedTools { tools, unreadable } = listed_tools?;
-    let (tools, mut left_out) = pin_tools(&tools);
+    let ListedTools { tools: offered_tools, unreadable } = listed_tools?;
+    let (tools, mut left_out) = pin_tools(&offered_tools);
     left_out.extend(unreadable);
     let (offers, unpinned_offers) = offers::pin(&listing?);
     left_out.extend(unpinned_offers);

@@ -1,5 +1,4 @@
-//! Answers the requests of an upstream server to its client, such as elicitations. Receives the
-//! server's progress notifications.
+//! Handles the requests and notifications of an upstream server, such as elicitations and progress.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,26 +12,25 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ClientHandler, ErrorData, RoleClient};
 use toolhold_core::text::{cut, neutral_line, shown};
-use toolhold_core::{Events, NAME, Progress};
+use toolhold_core::{Events, Progress};
 
 use crate::inquiries::RunningCalls;
 
-/// Most bytes of a progress message.
-const MAX_PROGRESS: usize = 1024;
+/// Longest progress message in bytes. Longer messages are cut.
+const MAX_MESSAGE_BYTES: usize = 1024;
 
-/// The event receivers of the running calls, by progress token.
+/// Receivers of progress, by the token of their call.
 #[derive(Clone, Default)]
 pub(crate) struct Watchers(Arc<Mutex<HashMap<ProgressToken, Arc<dyn Events>>>>);
 
 impl Watchers {
-    /// Passes progress with this token on until the guard is dropped.
+    /// Passes progress with this token to `events` until the guard is dropped.
     pub(crate) fn add(&self, token: ProgressToken, events: Arc<dyn Events>) -> WatcherGuard {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(token.clone(), events);
         WatcherGuard { watchers: self.clone(), token }
     }
 }
 
-/// Passes on progress until this guard is dropped.
 pub(crate) struct WatcherGuard {
     watchers: Watchers,
     token: ProgressToken,
@@ -44,20 +42,18 @@ impl Drop for WatcherGuard {
     }
 }
 
-/// The client of one connection. The client may pass elicitations on to the person, and answers
-/// pings. The client refuses all other requests of the server.
+/// The client of one connection. Passes elicitations to the user, answers pings, and refuses all
+/// other requests.
 #[derive(Clone, Default)]
 pub(crate) struct Client {
-    /// The receivers of progress.
     pub(crate) watchers: Watchers,
-    /// The running calls whose server may send elicitations.
+    /// Running calls, whose users can be asked.
     pub(crate) running: RunningCalls,
-    /// Whether the client declares that it supports elicitations.
-    pub(crate) asks: bool,
-    /// Whether the server announced that its tools changed.
+    /// Whether the client declares support for elicitations.
+    pub(crate) can_ask_user: bool,
+    /// Whether the server announced changed tools.
     pub(crate) changed: Arc<AtomicBool>,
-    /// Whether a server without a handshake was asked to announce changes, and may still announce
-    /// them.
+    /// Whether a server without a handshake was asked to announce changes.
     pub(crate) listening: Arc<AtomicBool>,
 }
 
@@ -70,11 +66,20 @@ impl ClientHandler for Client {
         let watchers = self.watchers.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(events) = watchers.get(&params.progress_token).cloned() else { return };
         drop(watchers);
-        let ratio = params.total.map(|total| params.progress / total);
-        let fraction = ratio.filter(|ratio| (0.0..=1.0).contains(ratio));
+
+        let mut fraction = None;
+        if let Some(total) = params.total {
+            let ratio = params.progress / total;
+            // A server may send more progress than the total, or a total of zero.
+            if (0.0..=1.0).contains(&ratio) {
+                fraction = Some(ratio);
+            }
+        }
+
         let raw_message = params.message.unwrap_or_default();
-        let plain_message = shown(cut(&raw_message, MAX_PROGRESS).to_owned(), false);
-        let message = neutral_line(&plain_message);
+        let cut_message = cut(&raw_message, MAX_MESSAGE_BYTES).to_owned();
+        let as_lines = false;
+        let message = neutral_line(&shown(cut_message, as_lines));
         events.progress(Progress { fraction, message, untrusted: true });
     }
 
@@ -87,10 +92,10 @@ impl ClientHandler for Client {
         request: ElicitRequestParams,
         context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
-        if !self.asks {
+        if !self.can_ask_user {
             return Err(ErrorData::invalid_params("the user can't be asked", None));
         }
-        // A question that the server takes back is no longer shown.
+        // If the server withdraws the question, the question isn't shown any more.
         match context.ct.run_until_cancelled(self.running.ask(request)).await {
             Some(answer) => {
                 answer.map_err(|error| ErrorData::invalid_params(error.to_string(), None))
@@ -100,9 +105,9 @@ impl ClientHandler for Client {
     }
 
     fn get_info(&self) -> ClientConfig {
-        let implementation = Implementation::new(NAME, env!("CARGO_PKG_VERSION"));
+        let implementation = Implementation::new(toolhold_core::NAME, env!("CARGO_PKG_VERSION"));
         let mut capabilities = ClientCapabilities::default();
-        if self.asks {
+        if self.can_ask_user {
             let elicitation = ElicitationCapability::new()
                 .with_form(FormElicitationCapability::default())
                 .with_url(UrlElicitationCapability::default());

@@ -1,5 +1,4 @@
-//! Decides which tools of an upstream server can be offered. Checks whether an answer matches its
-//! output schema.
+//! Decides which tools of an upstream server are offered, and checks their structured answers.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -15,30 +14,26 @@ use crate::naming::{
     MAX_DESCRIPTION, MAX_NAME, MAX_TITLE, is_reserved, offered_name, printable_name,
 };
 use crate::pins::{PinnedTool, Pins, SizeError};
-use crate::{MAX_DEFINITION, MAX_TOOLS};
+use crate::{MAX_DEFINITION_BYTES, MAX_TOOLS};
 
-/// Most values in an input schema, references followed.
+/// Most values in a schema after references are resolved.
 const MAX_WEIGHT: usize = 20_000;
 
-/// A tool that the host offers.
 #[derive(Clone)]
 pub(crate) struct OfferedTool {
-    /// The definition of the tool.
     pub(crate) definition: Arc<Definition>,
     /// The tool's name at the server.
     pub(crate) own_name: String,
-    /// The digest of the tool's definition.
     pub(crate) digest: String,
-    /// The check of structured answers against the output schema. The schema is compiled for the
-    /// first answer.
+    /// Checks a structured answer. Made at the first answer, because compiling a schema takes time.
     answer_check: Arc<OnceLock<AnswerCheck>>,
 }
 
 type AnswerCheck = Box<dyn Fn(&Value) -> bool + Send + Sync>;
 
 impl OfferedTool {
-    /// Checks whether a structured answer matches the output schema. An answer with too many values
-    /// or levels doesn't match. The check takes time.
+    /// Checks a structured answer against the output schema. An answer with too many values or
+    /// levels doesn't fit. Blocks for a while.
     pub(crate) fn fits(&self, answer: &Value) -> bool {
         let Some(schema) = &self.definition.output_schema else { return true };
         let check = self.answer_check.get_or_init(|| compile_answer_check(schema));
@@ -54,8 +49,8 @@ fn compile_answer_check(schema: &Value) -> AnswerCheck {
     }
 }
 
-/// Returns the tools of a server that can be offered, and the names of the other tools, each with
-/// the reason. Tools that the `table` of the server doesn't choose are in neither list.
+/// Returns the offered tools of a server, and the names of the other approved tools with the
+/// reasons. Neither list has the tools that `table` doesn't choose.
 pub(crate) fn offered_tools(
     server: &str,
     pins: &Pins,
@@ -68,7 +63,7 @@ pub(crate) fn offered_tools(
             continue;
         }
         let Some(name) = offered_name(server, &pin.name) else {
-            let reason = format!("its name is too long; the limit is {MAX_NAME} characters");
+            let reason = format!("the tool's name is too long; the limit is {MAX_NAME} characters");
             left_out.push((printable_name(&pin.name), reason));
             continue;
         };
@@ -84,7 +79,7 @@ pub(crate) fn offered_tools(
     let mut offered = Vec::new();
     for (name, pins) in names {
         let [pin] = pins[..] else {
-            let reason = format!("{} tools would be named `{name}`", pins.len());
+            let reason = format!("{} tools would have the name `{name}`", pins.len());
             left_out.extend(pins.iter().map(|pin| (printable_name(&pin.name), reason.clone())));
             continue;
         };
@@ -98,12 +93,12 @@ pub(crate) fn offered_tools(
     (offered, left_out)
 }
 
-/// Checks whether the `tools` of a server's table choose a tool, by the server's name of it.
+/// Checks whether `tools` of a server's table choose a tool. `tool` is the name at the server.
 fn is_chosen(tool: &str, table: &McpServer) -> bool {
     table.tools.is_empty() || table.tools.iter().any(|pattern| pattern.matches(tool))
 }
 
-/// Returns the patterns in `tools` of a server's table that match no approved tool.
+/// Returns the entries of `tools` in a server's table that match no approved tool.
 pub(crate) fn unmatched_patterns<'t>(pins: &Pins, table: &'t McpServer) -> Vec<&'t str> {
     let mut unmatched = Vec::new();
     for pattern in &table.tools {
@@ -114,8 +109,7 @@ pub(crate) fn unmatched_patterns<'t>(pins: &Pins, table: &'t McpServer) -> Vec<&
     unmatched
 }
 
-/// Pins the tools that can be pinned. Also returns the names of the other tools, each with the
-/// reason.
+/// Pins tools. Also returns the names of tools that can't be pinned, with the reasons.
 pub(crate) fn pin_tools(tools: &[Tool]) -> (Vec<PinnedTool>, Vec<(String, String)>) {
     let mut pins: Vec<PinnedTool> = Vec::new();
     let mut left_out = Vec::new();
@@ -129,37 +123,40 @@ pub(crate) fn pin_tools(tools: &[Tool]) -> (Vec<PinnedTool>, Vec<(String, String
     (pins, left_out)
 }
 
-/// The reason against pinning a tool.
 #[derive(Debug, thiserror::Error)]
 enum ToolError {
-    #[error("more tools than {MAX_TOOLS}, the limit of a server")]
+    #[error("the server has more than {MAX_TOOLS} tools, the limit")]
     TooMany,
     #[error(transparent)]
     Size(#[from] SizeError),
-    #[error("another tool has that name")]
+    #[error("another tool has this name")]
     SameName,
-    #[error("its input schema isn't of an object")]
+    #[error("the input schema isn't the schema of an object")]
     NotAnObject,
-    #[error("its input schema has more than {MAX_WEIGHT} values, the limit")]
+    #[error("the input schema has more than {MAX_WEIGHT} values, the limit")]
     HeavyInput,
-    #[error("its output schema has more than {MAX_WEIGHT} values, the limit")]
+    #[error("the output schema has more than {MAX_WEIGHT} values, the limit")]
     HeavyOutput,
-    #[error("its input schema can't be used: {0}")]
+    #[error("the input schema can't be used: {0}")]
     Input(String),
-    #[error("its output schema can't be used: {0}")]
+    #[error("the output schema can't be used: {0}")]
     Output(String),
 }
 
-/// Checks whether a tool can be added to the pins of the previous tools.
+/// Checks whether a tool can be pinned together with the earlier `pins`.
 fn check_tool(tool: &Tool, pin: &PinnedTool, pins: &[PinnedTool]) -> Result<(), ToolError> {
     if pins.len() >= MAX_TOOLS {
         return Err(ToolError::TooMany);
     }
-    pin.check_size(pins, MAX_DEFINITION)?;
+    pin.check_size(pins, MAX_DEFINITION_BYTES)?;
     if pins.iter().any(|known| known.name == pin.name) {
         return Err(ToolError::SameName);
     }
+    check_schemas(tool)
+}
 
+/// Checks that a tool's schemas are valid, and not too heavy for a validator.
+fn check_schemas(tool: &Tool) -> Result<(), ToolError> {
     let input = portable(Value::Object((*tool.input_schema).clone()));
     if input.get("type").is_some_and(|kind| kind != "object") {
         return Err(ToolError::NotAnObject);
@@ -167,13 +164,15 @@ fn check_tool(tool: &Tool, pin: &PinnedTool, pins: &[PinnedTool]) -> Result<(), 
     if is_heavy(&input) {
         return Err(ToolError::HeavyInput);
     }
-    let output =
-        tool.output_schema.as_ref().map(|schema| portable(Value::Object((**schema).clone())));
-    if output.as_ref().is_some_and(is_heavy) {
-        return Err(ToolError::HeavyOutput);
+    let mut output = None;
+    if let Some(schema) = &tool.output_schema {
+        let portable_schema = portable(Value::Object((**schema).clone()));
+        if is_heavy(&portable_schema) {
+            return Err(ToolError::HeavyOutput);
+        }
+        output = Some(portable_schema);
     }
 
-    // The schemas are compiled in the form in which they are offered.
     compile_schema(&neutral_json(input)).map_err(|error| ToolError::Input(error.to_string()))?;
     if let Some(output) = output {
         compile_schema(&neutral_json(output))
@@ -186,8 +185,8 @@ fn is_heavy(schema: &Value) -> bool {
     SchemaCost::from_schema(schema).weight > MAX_WEIGHT
 }
 
-/// Converts a schema to a form that every client accepts: the schema of an object, with an object
-/// for each property. A client that finds another form refuses the whole list of tools.
+/// Converts a schema to a form that every client accepts: an object, with an object for each
+/// property. Some clients refuse the whole list of tools if a single schema has another form.
 fn portable(mut schema: Value) -> Value {
     let Value::Object(fields) = &mut schema else { return schema };
     for key in ["properties", "required"] {
@@ -199,7 +198,9 @@ fn portable(mut schema: Value) -> Value {
     if let Some(Value::Object(properties)) = fields.get_mut("properties") {
         for schema in properties.values_mut() {
             match schema {
+                // The empty schema allows any value.
                 Value::Bool(true) | Value::Null => *schema = json!({}),
+                // This schema allows no value.
                 Value::Bool(false) => *schema = json!({ "not": {} }),
                 _ => {}
             }
@@ -208,7 +209,7 @@ fn portable(mut schema: Value) -> Value {
     schema
 }
 
-/// The parts of a definition that are read.
+/// The used parts of a definition.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Listed {
@@ -219,7 +220,9 @@ struct Listed {
     annotations: Option<ToolAnnotations>,
 }
 
+/// Makes the host's definition of a tool from the tool's approved definition.
 fn definition(name: String, pin: &PinnedTool, trust_annotations: bool) -> Definition {
+    // Toolhold wrote the approved definition, so its parsing fails only after a change by hand.
     let listed: Listed = serde_json::from_str(&pin.definition).unwrap_or_default();
     let is_neutral = has_neutral_strings(&pin.definition);
     let raw_description = listed.description.unwrap_or_default();
@@ -230,8 +233,10 @@ fn definition(name: String, pin: &PinnedTool, trust_annotations: bool) -> Defini
     definition.output_schema =
         listed.output_schema.map(|schema| neutral_schema(schema, is_neutral));
     definition.foreign = true;
+
     let claimed = listed.annotations.unwrap_or_default();
     let says_read_only = claimed.read_only_hint == Some(true);
+    // This warning applies even if the server isn't trusted. A read-only tool destroys nothing.
     definition.says_destructive = claimed.destructive_hint == Some(true) && !says_read_only;
     if trust_annotations {
         definition.annotations = annotations(claimed);
@@ -239,17 +244,18 @@ fn definition(name: String, pin: &PinnedTool, trust_annotations: bool) -> Defini
     definition
 }
 
-/// Converts a schema to the form in which it is offered. Most definitions are neutral already.
+/// Converts a schema to its offered form. `is_neutral` skips a scan of the schema.
 fn neutral_schema(schema: Value, is_neutral: bool) -> Value {
     portable(if is_neutral { schema } else { neutral_json(schema) })
 }
 
-/// Checks whether no string of a JSON text has a character that would be neutralised. May return
-/// `false` for a text with line ends or tabs between its values, even if its strings are neutral.
+/// Returns whether all strings of a JSON text consist of ASCII characters, line ends and tabs. May
+/// wrongly return `false` if there are line ends or tabs between the values.
 fn has_neutral_strings(text: &str) -> bool {
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {
         let is_clean = match byte {
+            // Other escapes stand for control characters or for characters outside of ASCII.
             b'\\' => matches!(bytes.next(), Some(b'"' | b'\\' | b'/' | b'n' | b't')),
             byte => matches!(byte, b' '..=b'~'),
         };
@@ -260,7 +266,8 @@ fn has_neutral_strings(text: &str) -> bool {
     true
 }
 
-/// Converts the promises that a server makes about a tool, for an operator who trusts them.
+/// Converts a trusted server's annotations of a tool. The MCP specification defines the value of a
+/// missing annotation.
 fn annotations(claimed: ToolAnnotations) -> Annotations {
     let read_only = claimed.read_only_hint.unwrap_or(false);
     Annotations {
@@ -268,6 +275,7 @@ fn annotations(claimed: ToolAnnotations) -> Annotations {
         destructive: !read_only && claimed.destructive_hint.unwrap_or(true),
         idempotent: claimed.idempotent_hint.unwrap_or(false),
         open_world: claimed.open_world_hint.unwrap_or(true),
+        // The protocol has no hint for cacheable results.
         cacheable: false,
     }
 }
@@ -323,7 +331,11 @@ mod tests {
         let (pins, left_out) = pin_tools(&tools(&[
             named("good"),
             named("good"),
-            json!({ "name": "large", "description": "x".repeat(MAX_DEFINITION), "inputSchema": { "type": "object" } }),
+            json!({
+                "name": "large",
+                "description": "x".repeat(MAX_DEFINITION_BYTES),
+                "inputSchema": { "type": "object" }
+            }),
             json!({ "name": "invalid", "inputSchema": { "type": "object", "properties": 7 } }),
             json!({ "name": "list", "inputSchema": { "type": "array" } }),
             json!({ "name": "elsewhere", "inputSchema": { "type": "object", "properties": { "a": { "$ref": "https://example.com/x" } } } }),

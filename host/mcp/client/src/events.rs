@@ -1,5 +1,4 @@
-//! Parses the `text/event-stream` of an upstream server. The size of each event is checked before
-//! the event is parsed.
+//! Parses the `text/event-stream` of an upstream server, with a size limit for events.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,13 +9,12 @@ use tokio::sync::mpsc;
 
 use crate::gate::{LimitError, MAX_MESSAGE};
 
-/// Most bytes of an event's ID, which is sent back to the server.
+/// Longest ID of an event in bytes. Longer IDs are ignored. The ID is sent back to the server.
 const MAX_ID: usize = 1024;
 
-/// The longest pause that a server can request before a stream is opened again, in milliseconds.
-const MAX_PAUSE: u64 = 60_000;
+/// Longest pause in milliseconds before a stream is opened again. The server chooses the pause.
+const MAX_RETRY_MILLISECONDS: u64 = 60_000;
 
-/// The events that a task reads.
 pub(crate) struct Events(pub(crate) mpsc::Receiver<Sse>);
 
 impl Stream for Events {
@@ -27,17 +25,15 @@ impl Stream for Events {
     }
 }
 
-/// The fields of an event, and its data.
+/// An event without its data, and the data.
 type Event = (Sse, Option<Vec<u8>>);
 
-/// Parses events from the pieces of a stream.
 #[derive(Default)]
 pub(crate) struct Parser {
     line: Vec<u8>,
-    /// Whether the last byte was a carriage return. A line feed after a carriage return ends the
-    /// same line.
+    /// Whether the last byte was a carriage return. A line feed after it doesn't end another line.
     after_return: bool,
-    /// Whether the first line was read. A byte order mark may come before the first line.
+    /// A byte order mark is only skipped before the first line.
     has_read_line: bool,
     event: Sse,
     data: Vec<u8>,
@@ -45,36 +41,43 @@ pub(crate) struct Parser {
 }
 
 impl Parser {
-    /// Parses a piece. Returns the fields and the data of each event that ends in the piece.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if an event is too large.
-    pub(crate) fn take(&mut self, piece: &[u8]) -> Result<Vec<Event>, LimitError> {
+    /// Parses a piece of a stream. Returns the events that are complete.
+    pub(crate) fn parse_piece(&mut self, piece: &[u8]) -> Result<Vec<Event>, LimitError> {
         let mut events = Vec::new();
         let mut rest = piece;
         while !rest.is_empty() {
-            if std::mem::take(&mut self.after_return) && rest[0] == b'\n' {
+            // `\r\n` is one line end, even if a piece ends between both bytes.
+            let follows_return = std::mem::take(&mut self.after_return);
+            if follows_return && rest[0] == b'\n' {
                 rest = &rest[1..];
                 continue;
             }
-            let end = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
-            self.line.extend_from_slice(&rest[..end.unwrap_or(rest.len())]);
+
+            let line_end = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+            let piece_of_line = match line_end {
+                Some(line_end) => &rest[..line_end],
+                None => rest,
+            };
+            self.line.extend_from_slice(piece_of_line);
             if self.line.len() + self.data.len() > MAX_MESSAGE {
                 return Err(LimitError::Size);
             }
-            let Some(end) = end else { break };
-            self.after_return = rest[end] == b'\r';
-            rest = &rest[end + 1..];
-            events.extend(self.end_line());
+
+            let Some(line_end) = line_end else { break };
+            self.after_return = rest[line_end] == b'\r';
+            rest = &rest[line_end + 1..];
+            if let Some(event) = self.end_line() {
+                events.push(event);
+            }
         }
         Ok(events)
     }
 
-    /// Parses the line that is complete now. Returns the event that the line ends.
+    /// Parses a complete line. Returns the event if the line ends an event.
     fn end_line(&mut self) -> Option<Event> {
         let whole_line = std::mem::take(&mut self.line);
         let mut line = whole_line.as_slice();
+        // A stream may start with a byte order mark.
         if !self.has_read_line {
             line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line);
             self.has_read_line = true;
@@ -86,22 +89,25 @@ impl Parser {
         None
     }
 
-    /// Returns the event that an empty line ends. Returns `None` if the event has no fields.
+    /// Ends the event and returns it. Returns `None` for an event without fields.
     fn end_event(&mut self) -> Option<Event> {
         let event = std::mem::take(&mut self.event);
         let data = std::mem::take(&mut self.data);
-        if std::mem::take(&mut self.has_data) {
+        let has_data = std::mem::take(&mut self.has_data);
+        if has_data {
             return Some((event, Some(data)));
         }
         if event == Sse::default() { None } else { Some((event, None)) }
     }
 
-    /// Adds the field of a line to the event.
+    /// Adds the field in a line to the event. Unknown fields are ignored.
     fn add_field(&mut self, line: &[u8]) {
-        let colon = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
-        let field = &line[..colon];
-        let rest = line.get(colon + 1..).unwrap_or_default();
-        let value = rest.strip_prefix(b" ").unwrap_or(rest);
+        let (field, after_colon) = match line.iter().position(|byte| *byte == b':') {
+            Some(colon) => (&line[..colon], &line[colon + 1..]),
+            // The whole line is the name of a field with an empty value.
+            None => (line, b"".as_slice()),
+        };
+        let value = after_colon.strip_prefix(b" ").unwrap_or(after_colon);
         match field {
             b"data" => {
                 if self.has_data {
@@ -118,8 +124,8 @@ impl Parser {
                 }
             }
             b"retry" => {
-                let pause = std::str::from_utf8(value).ok().and_then(|value| value.parse().ok());
-                self.event.retry = pause.map(|pause: u64| pause.min(MAX_PAUSE));
+                let pause = String::from_utf8_lossy(value).parse::<u64>().ok();
+                self.event.retry = pause.map(|pause| pause.min(MAX_RETRY_MILLISECONDS));
             }
             _ => {}
         }
@@ -132,7 +138,8 @@ mod tests {
 
     fn parsed(pieces: &[&str]) -> Vec<(Sse, Option<String>)> {
         let mut parser = Parser::default();
-        let events = pieces.iter().flat_map(|piece| parser.take(piece.as_bytes()).expect("small"));
+        let events =
+            pieces.iter().flat_map(|piece| parser.parse_piece(piece.as_bytes()).expect("small"));
         events
             .map(|(event, data)| (event, data.map(|data| String::from_utf8(data).expect("text"))))
             .collect()
@@ -146,7 +153,10 @@ mod tests {
         assert_eq!(whole, parsed(&pieces));
         assert_eq!(whole.len(), 3);
         assert_eq!(whole[0].0.id.as_deref(), Some("7"));
-        assert_eq!((whole[0].0.retry, whole[0].1.as_deref()), (Some(MAX_PAUSE), Some("")));
+        assert_eq!(
+            (whole[0].0.retry, whole[0].1.as_deref()),
+            (Some(MAX_RETRY_MILLISECONDS), Some(""))
+        );
         assert_eq!(whole[1].1.as_deref(), Some("{\"a\":\n1}"));
         assert_eq!((whole[2].0.id.as_deref(), whole[2].1.as_deref()), (None, Some("x")));
     }
@@ -156,13 +166,13 @@ mod tests {
         let piece = "a".repeat(1 << 20);
         for start in ["data: ", ": ", ""] {
             let mut parser = Parser::default();
-            parser.take(start.as_bytes()).expect("it is small");
-            let refused = (0..9).find_map(|_| parser.take(piece.as_bytes()).err());
+            parser.parse_piece(start.as_bytes()).expect("it is small");
+            let refused = (0..9).find_map(|_| parser.parse_piece(piece.as_bytes()).err());
             assert_eq!(refused, Some(LimitError::Size));
         }
         let mut parser = Parser::default();
         let line = format!("data: {piece}\n");
-        let refused = (0..9).find_map(|_| parser.take(line.as_bytes()).err());
+        let refused = (0..9).find_map(|_| parser.parse_piece(line.as_bytes()).err());
         assert_eq!(refused, Some(LimitError::Size));
     }
 }

@@ -1,4 +1,4 @@
-//! The findings of `toolhold doctor` about the servers of `[mcp.servers]`.
+//! The findings of `toolhold doctor` about upstream servers.
 
 use toolhold_core::config::{Config, Folders};
 use toolhold_core::doctor::Finding;
@@ -6,12 +6,12 @@ use toolhold_core::text::counted;
 
 use crate::approval::{ServerState, states};
 
-/// Examines the servers of the configuration. Starts no server. Blocks.
+/// Examines the configured servers. Starts no server. Blocks.
 pub fn findings(config: &Config, folders: &Folders) -> Vec<Finding> {
     match states(config, folders) {
         Ok(states) => states.iter().map(finding).collect(),
         Err(error) => {
-            let fix = format!("look at {}", folders.servers().display());
+            let fix = format!("check the file {}", folders.servers().display());
             vec![Finding::failure("approvals", error.to_string(), fix)]
         }
     }
@@ -22,30 +22,38 @@ fn finding(server: &ServerState) -> Finding {
     let approve = format!("toolhold mcp approve {name}");
     let is_approved = server.state == "approved";
     if server.state == "unapproved" {
-        return Finding::warning(name, "it waits for your approval", approve);
+        return Finding::warning(name, "the server waits for your approval", approve);
     }
     if server.state == "changed" {
-        return Finding::warning(name, "its table has changed since you approved it", approve);
+        return Finding::warning(
+            name,
+            "the server's table has changed since you approved the server",
+            approve,
+        );
     }
     if is_approved && server.logged_out {
         let fix = format!("toolhold mcp login {name}");
-        return Finding::warning(name, "its login is gone", fix);
+        return Finding::warning(name, "the server's login is no longer valid", fix);
     }
     if let Some(finding) = host_problem(server) {
         return finding;
     }
     if is_approved && let Some(line) = &server.unseen {
-        let problem = "its arguments name a directory that it doesn't see";
+        let problem = "its arguments name a directory that isn't granted";
         let fix = format!("write `{line}` in [mcp.servers.{name}], then run `{approve}`");
         return Finding::warning(name, problem, fix);
     }
     if is_approved && let Some(pattern) = server.unmatched.first() {
-        let problem = format!("`tools` names `{pattern}`, which is none of its tools");
+        let problem = format!("`tools` names `{pattern}`, but the server has no such tool");
         return Finding::warning(name, problem, format!("correct `tools` in [mcp.servers.{name}]"));
     }
     if is_approved && let Some(reason) = &server.unpinned {
         let fix = format!("name a package and its version in [mcp.servers.{name}]");
-        return Finding::warning(name, format!("its packages aren't pinned: {reason}"), fix);
+        return Finding::warning(
+            name,
+            format!("the server's packages aren't pinned: {reason}"),
+            fix,
+        );
     }
     if let Some((tool, reason)) = server.left_out.first() {
         let more = match server.left_out.len() - 1 {
@@ -53,23 +61,32 @@ fn finding(server: &ServerState) -> Finding {
             1 => "; 1 more is left out".to_owned(),
             more => format!("; {more} more are left out"),
         };
-        let problem = format!("its tool {tool} is left out: {reason}{more}");
-        return Finding::warning(name, problem, "tell the authors of the server");
+        let problem = format!("the tool {tool} is left out: {reason}{more}");
+        return Finding::warning(name, problem, "report this to the authors of the server");
     }
     if server.state == "disabled" {
         return Finding::ok(name, "disabled");
     }
-    Finding::ok(name, counted(server.tools.len() as u64, "tool"))
+    let tools = counted(server.tools.len() as u64, "tool");
+    if server.reaches.is_empty() {
+        return Finding::ok(name, tools);
+    }
+    Finding::ok(name, format!("{tools}; reaches {}", server.reaches.join(", ")))
 }
 
-/// Returns the finding about the first problem that a running host reports of the server.
+/// Returns the first problem with the server in a running host.
 fn host_problem(server: &ServerState) -> Option<Finding> {
     let name = &server.name;
-    let host = server.hosts.iter().find(|host| host.program.problem.is_some())?;
-    let problem = host.program.problem.as_ref()?;
-    let text = format!("in the host with process {}: {problem}", host.pid);
-    let fix = host.program.remedy.clone().unwrap_or_else(|| {
-        format!("toolhold mcp list shows its last output; its settings are in [mcp.servers.{name}]")
-    });
-    Some(Finding::warning(name, text, fix))
+    for host in &server.hosts {
+        let Some(problem) = &host.program.problem else { continue };
+        let text = format!("in the host with process {}: {problem}", host.pid);
+        let fix = host.program.remedy.clone().unwrap_or_else(|| {
+            format!(
+                "`toolhold mcp list` shows the server's last output; the settings are in \
+                 [mcp.servers.{name}]"
+            )
+        });
+        return Some(Finding::warning(name, text, fix));
+    }
+    None
 }

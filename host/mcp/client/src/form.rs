@@ -1,31 +1,29 @@
-//! Checks the forms of an upstream server's elicitations: the fields that they may have, and
-//! whether an answer is valid.
+//! Checks the forms of an upstream server's elicitations, and their answers.
 
 use rmcp::model::ElicitationSchema;
 use serde_json::{Map, Value};
 use toolhold_core::text::{cut, neutral_line};
 use toolhold_core::{InvalidSchemaError, compile_schema};
 
-/// Most fields of a form.
 const MAX_FIELDS: usize = 16;
 
-/// Most choices of a field.
 const MAX_CHOICES: usize = 64;
 
-/// Most bytes of a form, as JSON text.
+/// Largest form as JSON text, in bytes.
 const MAX_FORM: usize = 16 * 1024;
 
-/// Most bytes of the name of a field or of a choice.
+/// Longest name of a field in bytes.
 const MAX_NAME: usize = 64;
 
-/// Most bytes of a title or description.
+/// Longest title, description or choice in bytes. Longer titles and descriptions are cut. A form
+/// with a longer choice is refused.
 const MAX_TEXT: usize = 512;
 
-/// Most bytes of an answer, as JSON text.
+/// Largest answer as JSON text, in bytes.
 const MAX_ANSWER: usize = 16 * 1024;
 
 /// Words in the name or title of a field that ask for a secret.
-const SECRETS: [&str; 21] = [
+const SECRET_WORDS: [&str; 21] = [
     "apikey",
     "contraseña",
     "credential",
@@ -49,14 +47,17 @@ const SECRETS: [&str; 21] = [
     "token",
 ];
 
-/// Letters of the words that ask for a secret even in parts, as in `P a s s w o r d`.
-const LONG: usize = 8;
+/// Secret words with at least this number of letters are also found inside of other words.
+const MIN_LONG_WORD: usize = 8;
 
-/// Words that ask a person to enter a value, and words that forbid it.
-const ENTER: [&str; 6] = ["enter", "give", "input", "paste", "provide", "type"];
-const NEVER: [&str; 6] = ["don", "never", "no", "not", "nothing", "without"];
+/// The form of a date. The letters stand for digits.
+const DATE_FORM: &str = "YYYY-MM-DD";
 
-/// Two words in a row that ask for a secret.
+/// Words that ask for a value, and words that forbid to enter it.
+const ENTER_WORDS: [&str; 6] = ["enter", "give", "input", "paste", "provide", "type"];
+const NEGATIONS: [&str; 6] = ["don", "never", "no", "not", "nothing", "without"];
+
+/// Pairs of words that ask for a secret.
 const SECRET_PAIRS: [(&str, &str); 5] = [
     ("access", "key"),
     ("api", "key"),
@@ -65,7 +66,7 @@ const SECRET_PAIRS: [(&str, &str); 5] = [
     ("recovery", "code"),
 ];
 
-/// A fault of a form. A form with a fault isn't shown.
+/// The reason why a form isn't shown.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FormError {
     #[error(transparent)]
@@ -76,9 +77,9 @@ pub(crate) enum FormError {
     NoFields,
     #[error("the form has {0} fields; the limit is {MAX_FIELDS}")]
     TooManyFields(usize),
-    #[error("the form requires a field that it doesn't have")]
+    #[error("the form requires an unknown field")]
     MissingField,
-    #[error("a field's name isn't 1 to {MAX_NAME} of A-Za-z0-9_.-")]
+    #[error("the name of a field isn't 1 to {MAX_NAME} of A-Za-z0-9_.-")]
     FieldName,
     #[error("the field `{0}` seems to ask for a secret, which forms must not do")]
     AsksForSecret(String),
@@ -88,12 +89,7 @@ pub(crate) enum FormError {
     Choice,
 }
 
-/// Checks a form, and returns it with neutral texts. The type of the schema limits the form's
-/// content.
-///
-/// # Errors
-///
-/// Returns an error if the form must not be shown to a person.
+/// Checks a form. Returns the form without control characters in its texts.
 pub(crate) fn check_form(schema: &ElicitationSchema) -> Result<Value, FormError> {
     let schema = serde_json::to_value(schema)?;
     let size = schema.to_string().len();
@@ -110,34 +106,39 @@ pub(crate) fn check_form(schema: &ElicitationSchema) -> Result<Value, FormError>
     }
     let mut form = serde_json::json!({ "type": "object", "properties": neutral_fields });
     if let Some(required) = schema["required"].as_array() {
-        let mut names = required.iter().map(|name| name.as_str().unwrap_or_default());
-        if !names.all(|name| fields.contains_key(name)) {
-            return Err(FormError::MissingField);
+        for name in required {
+            let is_known = name.as_str().is_some_and(|name| fields.contains_key(name));
+            if !is_known {
+                return Err(FormError::MissingField);
+            }
         }
         form["required"] = required.clone().into();
     }
     Ok(form)
 }
 
+/// Checks a field of a form. Returns the field without control characters in its texts.
 fn check_field(name: &str, field: &Value) -> Result<Value, FormError> {
-    let has_length = (1..=MAX_NAME).contains(&name.len());
-    if !has_length || !name.chars().all(is_of_field_name) {
+    let has_valid_length = (1..=MAX_NAME).contains(&name.len());
+    if !has_valid_length || !name.chars().all(can_be_in_field_name) {
         return Err(FormError::FieldName);
     }
-    // A person can only type a secret into a field without choices.
-    let is_choice = ["enum", "oneOf", "items"].iter().any(|key| field.get(key).is_some());
-    let is_free = !is_choice && field["type"] != "boolean";
+    // A person can type a secret only into a field without choices.
+    let has_choices = ["enum", "oneOf", "items"].iter().any(|key| field.get(key).is_some());
+    let can_type_secret = !has_choices && field["type"] != "boolean";
     let mut field = field.clone();
     for key in ["title", "description"] {
         if let Some(text) = field.get(key).and_then(Value::as_str) {
-            let asks = if key == "title" { asks_for_secret } else { tells_to_enter_secret };
-            if is_free && asks(text) {
+            // A description may mention a secret, but must not tell a person to enter one.
+            let wants_secret =
+                if key == "title" { asks_for_secret(text) } else { tells_to_enter_secret(text) };
+            if can_type_secret && wants_secret {
                 return Err(FormError::AsksForSecret(name.to_owned()));
             }
             field[key] = neutral_line(cut(text, MAX_TEXT)).into();
         }
     }
-    if is_free && asks_for_secret(name) {
+    if can_type_secret && asks_for_secret(name) {
         return Err(FormError::AsksForSecret(name.to_owned()));
     }
     check_choices(&mut field)?;
@@ -147,11 +148,11 @@ fn check_field(name: &str, field: &Value) -> Result<Value, FormError> {
     Ok(field)
 }
 
-fn is_of_field_name(letter: char) -> bool {
+fn can_be_in_field_name(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || "_-.".contains(letter)
 }
 
-/// Checks the choices of a field in all parts of its schema.
+/// Checks the choices of a field and of its `items`.
 fn check_choices(field: &mut Value) -> Result<(), FormError> {
     for list in ["enum", "oneOf", "anyOf", "enumNames"] {
         let Some(choices) = field.get_mut(list).and_then(Value::as_array_mut) else { continue };
@@ -159,12 +160,14 @@ fn check_choices(field: &mut Value) -> Result<(), FormError> {
             return Err(FormError::TooManyChoices(choices.len()));
         }
         for choice in choices {
+            // The value of a choice with a title is in `const`.
             let value = if choice.is_object() { &mut choice["const"] } else { &mut *choice };
+            // A value that isn't a string has no text to check.
             let text = value.as_str().unwrap_or_default();
             if list == "enumNames" {
                 *value = neutral_line(cut(text, MAX_TEXT)).into();
             } else if text.len() > MAX_TEXT || neutral_line(text) != text {
-                // The choice itself is sent as the answer, so the choice can't be changed.
+                // A choice is sent to the server unchanged, so Toolhold can't correct its text.
                 return Err(FormError::Choice);
             }
             if let Some(title) = choice.get("title").and_then(Value::as_str) {
@@ -178,82 +181,85 @@ fn check_choices(field: &mut Value) -> Result<(), FormError> {
     }
 }
 
-/// Checks whether a name or a title asks for a secret.
+/// Returns whether a name or title asks for a secret.
 fn asks_for_secret(text: &str) -> bool {
     let words = split_words(text);
     if names_secret(&words) {
         return true;
     }
+    // Long words are also found inside of words or with spaces, as in `mypassword` or `pass word`.
     let letters = words.concat();
-    let mut long_secrets = SECRETS.iter().filter(|secret| secret.chars().count() >= LONG);
-    long_secrets.any(|secret| letters.contains(secret))
+    for secret in SECRET_WORDS {
+        let is_long = secret.chars().count() >= MIN_LONG_WORD;
+        if is_long && letters.contains(secret) {
+            return true;
+        }
+    }
+    false
 }
 
-/// Checks whether a sentence of a description asks a person to enter a secret. A sentence that
-/// forbids it doesn't match.
+/// Checks whether a sentence of a description asks for a secret. A sentence such as "never enter a
+/// password" doesn't.
 fn tells_to_enter_secret(text: &str) -> bool {
     text.split(['.', '!', '?', ';', '\n']).any(sentence_tells_to_enter_secret)
 }
 
+/// Returns whether a sentence tells a person to enter a secret, as in "Enter your password".
+/// Returns `false` for a warning, such as "Never enter your password".
 fn sentence_tells_to_enter_secret(sentence: &str) -> bool {
     let words = split_words(sentence);
-    if words.iter().any(|word| NEVER.contains(&word.as_str())) {
+    if words.iter().any(|word| NEGATIONS.contains(&word.as_str())) {
         return false;
     }
-    match words.iter().position(|word| ENTER.contains(&word.as_str())) {
+    match words.iter().position(|word| ENTER_WORDS.contains(&word.as_str())) {
         Some(verb) => names_secret(&words[verb..]),
         None => false,
     }
 }
 
 fn names_secret(words: &[String]) -> bool {
-    let has_word = words.iter().any(|word| SECRETS.contains(&word.as_str()));
+    let has_word = words.iter().any(|word| SECRET_WORDS.contains(&word.as_str()));
     let mut pairs = words.windows(2).map(|pair| (pair[0].as_str(), pair[1].as_str()));
     has_word || pairs.any(|pair| SECRET_PAIRS.contains(&pair))
 }
 
-/// Splits a text into its words in lower case. Also splits `camelCase` and `snake_case`.
+/// Splits a text into words in lower case, also at the borders in `camelCase` and `snake_case`.
 fn split_words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut word = String::new();
-    let mut was_small = false;
+    let mut was_lowercase = false;
     for letter in text.chars() {
-        let starts_word = letter.is_uppercase() && was_small;
+        let starts_word = letter.is_uppercase() && was_lowercase;
         if starts_word || !letter.is_alphanumeric() {
             words.push(std::mem::take(&mut word));
         }
         if letter.is_alphanumeric() {
             word.extend(letter.to_lowercase());
         }
-        was_small = letter.is_lowercase();
+        was_lowercase = letter.is_lowercase();
     }
     words.push(word);
     words.retain(|word| !word.is_empty());
     words
 }
 
-/// A fault of an answer to a form.
+/// The reason why an answer is refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AnswerError {
     #[error("the form has no field `{0}`")]
     UnknownField(String),
-    #[error("it is {0} bytes; the limit is {MAX_ANSWER}")]
+    #[error("the answer is {0} bytes; the limit is {MAX_ANSWER}")]
     TooLarge(usize),
-    /// The form isn't a schema that answers can be checked with.
+    /// The form can't be compiled.
     #[error(transparent)]
     Form(#[from] InvalidSchemaError),
-    /// A value isn't valid for its field.
     #[error("{0}")]
     Value(String),
     #[error("`{name}` doesn't have the format `{format}`")]
     Format { name: String, format: String },
 }
 
-/// Checks an answer against the form.
-///
-/// # Errors
-///
-/// The answer doesn't fit the form.
+/// Checks an answer to a form: its fields, its size and its values.
 pub(crate) fn check_answer(form: &Value, answer: &Map<String, Value>) -> Result<(), AnswerError> {
     let fields = &form["properties"];
     if let Some(name) = answer.keys().find(|name| fields.get(*name).is_none()) {
@@ -279,34 +285,40 @@ pub(crate) fn check_answer(form: &Value, answer: &Map<String, Value>) -> Result<
     Ok(())
 }
 
-/// Checks whether a text has its format. Only the server can check whether an address exists.
+/// Returns whether a value has a format of JSON Schema. Returns `true` for an unknown format.
+/// The checks are lenient, because only the server knows which addresses exist.
 fn has_format(text: &str, format: &str) -> bool {
-    let has_no_space = !text.contains(|letter: char| letter.is_whitespace() || letter.is_control());
+    let is_one_word = !text.contains(|letter: char| letter.is_whitespace() || letter.is_control());
     match format {
         "email" => match text.split_once('@') {
-            Some((user, host)) => has_no_space && !user.is_empty() && !host.is_empty(),
+            Some((user, host)) => is_one_word && !user.is_empty() && !host.is_empty(),
             None => false,
         },
         "uri" => match text.split_once(':') {
-            Some((scheme, _)) => has_no_space && !scheme.is_empty(),
+            Some((scheme, _)) => is_one_word && !scheme.is_empty(),
             None => false,
         },
         "date" => is_date(text),
-        "date-time" => match text.split_at_checked(10) {
-            Some((date, time)) => has_no_space && is_date(date) && time.starts_with(['T', 't']),
+        "date-time" => match text.split_at_checked(DATE_FORM.len()) {
+            Some((date, time)) => is_one_word && is_date(date) && time.starts_with(['T', 't']),
             None => false,
         },
         _ => true,
     }
 }
 
+/// Returns whether a text has the form of a date. The month and the day may be too large.
 fn is_date(text: &str) -> bool {
-    let mut bytes = text.bytes().enumerate();
-    let has_form = bytes.all(|(at, byte)| match at {
-        4 | 7 => byte == b'-',
-        _ => byte.is_ascii_digit(),
-    });
-    has_form && text.len() == 10
+    if text.len() != DATE_FORM.len() {
+        return false;
+    }
+    for (byte, form_byte) in text.bytes().zip(DATE_FORM.bytes()) {
+        let is_valid = if form_byte == b'-' { byte == b'-' } else { byte.is_ascii_digit() };
+        if !is_valid {
+            return false;
+        }
+    }
+    true
 }
 
 #[cfg(test)]

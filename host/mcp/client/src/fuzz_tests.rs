@@ -23,7 +23,7 @@ use toolhold_fuzz::{NAMES, Result, Target, Unstructured, json, json_text, schema
 use crate::connection::{Connection, Era, ServerInfo};
 use crate::definitions::{OfferedTool, offered_tools, pin_tools};
 use crate::events::Parser;
-use crate::gate::{ConnectionEnd, LimitError};
+use crate::gate::{ConnectionState, LimitError};
 use crate::listed_tools::ListedTools;
 use crate::listing::Listing;
 use crate::offers::{ServerOffers, pin};
@@ -101,7 +101,7 @@ fn soak_any_bytes_of_a_server_are_read() {
 fn check_events(input: &[u8]) {
     let parse = |size: usize| -> std::result::Result<Vec<_>, LimitError> {
         let mut parser = Parser::default();
-        let pieces = input.chunks(size).map(|piece| parser.take(piece));
+        let pieces = input.chunks(size).map(|piece| parser.parse_piece(piece));
         pieces.collect::<std::result::Result<Vec<_>, _>>().map(|all| all.concat())
     };
     let whole = parse(input.len().max(1));
@@ -122,10 +122,10 @@ fn check(runtime: &Runtime, input: &[u8]) {
                 from_server.into_nonblocking_fd().expect("a descriptor"),
                 stderr.into_nonblocking_fd().expect("a descriptor"),
             ];
-            let ended = Arc::new(ConnectionEnd::default());
-            let pipe = Pipe::new(streams, Arc::clone(&ended)).expect("a connection");
+            let connection_state = Arc::new(ConnectionState::default());
+            let pipe = Pipe::new(streams, Arc::clone(&connection_state)).expect("a connection");
             let client = async {
-                if let Some(connection) = Connection::over_pipe(pipe, era, ended).await {
+                if let Some(connection) = Connection::over_pipe(pipe, era, connection_state).await {
                     ask(&connection).await;
                 }
             };

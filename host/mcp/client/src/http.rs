@@ -1,5 +1,4 @@
-//! Sends the requests to an upstream server at a URL. Requests go only to the server's own origin,
-//! and the size of answers is limited.
+//! Sends requests to an upstream server at a URL, with limits for the answers.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,7 +29,7 @@ use url::Url;
 
 use crate::events::{Events, Parser};
 use crate::gate::{
-    ConnectionEnd, EndError, LimitError, MAX_EVENTS, MAX_MESSAGE, MAX_STREAMS, MessageLimits,
+    ConnectionState, EndError, LimitError, MAX_EVENTS, MAX_MESSAGE, MAX_STREAMS, MessageLimits,
     Pending, Rate, STREAMS_TIME, check, parse,
 };
 use crate::oauth::{OAuthError, Tokens};
@@ -38,103 +37,109 @@ use crate::oauth::{OAuthError, Tokens};
 /// The purpose of the requests in the audit log.
 const PURPOSE: &str = "mcp server";
 
-/// Most bytes of one stream of events.
-const MAX_STREAM: u64 = 64 << 20;
+/// Most bytes of a stream of events.
+const MAX_STREAM_BYTES: u64 = 64 << 20;
 
-/// The longest time for which a stream without a call may last and be silent.
-const LISTENING: Duration = Duration::from_secs(24 * 3600);
+/// Longest time of a stream without a call.
+const MAX_LISTEN_TIME: Duration = Duration::from_secs(24 * 3600);
 
-/// Most bytes of a session's name.
-const MAX_SESSION: usize = 1024;
+const MAX_SESSION_LENGTH: usize = 1024;
 
-/// Most bytes of a server's header about the authorization that it needs.
+/// Longest `WWW-Authenticate` header in bytes. A longer header is cut.
 const MAX_CHALLENGE: usize = 2048;
 
-/// Most bytes of the scopes in this header.
+/// Longest scopes from this header in bytes. Longer scopes are cut.
 const MAX_SCOPE: usize = 200;
 
-/// Most bytes of all scopes that are shown.
+/// Longest line with all scopes that is suggested, in bytes.
 const MAX_SCOPES: usize = 500;
 
-/// Bytes of an answer without a message that are shown, or searched for a reason.
-const REASON: usize = 300;
+/// Events of a stream that may wait until the client handles them.
+const EVENT_QUEUE: usize = 16;
 
-const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
-const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+/// Longest media type of an answer that is shown, in bytes. Longer types are cut.
+const MAX_MEDIA_TYPE: usize = 100;
 
-/// A server at a URL.
+/// Bytes of an invalid answer that are shown or searched for a reason.
+const MAX_SHOWN_BYTES: usize = 300;
+
+const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
+const LAST_EVENT_HEADER: HeaderName = HeaderName::from_static("last-event-id");
+
+/// A server at a URL, and how it is reached.
 pub(crate) struct ServerAddress {
-    /// The way out.
-    pub(crate) door: OutboundClient,
-    /// The URL of the server.
+    pub(crate) outbound_client: OutboundClient,
     pub(crate) url: Url,
-    /// The configured headers, including secrets.
+    /// The configured headers, including secret ones.
     pub(crate) headers: HeaderMap,
-    /// The secret of the header `Authorization`.
+    /// The secret in the header `Authorization`.
     pub(crate) credential: Option<Credential>,
-    /// The tokens of a login.
     pub(crate) tokens: Option<Tokens>,
-    /// The longest time of an answer.
+    /// Longest time of an answer.
     pub(crate) time: Duration,
-    /// The advice after a refused authorization.
+    /// The advice if the server requires another authorization.
     pub(crate) remedy: String,
 }
 
-/// The failure of a request.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HttpError {
     #[error(transparent)]
     Outbound(#[from] OutboundError),
-    #[error("{origin} wants another authorization (401): {remedy}")]
+    #[error("{origin} refused the authorization (401): {remedy}")]
     Unauthorized { origin: String, remedy: String },
     #[error("{error}; {remedy}")]
     Token { error: OAuthError, remedy: String },
     #[error(transparent)]
     Scope(#[from] ScopeError),
-    #[error("the name of its session isn't 1 to {MAX_SESSION} visible ASCII characters")]
+    #[error(
+        "the name of the server's session isn't 1 to {MAX_SESSION_LENGTH} visible ASCII characters"
+    )]
     SessionName,
     #[error(transparent)]
     Header(#[from] InvalidHeaderValue),
     #[error(transparent)]
     Limit(#[from] LimitError),
-    #[error("it answered with {0}")]
+    #[error("the server answered with {0}")]
     Status(StatusCode),
 }
 
-/// A scope that the tokens of a login lack.
+/// The error for a scope that the login's tokens lack.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ScopeError {
-    #[error("it needs the scope `{0}`, which your login already has")]
-    Brought(String),
-    #[error("it needs the scope `{needed}`: write `{line}` into its `oauth` table, then {remedy}")]
-    Missing { needed: String, line: String, remedy: String },
-    /// A line with all scopes would be too long.
+    #[error("the server needs the scope `{0}`, which your login already has")]
+    AlreadyGranted(String),
     #[error(
-        "it needs the scope `{needed}`: add it to `scopes` of its `oauth` table, then {remedy}"
+        "the server needs the scope `{needed}`: write `{line}` into the server's `oauth` table, \
+         then {remedy}"
     )]
-    OneOfMany { needed: String, remedy: String },
+    Missing { needed: String, line: String, remedy: String },
+    #[error(
+        "the server needs the scope `{needed}`: add the scope to `scopes` in the server's `oauth` \
+         table, then {remedy}"
+    )]
+    TooManyScopes { needed: String, remedy: String },
 }
 
-// The error is shared, because the connection also stores the error that ends it.
+// In an `Arc`, because the connection also stores the error that ends it.
 type Error = StreamableHttpError<Arc<HttpError>>;
 
 fn failed(error: impl Into<HttpError>) -> Error {
     StreamableHttpError::Client(Arc::new(error.into()))
 }
 
-/// Sends the messages of one connection.
 #[derive(Clone)]
 pub(crate) struct HttpClient(Arc<Inner>);
 
 struct Inner {
-    place: ServerAddress,
-    ended: Arc<ConnectionEnd>,
+    address: ServerAddress,
+    connection_state: Arc<ConnectionState>,
     events: Mutex<Rate>,
     streams: Mutex<Rate>,
 }
 
 impl HttpClient {
-    /// Makes a request with the headers of the server's table, of the library and of the session.
+    /// Makes a request with the server's configured headers, the further `headers`, and the name of
+    /// the session.
     fn request(
         &self,
         method: Method,
@@ -142,13 +147,13 @@ impl HttpClient {
         headers: HashMap<HeaderName, HeaderValue>,
         limits: Limits,
     ) -> Result<Request, Error> {
-        let place = &self.0.place;
-        let mut request = Request::new(PURPOSE, method, place.url.as_str())
+        let address = &self.0.address;
+        let mut request = Request::new(PURPOSE, method, address.url.as_str())
             .map_err(failed)?
             .stay()
             .limits(limits)
-            .credential(place.credential.clone());
-        for (name, value) in &place.headers {
+            .credential(address.credential.clone());
+        for (name, value) in &address.headers {
             request = request.header(name.clone(), value.clone());
         }
         for (name, value) in headers {
@@ -156,17 +161,18 @@ impl HttpClient {
         }
         if let Some(session) = session {
             let value = HeaderValue::from_str(session).map_err(failed)?;
-            request = request.header(SESSION, value);
+            request = request.header(SESSION_HEADER, value);
         }
         Ok(request)
     }
 
     /// Sends a request. Ends the connection if the server refuses the authorization.
     async fn send(&self, request: Request) -> Result<Response, Error> {
-        let Inner { place, ended, .. } = &*self.0;
+        let Inner { address, connection_state, .. } = &*self.0;
         let mut answer = self.send_with_token(request.clone()).await?;
+        // A server may refuse a token before its announced end. A new token is then tried once.
         if answer.status() == StatusCode::UNAUTHORIZED
-            && let Some(tokens) = &place.tokens
+            && let Some(tokens) = &address.tokens
             && tokens.refresh_early().await
         {
             answer = self.send_with_token(request).await?;
@@ -174,40 +180,42 @@ impl HttpClient {
         if answer.status() != StatusCode::UNAUTHORIZED {
             return Ok(answer);
         }
-        ended.refused(challenge(answer.headers()));
+        connection_state.record_refusal(challenge(answer.headers()));
         let origin = answer.origin().to_owned();
-        let remedy = place.remedy.clone();
+        let remedy = address.remedy.clone();
         Err(self.end(HttpError::Unauthorized { origin, remedy }))
     }
 
+    /// Sends a request with the login's current token, if there is one.
     async fn send_with_token(&self, mut request: Request) -> Result<Response, Error> {
-        let Inner { place, ended, .. } = &*self.0;
-        if let Some(tokens) = &place.tokens {
-            let token = tokens.current(ended).await.map_err(|error| {
-                self.end(HttpError::Token { error, remedy: place.remedy.clone() })
+        let Inner { address, connection_state, .. } = &*self.0;
+        if let Some(tokens) = &address.tokens {
+            let token = tokens.current(connection_state).await.map_err(|error| {
+                self.end(HttpError::Token { error, remedy: address.remedy.clone() })
             })?;
-            request = request.credential(Some(Credential::new(&place.url, token)));
+            request = request.credential(Some(Credential::new(&address.url, token)));
         }
-        place.door.send(request).await.map_err(failed)
+        address.outbound_client.send(request).await.map_err(failed)
     }
 
-    /// Reads the events of an answer in a task, until the receiver is dropped.
+    /// Starts a task that reads the events of an answer, and returns the stream of the events. The
+    /// task ends when the stream is dropped.
     fn events(&self, answer: Response) -> BoxStream<'static, Result<Sse, SseError>> {
-        let (to, events) = mpsc::channel(16);
+        let (sender, receiver) = mpsc::channel(EVENT_QUEUE);
         let inner = Arc::clone(&self.0);
         tokio::spawn(async move {
             let result = tokio::select! {
-                result = inner.read_events(answer, &to) => result,
-                () = to.closed() => Ok(()),
+                result = inner.read_events(answer, &sender) => result,
+                () = sender.closed() => Ok(()),
             };
             if let Err(reason) = result {
-                inner.ended.set(reason);
+                inner.connection_state.end(reason);
             }
         });
-        Box::pin(Events(events))
+        Box::pin(Events(receiver))
     }
 
-    /// Posts a message. Returns the message or the stream that is the answer.
+    /// Posts a message. Returns the answer, or the stream with the answer.
     async fn post(
         &self,
         message: ClientJsonRpcMessage,
@@ -215,8 +223,8 @@ impl HttpClient {
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<StreamableHttpPostResponse, Error> {
         let body = serde_json::to_vec(&message)?;
-        let time = if is_listening(&message) { LISTENING } else { self.0.place.time };
-        let limits = Limits { time, idle: time, bytes: MAX_STREAM };
+        let time = if is_listening(&message) { MAX_LISTEN_TIME } else { self.0.address.time };
+        let limits = Limits { time, idle: time, bytes: MAX_STREAM_BYTES };
         let request = self
             .request(Method::POST, session.as_deref(), headers, limits)?
             .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
@@ -225,7 +233,7 @@ impl HttpClient {
         let answer = self.send(request).await?;
         let status = answer.status();
         if status == StatusCode::NOT_FOUND && session.is_some() {
-            return Err(self.forgotten(&message));
+            return Err(self.end_forgotten_session(&message));
         }
         let ClientJsonRpcMessage::Request(request) = &message else {
             if status.is_success() {
@@ -237,7 +245,7 @@ impl HttpClient {
         if status == StatusCode::BAD_REQUEST && session.is_some() {
             let bytes = self.read_body(answer).await?;
             if denies_session(&bytes) {
-                return Err(self.forgotten(&message));
+                return Err(self.end_forgotten_session(&message));
             }
             let refusal = self.parse_answer(request, status, bytes).await?;
             return Ok(StreamableHttpPostResponse::Json(refusal, None));
@@ -245,18 +253,18 @@ impl HttpClient {
         let new_session = session_name(&answer)?;
         if let Some(missing) = self.missing_scope(&answer).await {
             if is_discovery(request) {
-                // Otherwise the server would be asked in the way of older revisions.
-                self.0.ended.refused(None);
+                // After another failure of this request, the library would try the older revisions.
+                self.0.connection_state.record_refusal(None);
                 return Err(self.end(missing));
             }
             let failure = refusal(request, missing.to_string());
             return Ok(StreamableHttpPostResponse::Json(failure, new_session));
         }
-        self.take_answer(request, session.is_some(), answer, new_session).await
+        self.read_answer(request, session.is_some(), answer, new_session).await
     }
 
-    /// Reads the answer to a request according to its media type and status.
-    async fn take_answer(
+    /// Reads an answer according to its media type and status.
+    async fn read_answer(
         &self,
         request: &JsonRpcRequest<ClientRequest>,
         has_session: bool,
@@ -264,6 +272,7 @@ impl HttpClient {
         new_session: Option<String>,
     ) -> Result<StreamableHttpPostResponse, Error> {
         let status = answer.status();
+        let is_first_discovery = is_discovery(request) && !has_session;
         match media_type(&answer).as_str() {
             "text/event-stream" if status.is_success() => {
                 Ok(StreamableHttpPostResponse::Sse(self.events(answer), new_session))
@@ -273,62 +282,43 @@ impl HttpClient {
                 let message = self.parse_answer(request, status, bytes).await?;
                 Ok(StreamableHttpPostResponse::Json(message, new_session))
             }
-            // The answer may arrive on the stream of the session.
+            // The answer comes on the stream of the session.
             _ if status == StatusCode::ACCEPTED => Ok(StreamableHttpPostResponse::Accepted),
-            // The answer comes from a server with an older revision, or from a proxy in front of
-            // it.
-            _ if status.is_client_error() && is_discovery(request) && !has_session => {
+            // A server with an older revision, or a proxy, doesn't know the discovery request.
+            _ if status.is_client_error() && is_first_discovery => {
                 Ok(StreamableHttpPostResponse::Json(unknown_method(request, status), None))
             }
             kind if status.is_success() => {
-                let kind = neutral_line(cut(kind, 100));
-                let why = format!("its answer is of the type `{kind}`, neither JSON nor events");
+                let kind = neutral_line(cut(kind, MAX_MEDIA_TYPE));
+                let why =
+                    format!("the server's answer has the type `{kind}`, neither JSON nor events");
                 Ok(StreamableHttpPostResponse::Json(refusal(request, why), new_session))
             }
             _ => {
-                let why = format!("it answered with {status}");
+                let why = format!("the server answered with {status}");
                 Ok(StreamableHttpPostResponse::Json(refusal(request, why), new_session))
             }
         }
     }
 
-    /// Returns the scope that the tokens lack according to an answer. Returns `None` for other
-    /// answers.
+    /// Returns the error for the scope that the login lacks, if an answer with status 403 requires
+    /// a scope. Returns `None` for other answers.
     async fn missing_scope(&self, answer: &Response) -> Option<ScopeError> {
-        let place = &self.0.place;
-        let tokens = place.tokens.as_ref()?;
+        let address = &self.0.address;
+        let tokens = address.tokens.as_ref()?;
         if answer.status() != StatusCode::FORBIDDEN {
             return None;
         }
         let header = challenge(answer.headers())?;
-        let params = WWWAuthenticateParams::parse(&header, &place.url);
+        let params = WWWAuthenticateParams::parse(&header, &address.url);
         if params.error.as_deref() != Some("insufficient_scope") {
             return None;
         }
-        let scope = params.scope?;
-        let needed = neutral_line(cut(&scope, MAX_SCOPE));
-
-        // Another login loses the current scopes of the tokens, so the line contains them too.
-        let mut scopes = tokens.scopes().await;
-        let present_count = scopes.len();
-        for scope in needed.split(' ') {
-            if !scope.is_empty() && !scopes.iter().any(|known| known == scope) {
-                scopes.push(scope.to_owned());
-            }
-        }
-        if scopes.len() == present_count {
-            return Some(ScopeError::Brought(needed));
-        }
-
-        let line = format!("scopes = {}", json!(scopes));
-        let remedy = place.remedy.clone();
-        if line.len() > MAX_SCOPES {
-            return Some(ScopeError::OneOfMany { needed, remedy });
-        }
-        Some(ScopeError::Missing { needed, line: neutral_line(&line), remedy })
+        let needed = neutral_line(cut(&params.scope?, MAX_SCOPE));
+        Some(scope_error(needed, tokens.scopes().await, address.remedy.clone()))
     }
 
-    /// Reads the whole body of an answer, within the limits of a message.
+    /// Reads the body of an answer within the limits of a message, and redacts secrets in the body.
     async fn read_body(&self, mut answer: Response) -> Result<Vec<u8>, Error> {
         let mut bytes = Vec::new();
         while let Some(piece) = answer.chunk().await.map_err(failed)? {
@@ -338,65 +328,67 @@ impl HttpClient {
             bytes.extend_from_slice(&piece);
         }
         check(&bytes).map_err(|error| self.end(error))?;
-        Ok(self.0.ended.without_secrets(bytes))
+        Ok(self.0.connection_state.without_secrets(bytes))
     }
 
-    /// Parses the answer to a request. An error in the answer belongs to this request, even if the
-    /// error has the ID of another request.
+    /// Parses the answer to a request. An error in the answer gets the ID of the request, because
+    /// some servers send errors with another ID.
     async fn parse_answer(
         &self,
         request: &JsonRpcRequest<ClientRequest>,
         status: StatusCode,
         bytes: Vec<u8>,
     ) -> Result<ServerJsonRpcMessage, Error> {
-        let start = String::from_utf8_lossy(&bytes[..bytes.len().min(REASON)]).into_owned();
+        let start_bytes = &bytes[..bytes.len().min(MAX_SHOWN_BYTES)];
+        let start = String::from_utf8_lossy(start_bytes).into_owned();
         match parse(bytes).await {
             Some(ServerJsonRpcMessage::Error(error)) => {
                 Ok(ServerJsonRpcMessage::error(error.error, Some(request.id.clone())))
             }
             Some(ServerJsonRpcMessage::Response(response)) if response.id != request.id => {
-                Ok(refusal(request, "its answer is for another request".to_owned()))
+                Ok(refusal(request, "the server's answer is for another request".to_owned()))
             }
             Some(message @ ServerJsonRpcMessage::Response(_)) if status.is_success() => Ok(message),
             _ if status.is_client_error() && is_discovery(request) => {
                 Ok(unknown_method(request, status))
             }
-            _ if !status.is_success() => Ok(refusal(request, format!("it answered with {status}"))),
+            _ if !status.is_success() => {
+                Ok(refusal(request, format!("the server answered with {status}")))
+            }
             _ => {
-                let start = neutral_line(cut(&start, REASON));
-                Ok(refusal(request, format!("its answer isn't the answer to a request: {start}")))
+                let shown_start = neutral_line(cut(&start, MAX_SHOWN_BYTES));
+                Ok(refusal(
+                    request,
+                    format!("the server's answer isn't the answer to a request: {shown_start}"),
+                ))
             }
         }
     }
 
-    /// Ends the connection, since the server doesn't know the session any more.
-    fn forgotten(&self, message: &ClientJsonRpcMessage) -> Error {
+    /// Ends the connection because the server no longer knows the session.
+    fn end_forgotten_session(&self, message: &ClientJsonRpcMessage) -> Error {
         let request = match message {
             ClientJsonRpcMessage::Request(request) => Some(&request.id),
             _ => None,
         };
-        self.0.ended.forgotten(request);
+        self.0.connection_state.record_forgotten_session(request);
         StreamableHttpError::SessionExpired
     }
 
-    /// Ends the connection.
     fn end(&self, error: impl Into<HttpError>) -> Error {
         let error = Arc::new(error.into());
-        self.0.ended.set(EndError::Transport(Arc::<HttpError>::clone(&error)));
+        self.0.connection_state.end(EndError::Transport(Arc::<HttpError>::clone(&error)));
         StreamableHttpError::Client(error)
     }
 }
 
 impl Inner {
-    /// Reads the events of an answer, and passes them on.
-    ///
-    /// # Errors
-    ///
-    /// Returns the reason if the whole connection must end.
+    /// Sends the events of an answer to `sender`. Returns an error if the whole connection must
+    /// end.
     async fn read_events(
         &self,
         mut answer: Response,
-        to: &mpsc::Sender<Sse>,
+        sender: &mpsc::Sender<Sse>,
     ) -> Result<(), EndError> {
         let mut parser = Parser::default();
         loop {
@@ -406,18 +398,22 @@ impl Inner {
                 Err(error @ OutboundError::TooLarge(..)) => {
                     return Err(EndError::Transport(Arc::new(HttpError::from(error))));
                 }
-                // Only the connection of this stream broke, so other streams may continue.
+                // An error of the network ends only this stream. Other streams continue.
                 Err(_) => return Ok(()),
             };
-            for (mut event, data) in parser.take(&piece)? {
-                if !self.events.lock().unwrap_or_else(PoisonError::into_inner).count() {
+            for (mut event, data) in parser.parse_piece(&piece)? {
+                let is_within_rate =
+                    self.events.lock().unwrap_or_else(PoisonError::into_inner).count_event();
+                if !is_within_rate {
                     return Err(LimitError::Events.into());
                 }
                 if let Some(data) = data {
                     check(&data)?;
-                    event.data = String::from_utf8(self.ended.without_secrets(data)).ok();
+                    event.data =
+                        String::from_utf8(self.connection_state.without_secrets(data)).ok();
                 }
-                if to.send(event).await.is_err() {
+                // Sending fails if the receiver was dropped.
+                if sender.send(event).await.is_err() {
                     return Ok(());
                 }
             }
@@ -425,25 +421,47 @@ impl Inner {
     }
 }
 
+/// Makes the error for the scopes `needed`. `scopes` are the scopes of the current login. Another
+/// login replaces these scopes, so the suggested line contains all scopes.
+fn scope_error(needed: String, mut scopes: Vec<String>, remedy: String) -> ScopeError {
+    let count_before = scopes.len();
+    for scope in needed.split(' ') {
+        if !scope.is_empty() && !scopes.iter().any(|known| known == scope) {
+            scopes.push(scope.to_owned());
+        }
+    }
+    if scopes.len() == count_before {
+        // The token already has the scopes, so another login wouldn't help.
+        return ScopeError::AlreadyGranted(needed);
+    }
+    let line = format!("scopes = {}", json!(scopes));
+    if line.len() > MAX_SCOPES {
+        return ScopeError::TooManyScopes { needed, remedy };
+    }
+    ScopeError::Missing { needed, line: neutral_line(&line), remedy }
+}
+
 /// Returns the name of the session that an answer starts. Returns `None` if the answer starts no
 /// session.
 fn session_name(answer: &Response) -> Result<Option<String>, Error> {
-    let Some(value) = answer.headers().get(SESSION) else { return Ok(None) };
-    let name = value.to_str().unwrap_or_default();
+    let Some(value) = answer.headers().get(SESSION_HEADER) else { return Ok(None) };
+    let name = value.to_str().map_err(|_| failed(HttpError::SessionName))?;
     let is_visible = name.bytes().all(|byte| byte.is_ascii_graphic());
-    if !is_visible || !(1..=MAX_SESSION).contains(&name.len()) {
+    let has_valid_length = (1..=MAX_SESSION_LENGTH).contains(&name.len());
+    if !is_visible || !has_valid_length {
         return Err(failed(HttpError::SessionName));
     }
     Ok(Some(name.to_owned()))
 }
 
-/// Returns the header of an answer about the authorization that the server needs, up to its size
-/// limit. A header that names metadata takes precedence.
+/// Returns the first header `WWW-Authenticate` that names metadata, or else the first such header.
+/// A long header is cut. Returns `None` if there is no such header.
 fn challenge(headers: &HeaderMap) -> Option<String> {
     let values = headers.get_all(WWW_AUTHENTICATE);
-    let with_metadata = values.iter().find(|value| names_metadata(value));
-    let value = with_metadata.or_else(|| values.iter().next())?;
-    Some(cut(&String::from_utf8_lossy(value.as_bytes()), MAX_CHALLENGE).to_owned())
+    let first_with_metadata = values.iter().find(|value| names_metadata(value));
+    let value = first_with_metadata.or_else(|| values.iter().next())?;
+    let text = String::from_utf8_lossy(value.as_bytes());
+    Some(cut(&text, MAX_CHALLENGE).to_owned())
 }
 
 fn names_metadata(value: &HeaderValue) -> bool {
@@ -456,43 +474,46 @@ fn media_type(answer: &Response) -> String {
     text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// Checks whether the answer to a message is a stream that goes on.
+/// Checks whether the answer is a stream that stays open.
 fn is_listening(message: &ClientJsonRpcMessage) -> bool {
     let ClientJsonRpcMessage::Request(request) = message else { return false };
     matches!(request.request, ClientRequest::SubscriptionsListenRequest(_))
 }
 
-/// Checks whether a refusal (400) is about the session. Such a refusal names no request, or names a
-/// session. Some servers refuse unknown sessions in this way, although the protocol requires 404.
+/// Returns whether a refusal with status 400 is about the session. Some servers refuse an unknown
+/// session with this status, although the protocol requires 404.
 fn denies_session(body: &[u8]) -> bool {
-    let Ok(body) = serde_json::from_slice::<Value>(body) else {
-        return names_session(&String::from_utf8_lossy(&body[..body.len().min(REASON)]));
+    let Ok(answer) = serde_json::from_slice::<Value>(body) else {
+        let start = &body[..body.len().min(MAX_SHOWN_BYTES)];
+        return names_session(&String::from_utf8_lossy(start));
     };
-    let Some(error) = body.get("error") else { return false };
+    let Some(error) = answer.get("error") else { return false };
     let message = error.get("message").and_then(Value::as_str).unwrap_or_default();
-    body.get("id").is_none_or(Value::is_null) || names_session(message)
+    // An error without an ID isn't about the request, so it is about the session.
+    let has_id = answer.get("id").is_some_and(|id| !id.is_null());
+    !has_id || names_session(message)
 }
 
 fn names_session(text: &str) -> bool {
     text.to_ascii_lowercase().contains("session")
 }
 
-/// Checks whether a request asks for the revisions of the server.
+/// Checks whether a request asks for the server's revisions.
 fn is_discovery(request: &JsonRpcRequest<ClientRequest>) -> bool {
     matches!(request.request, ClientRequest::DiscoverRequest(_))
 }
 
-/// Makes the failure of one request, after which other requests can be sent.
+/// Makes an error for one request. The session continues.
 fn refusal(request: &JsonRpcRequest<ClientRequest>, why: String) -> ServerJsonRpcMessage {
     ServerJsonRpcMessage::error(ErrorData::internal_error(why, None), Some(request.id.clone()))
 }
 
-/// Makes the answer of a server that doesn't know the request for its revisions.
+/// Makes the answer that a server with older revisions gives to an unknown request.
 fn unknown_method(
     request: &JsonRpcRequest<ClientRequest>,
     status: StatusCode,
 ) -> ServerJsonRpcMessage {
-    let error = ErrorData::invalid_request(format!("it answered with {status}"), None);
+    let error = ErrorData::invalid_request(format!("the server answered with {status}"), None);
     ServerJsonRpcMessage::error(error, Some(request.id.clone()))
 }
 
@@ -510,8 +531,9 @@ impl StreamableHttpClient for HttpClient {
         let is_request = matches!(message, ClientJsonRpcMessage::Request(_));
         let result = self.post(message, session_id, custom_headers).await;
         if is_request && let Err(StreamableHttpError::Client(error)) = &result {
-            // No other reason says more to people than this error.
-            self.0.ended.set(EndError::Transport(Arc::<HttpError>::clone(error)));
+            // The connection keeps only the first reason. The error of a request is a better reason
+            // than the errors that follow.
+            self.0.connection_state.end(EndError::Transport(Arc::<HttpError>::clone(error)));
         }
         result
     }
@@ -536,20 +558,25 @@ impl StreamableHttpClient for HttpClient {
         _auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Error> {
-        if !self.0.streams.lock().unwrap_or_else(PoisonError::into_inner).count() {
+        let is_within_rate =
+            self.0.streams.lock().unwrap_or_else(PoisonError::into_inner).count_event();
+        if !is_within_rate {
             return Err(self.end(LimitError::Streams));
         }
-        let limits = Limits { time: LISTENING, idle: LISTENING, bytes: MAX_STREAM };
+        let limits =
+            Limits { time: MAX_LISTEN_TIME, idle: MAX_LISTEN_TIME, bytes: MAX_STREAM_BYTES };
         let mut request = self
             .request(Method::GET, session_id.as_deref(), custom_headers, limits)?
             .header(ACCEPT, HeaderValue::from_static("text/event-stream"));
         if let Some(id) = last_event_id {
-            request = request.header(LAST_EVENT, HeaderValue::from_str(&id).map_err(failed)?);
+            request =
+                request.header(LAST_EVENT_HEADER, HeaderValue::from_str(&id).map_err(failed)?);
         }
         let answer = self.send(request).await?;
         let status = answer.status();
         match media_type(&answer).as_str() {
             "text/event-stream" if status.is_success() => Ok(self.events(answer)),
+            // A server without this stream answers with an error, or with another type.
             _ if status.is_client_error() || status.is_success() => {
                 Err(StreamableHttpError::ServerDoesNotSupportSse)
             }
@@ -558,25 +585,22 @@ impl StreamableHttpClient for HttpClient {
     }
 }
 
-/// A connection over HTTP.
 pub(crate) struct Http {
     inner: WorkerTransport<StreamableHttpClientWorker<HttpClient>>,
     pending: Pending,
     gate: MessageLimits,
-    ended: Arc<ConnectionEnd>,
+    connection_state: Arc<ConnectionState>,
 }
 
 impl Http {
-    /// Makes a connection that has sent nothing yet.
-    pub(crate) fn new(place: ServerAddress, ended: Arc<ConnectionEnd>) -> Self {
-        let mut config = StreamableHttpClientTransportConfig::with_uri(place.url.as_str());
+    pub(crate) fn new(address: ServerAddress, connection_state: Arc<ConnectionState>) -> Self {
+        let mut config = StreamableHttpClientTransportConfig::with_uri(address.url.as_str());
         config.max_sse_event_size = MAX_MESSAGE;
-        // The library would repeat a call in a new session, without a look at the tools of that
-        // session.
+        // The library would repeat a call in a new session, whose tools may not be approved.
         config.reinit_on_expired_session = false;
         let client = HttpClient(Arc::new(Inner {
-            place,
-            ended: Arc::clone(&ended),
+            address,
+            connection_state: Arc::clone(&connection_state),
             events: Mutex::new(Rate::new(MAX_EVENTS, Duration::from_secs(1))),
             streams: Mutex::new(Rate::new(MAX_STREAMS, STREAMS_TIME)),
         }));
@@ -585,7 +609,7 @@ impl Http {
             inner: StreamableHttpClientTransport::with_client(client, config),
             gate: MessageLimits::new(pending.clone()),
             pending,
-            ended,
+            connection_state,
         }
     }
 }
@@ -597,7 +621,7 @@ impl Transport<RoleClient> for Http {
         &mut self,
         message: ClientJsonRpcMessage,
     ) -> impl Future<Output = Result<(), Error>> + Send + 'static {
-        self.pending.sent(&message);
+        self.pending.record_sent(&message);
         self.inner.send(message)
     }
 
@@ -605,13 +629,13 @@ impl Transport<RoleClient> for Http {
         loop {
             let message = tokio::select! {
                 biased;
-                () = self.ended.over() => return None,
+                () = self.connection_state.wait_for_end() => return None,
                 message = self.inner.receive() => message?,
             };
             match self.gate.admit(&message) {
                 Ok(true) => return Some(message),
                 Ok(false) => {}
-                Err(error) => self.ended.set(error),
+                Err(error) => self.connection_state.end(error),
             }
         }
     }

@@ -1,8 +1,8 @@
-//! Passes elicitations of an upstream server on to the person during one of the server's calls.
+//! Passes elicitations of an upstream server to the user while a call of the server runs.
 //!
-//! In revisions with a handshake, an elicitation doesn't name its call. The caller of the newest
-//! call gets the elicitation. If calls of several sessions run, nobody is asked, because the
-//! elicitation could be about the work of another session.
+//! In revisions with a handshake, an elicitation doesn't name its call, and so goes to the caller
+//! of the newest call. If calls of several sessions run, the elicitation is refused: its text could
+//! be about another user's work.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,27 +19,27 @@ use toolhold_core::{BoxFuture, Call, Inquirer, Inquiry, InquiryAnswer, Wanted};
 
 use crate::form::{self, FormError};
 
-/// Most elicitations of one call.
+/// Most elicitations of a call. Further ones are refused.
 pub(crate) const MAX_QUESTIONS: u32 = 8;
 
-/// Most bytes of what a question says.
+/// Longest message in bytes. Longer messages are cut.
 const MAX_MESSAGE: usize = 2 * 1024;
 
-/// Most bytes of an address.
+/// Longest address in bytes. Longer addresses are refused.
 const MAX_ADDRESS: usize = 2 * 1024;
 
-/// The reason against passing on a question.
+/// The reason why a question is refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum QuestionError {
-    #[error("questions are only passed on while a call runs")]
+    #[error("a server can only ask questions while a call runs")]
     NoCall,
-    #[error("calls of several callers run, so nobody can be asked")]
+    #[error("calls of several callers are running, so nobody can be asked")]
     SeveralCallers,
-    #[error("a call may ask {MAX_QUESTIONS} questions at most")]
+    #[error("a call may ask at most {MAX_QUESTIONS} questions")]
     TooMany,
-    #[error("it asks for a model or for directories, which Toolhold doesn't pass on")]
+    #[error("the server asks for a model or for directories, and Toolhold passes on neither")]
     NotAQuestion,
-    #[error("questions of this mode aren't passed on")]
+    #[error("Toolhold doesn't pass on questions of this mode")]
     UnknownMode,
     #[error(transparent)]
     Form(#[from] FormError),
@@ -47,23 +47,22 @@ pub(crate) enum QuestionError {
     Address(#[from] AddressError),
 }
 
-/// The calls that run on a connection, the newest last.
+/// The running calls of a connection, the newest last.
 #[derive(Clone, Default)]
 pub(crate) struct RunningCalls(Arc<Mutex<Vec<Arc<RunningCall>>>>);
 
-/// A call whose server may send elicitations.
 pub(crate) struct RunningCall {
-    /// The asker, for people.
+    /// The server, in words for the user.
     asker: String,
     session: Arc<str>,
     inquirer: Option<Arc<dyn Inquirer>>,
     question_count: AtomicU32,
-    /// Locked while an elicitation is open, so that there is one elicitation at a time.
+    /// Locked while an elicitation is open. Further elicitations of the call wait.
     question: tokio::sync::Mutex<()>,
 }
 
 impl RunningCalls {
-    /// Lets the server ask until the guard is dropped.
+    /// Lets the server send elicitations until the guard is dropped.
     pub(crate) fn add(&self, call: &Call) -> RunningGuard {
         self.start(&call.tool, &call.session, call.inquirer.clone())
     }
@@ -74,7 +73,8 @@ impl RunningCalls {
         session: &Arc<str>,
         inquirer: Option<Arc<dyn Inquirer>>,
     ) -> RunningGuard {
-        let server = tool.split_once("__").map_or(tool, |(server, _)| server);
+        // The name of a tool is `SERVER__TOOL`.
+        let server = tool.split_once("__").map_or(tool, |(server, _tool)| server);
         let running = Arc::new(RunningCall {
             asker: format!("The server `{server}`"),
             session: Arc::clone(session),
@@ -86,28 +86,29 @@ impl RunningCalls {
         RunningGuard { calls: self.clone(), running }
     }
 
-    /// Passes an elicitation on to the caller of the call to which it may belong.
+    /// Passes an elicitation to the caller of the newest call, and returns the answer.
     ///
     /// # Errors
     ///
-    /// Returns an error for the server if the elicitation can't be passed on.
+    /// Returns an error if no call is running, if calls of several sessions are running, or if the
+    /// caller gives no answer.
     pub(crate) async fn ask(
         &self,
         params: ElicitRequestParams,
     ) -> Result<ElicitResult, QuestionError> {
-        let newest = {
+        let newest_call = {
             let calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let newest = calls.last().ok_or(QuestionError::NoCall)?;
-            if calls.iter().any(|call| call.session != newest.session) {
+            let last_call = calls.last().ok_or(QuestionError::NoCall)?;
+            // The server doesn't name the call for which it asks, so all callers must be the same.
+            if calls.iter().any(|call| call.session != last_call.session) {
                 return Err(QuestionError::SeveralCallers);
             }
-            Arc::clone(newest)
+            Arc::clone(last_call)
         };
-        newest.ask(params).await
+        newest_call.ask(params).await
     }
 }
 
-/// Allows the server of a call to send elicitations until this guard is dropped.
 pub(crate) struct RunningGuard {
     calls: RunningCalls,
     running: Arc<RunningCall>,
@@ -121,11 +122,7 @@ impl Drop for RunningGuard {
 }
 
 impl RunningGuard {
-    /// Asks the questions that a call ended with. Returns the answers.
-    ///
-    /// # Errors
-    ///
-    /// The reason why a question can't be answered, for people.
+    /// Asks the questions with which the server answered a request. Returns the answers.
     pub(crate) async fn answers(
         &self,
         requests: InputRequests,
@@ -136,6 +133,7 @@ impl RunningGuard {
                 return Err(QuestionError::NotAQuestion);
             };
             let answer = self.running.ask(request.params).await?;
+            // An answer can always be converted to JSON.
             answers.insert(name, serde_json::to_value(answer).unwrap_or_default());
         }
         Ok(answers)
@@ -143,40 +141,35 @@ impl RunningGuard {
 }
 
 impl RunningCall {
+    /// Asks the caller a question of the server. Without an inquirer, nobody can be asked, and the
+    /// question is cancelled.
     async fn ask(&self, params: ElicitRequestParams) -> Result<ElicitResult, QuestionError> {
         if self.question_count.fetch_add(1, Ordering::Relaxed) >= MAX_QUESTIONS {
             return Err(QuestionError::TooMany);
         }
-        let (message, wanted) = match params {
-            ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
-                (message, Wanted::Form(form::check_form(&requested_schema)?))
-            }
-            ElicitRequestParams::UrlElicitationParams { message, url, .. } => {
-                check_address(&url)?;
-                (message, Wanted::Visit(url))
-            }
-            _ => return Err(QuestionError::UnknownMode),
+        let (raw_message, wanted) = check_question(params)?;
+        let Some(inquirer) = &self.inquirer else {
+            return Ok(ElicitResult::new(ElicitationAction::Cancel));
         };
-        let message = neutral_owned(cut(&message, MAX_MESSAGE).to_owned());
+        let message = neutral_owned(cut(&raw_message, MAX_MESSAGE).to_owned());
         let schema = match &wanted {
             Wanted::Form(schema) => Some(schema.clone()),
             Wanted::Visit(_) => None,
         };
-        let Some(inquirer) = &self.inquirer else {
-            return Ok(ElicitResult::new(ElicitationAction::Cancel));
-        };
 
-        let _question = self.question.lock().await;
+        // A person gets one question at a time.
+        let _question_guard = self.question.lock().await;
         let answer = inquirer.inquire(Inquiry { asker: self.asker.clone(), message, wanted }).await;
-        Ok(match answer {
+        let result = match answer {
             InquiryAnswer::Accepted { content, .. } => self.accept(schema.as_ref(), content),
             InquiryAnswer::Declined { .. } => ElicitResult::new(ElicitationAction::Decline),
             InquiryAnswer::Unanswered(_) => ElicitResult::new(ElicitationAction::Cancel),
-        })
+        };
+        Ok(result)
     }
 
-    /// Makes the result of an accepted elicitation. `schema` is the form, if the elicitation has
-    /// one.
+    /// Makes the result of an accepted question. With a form, the user's answer is checked, and an
+    /// invalid answer becomes a cancelled elicitation.
     fn accept(&self, schema: Option<&Value>, content: Map<String, Value>) -> ElicitResult {
         let result = ElicitResult::new(ElicitationAction::Accept);
         let Some(schema) = schema else { return result };
@@ -190,20 +183,34 @@ impl RunningCall {
     }
 }
 
-/// A fault of an address that a person would be shown.
+/// The reason why an address is refused.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub(crate) enum AddressError {
     #[error("the address is {0} bytes; the limit is {MAX_ADDRESS}")]
     TooLong(usize),
     #[error("the address has spaces, or characters that aren't ASCII")]
     Letters,
-    #[error("the address doesn't begin with https:// and a host")]
+    #[error("the address doesn't start with https:// and a host")]
     NoHost,
-    #[error("the address has a user name in front of its host")]
+    #[error("the address has a user name before the host")]
     UserName,
 }
 
-/// Checks an address that is shown to a person. The address must lead where it seems to lead.
+/// Checks the form or the address of a question. Also returns the question's message.
+fn check_question(params: ElicitRequestParams) -> Result<(String, Wanted), QuestionError> {
+    match params {
+        ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
+            Ok((message, Wanted::Form(form::check_form(&requested_schema)?)))
+        }
+        ElicitRequestParams::UrlElicitationParams { message, url, .. } => {
+            check_address(&url)?;
+            Ok((message, Wanted::Visit(url)))
+        }
+        _ => Err(QuestionError::UnknownMode),
+    }
+}
+
+/// Checks that a person who reads an address sees the host to which the address leads.
 fn check_address(address: &str) -> Result<(), AddressError> {
     if address.len() > MAX_ADDRESS {
         return Err(AddressError::TooLong(address.len()));
@@ -213,22 +220,25 @@ fn check_address(address: &str) -> Result<(), AddressError> {
     }
     let after_scheme = address.strip_prefix("https://").or_else(|| address.strip_prefix("http://"));
     let Some(after_scheme) = after_scheme else { return Err(AddressError::NoHost) };
-    match after_scheme.split(['/', '?', '#', '\\']).next() {
-        None | Some("") => Err(AddressError::NoHost),
-        Some(host) if host.contains('@') => Err(AddressError::UserName),
-        Some(_) => Ok(()),
+    let host_length = after_scheme.find(['/', '?', '#', '\\']).unwrap_or(after_scheme.len());
+    let host = &after_scheme[..host_length];
+    if host.is_empty() {
+        return Err(AddressError::NoHost);
     }
+    if host.contains('@') {
+        return Err(AddressError::UserName);
+    }
+    Ok(())
 }
 
-/// The time that a call has waited for a person.
+/// Measures how long a call has waited for a person.
 #[derive(Default)]
 pub(crate) struct WaitClock(Mutex<WaitTimes>);
 
 #[derive(Default)]
 struct WaitTimes {
-    /// The time of the questions that are over.
+    /// The time of closed questions.
     past: Duration,
-    /// The start of the open question.
     open_since: Option<Instant>,
 }
 
@@ -243,7 +253,7 @@ impl WaitClock {
     }
 }
 
-/// Measures the wait for an open elicitation until this value is dropped.
+/// Stops the clock when dropped.
 struct OpenWait<'a>(&'a WaitClock);
 
 impl Drop for OpenWait<'_> {
@@ -255,7 +265,6 @@ impl Drop for OpenWait<'_> {
     }
 }
 
-/// An inquirer that measures its waiting time.
 pub(crate) struct MeasuringInquirer {
     pub(crate) inquirer: Arc<dyn Inquirer>,
     pub(crate) clock: Arc<WaitClock>,
@@ -264,7 +273,7 @@ pub(crate) struct MeasuringInquirer {
 impl Inquirer for MeasuringInquirer {
     fn inquire(&self, inquiry: Inquiry) -> BoxFuture<'_, InquiryAnswer> {
         Box::pin(async move {
-            // A call has one elicitation at a time.
+            // A call has at most one open elicitation, so the clock stores a single start.
             self.clock.lock().open_since = Some(Instant::now());
             let _wait = OpenWait(&self.clock);
             self.inquirer.inquire(inquiry).await
@@ -272,26 +281,26 @@ impl Inquirer for MeasuringInquirer {
     }
 }
 
-/// Runs a future for at most `time`. The waiting time that `clock` measures doesn't count. Returns
+/// Runs a future for at most `time`, without the time that `clock` measures meanwhile. Returns
 /// `None` if the future takes longer.
 pub(crate) async fn within<T>(
     time: Duration,
     clock: &WaitClock,
     run: impl Future<Output = T>,
 ) -> Option<T> {
-    /// The shortest time between two looks at the clock, while a question is open.
+    /// Shortest wait. While a question is open, `time_left` stays the same and may be almost zero.
     const SHORTEST_WAIT: Duration = Duration::from_millis(50);
     let started = Instant::now();
     let mut run = std::pin::pin!(run);
-    let mut left = time;
-    while !left.is_zero() {
-        if let Ok(result) = tokio::time::timeout(left, &mut run).await {
+    let mut time_left = time;
+    while !time_left.is_zero() {
+        if let Ok(result) = tokio::time::timeout(time_left, &mut run).await {
             return Some(result);
         }
         let spent = started.elapsed().saturating_sub(clock.waited());
-        left = time.saturating_sub(spent);
-        if !left.is_zero() {
-            left = left.max(SHORTEST_WAIT);
+        time_left = time.saturating_sub(spent);
+        if !time_left.is_zero() {
+            time_left = time_left.max(SHORTEST_WAIT);
         }
     }
     None

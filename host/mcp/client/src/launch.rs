@@ -13,51 +13,53 @@ use toolhold_core::config::{
     Config, Folders, McpServer, OwnFolder, ServerSecret, dotted_name, fill_in_secrets,
 };
 use toolhold_core::text::neutral_line;
-use toolhold_core::{CancellationToken, HostError, ServerPlaces, door, own_helper, server_places};
+use toolhold_core::{
+    CancellationToken, Denial, HostError, ServerPlaces, outbound_client, own_helper, server_places,
+};
 use toolhold_net::requests::{Credential, OutboundClient, OutboundError, check_url};
-use toolhold_net::{SecretValue, read};
+use toolhold_net::{HostGate, SecretValue, read};
 use toolhold_system::confine::{Tree, TreeAccess};
 use toolhold_system::process::{Child, Command, CommandResult, StartError};
 
-use crate::START;
-use crate::gate::ConnectionEnd;
+use crate::START_TIMEOUT;
+use crate::gate::ConnectionState;
+use crate::hosts::relay_hosts;
 use crate::http::ServerAddress;
 use crate::oauth::{OAuthError, TokenFile, Tokens};
-use crate::packages::{self, Line, PackageError};
-use crate::program_end::Missing;
+use crate::packages::{self, PackageError, RunnerLine};
+use crate::program_end::MissingProgram;
 use crate::proposals::{ProposalContext, changed_keys, proposals, with_proposals};
 
-/// The time limit of a server's process. No server runs this long.
-const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+/// The time limit of a server's process, which the sandbox requires.
+const TIME_LIMIT: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// The obstacle to starting a server.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LaunchError {
-    #[error("the configuration doesn't have it")]
+    #[error("the configuration has no such server")]
     NotConfigured,
-    #[error("it has neither `command` nor `url`; write one")]
+    #[error("the server's table has neither `command` nor `url`; set one of these keys")]
     NoCommand,
     #[error(transparent)]
     Places(#[from] HostError),
     #[error(transparent)]
     Packages(#[from] PackageError),
-    #[error("its secret `{name}`: {why}")]
+    #[error("the secret `{name}`: {why}")]
     Secret { name: String, why: String },
     #[error(transparent)]
     Program(#[from] StartError),
-    #[error("it has neither a program nor a URL")]
+    #[error("the server has neither a program nor a URL")]
     NoProgram,
-    #[error("its pipes are missing")]
+    #[error("the pipes of the server's program are missing")]
     NoPipes,
     #[error(transparent)]
     Pipes(#[from] io::Error),
     #[error(transparent)]
     Url(#[from] OutboundError),
-    #[error("its header `{name}` can't be used: {error}")]
+    #[error("the header `{name}` can't be used: {error}")]
     HeaderName { name: String, error: InvalidHeaderName },
-    #[error("its header `{name}` can't be used: {error}")]
+    #[error("the header `{name}` can't be used: {error}")]
     HeaderValue { name: String, error: InvalidHeaderValue },
-    #[error("its header `{0}` can't be used: Toolhold sets it")]
+    #[error("the header `{0}` can't be used, because Toolhold sets this header")]
     OwnHeader(String),
     #[error(transparent)]
     Tokens(#[from] OAuthError),
@@ -65,23 +67,20 @@ pub(crate) enum LaunchError {
     Task(#[from] JoinError),
 }
 
-/// The data that all servers of a host have in common.
+/// What all servers of a host share.
 #[derive(Debug)]
 pub(crate) struct Surroundings {
     config: Config,
     folders: Folders,
-    /// The working directory of the host.
     directory: PathBuf,
-    /// The folders that no server can access.
-    own: Vec<OwnFolder>,
-    /// The front end that uses the door. Used in audit records.
+    /// Folders that no server may access.
+    own_folders: Vec<OwnFolder>,
+    /// The name of the front end in the audit log.
     front_end: &'static str,
-    /// The way to servers at a URL.
-    door: OnceLock<OutboundClient>,
+    outbound_client: OnceLock<OutboundClient>,
 }
 
 impl Surroundings {
-    /// Makes the surroundings of a host with this configuration.
     pub(crate) fn new(
         config: &Config,
         folders: &Folders,
@@ -92,62 +91,62 @@ impl Surroundings {
             config: config.clone(),
             folders: folders.clone(),
             directory: directory.to_owned(),
-            own: config.own(folders, directory),
+            own_folders: config.own_paths(folders, directory),
             front_end,
-            door: OnceLock::new(),
+            outbound_client: OnceLock::new(),
         }
     }
 
-    fn door(&self) -> OutboundClient {
-        self.door.get_or_init(|| door(&self.config, &self.folders, self.front_end)).clone()
+    fn outbound_client(&self) -> OutboundClient {
+        self.outbound_client
+            .get_or_init(|| outbound_client(&self.config, &self.folders, self.front_end))
+            .clone()
     }
 }
 
 impl PartialEq for Surroundings {
-    /// Compares the parts that determine the permissions of a server and the data that it sees.
+    /// Returns whether `self` and `other` give servers the same permissions and environment.
     fn eq(&self, other: &Self) -> bool {
         let config = &self.config.values;
-        let others = &other.config.values;
+        let other_config = &other.config.values;
         self.directory == other.directory
-            && self.own == other.own
-            && config.tools.shell == others.tools.shell
-            && config.tools.file == others.tools.file
-            // A server at a URL keeps the door, and the door records the server's requests.
-            && config.network == others.network
-            && config.audit == others.audit
+            && self.own_folders == other.own_folders
+            && config.tools.shell == other_config.tools.shell
+            && config.tools.file == other_config.tools.file
+            && config.tools.web.denied_domains == other_config.tools.web.denied_domains
+            // These settings are part of the client for servers at a URL, which is made only once.
+            && config.network == other_config.network
+            && config.audit == other_config.audit
     }
 }
 
-/// The settings for the start of one server.
+/// How a server is started.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Launch {
-    /// The name of the server's configuration table.
+    /// The name of the server's table.
     name: String,
-    /// The keys of the server's configuration table.
+    /// The server's table.
     pub(crate) server: McpServer,
-    around: Arc<Surroundings>,
-    /// The lock of the packages that the server's runner would fetch. Empty if the server fetches
-    /// no pinned packages.
+    surroundings: Arc<Surroundings>,
+    /// The lock of the packages of the server's runner. Empty without pinned packages.
     lock: String,
 }
 
 impl Launch {
-    /// Makes the start of the server of this name.
+    /// Makes the launch of the server in the table `server`. `lock_file` pins the packages of the
+    /// server's runner, and is empty without pinned packages.
     pub(crate) fn new(
-        around: &Arc<Surroundings>,
+        surroundings: &Arc<Surroundings>,
         name: &str,
         server: &McpServer,
-        lock: String,
+        lock_file: String,
     ) -> Self {
-        Self { name: name.to_owned(), server: server.clone(), around: Arc::clone(around), lock }
+        let surroundings = Arc::clone(surroundings);
+        Self { name: name.to_owned(), server: server.clone(), surroundings, lock: lock_file }
     }
 
-    /// Resolves and fetches the packages that the server's package runner would fetch now, and sets
-    /// their lock. Blocks, in some cases for minutes.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the packages can't be resolved.
+    /// Resolves and fetches the current packages of the server's runner, and returns the launch
+    /// with these packages pinned. Blocks, sometimes for minutes.
     pub(crate) fn resolved(self) -> Result<Self, LaunchError> {
         let Some(line) = self.line() else { return Ok(self) };
         let lock = packages::resolve(&line, self.places()?, &self.folder())?;
@@ -155,47 +154,40 @@ impl Launch {
         Ok(Self { lock, ..self })
     }
 
-    /// Returns the name of the server's table.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns the lock of the server's packages.
     pub(crate) fn lock(&self) -> &str {
         &self.lock
     }
 
-    /// Parses the command line of the server's package runner. Returns `None` if the server has no
-    /// runner, or if Toolhold doesn't pin its packages.
-    fn line(&self) -> Option<Line> {
-        Line::parse(&self.server.command, &self.server.args).unwrap_or(None)
+    /// Parses the command line of a package runner. Returns `None` without a runner, or with a
+    /// runner whose packages aren't pinned.
+    fn line(&self) -> Option<RunnerLine> {
+        RunnerLine::parse(&self.server.command, &self.server.args).unwrap_or(None)
     }
 
-    /// Returns the folder of the server's packages.
     fn folder(&self) -> PathBuf {
-        self.around.folders.server_packages(&self.name)
+        self.surroundings.folders.server_packages(&self.name)
     }
 
     fn places(&self) -> Result<ServerPlaces, LaunchError> {
-        let Surroundings { config, folders, directory, .. } = &*self.around;
+        let Surroundings { config, folders, directory, .. } = &*self.surroundings;
         let places = server_places(config, folders, directory, own_helper(), &self.name)?;
         places.ok_or(LaunchError::NotConfigured)
     }
 
-    /// Returns the folder in which the server starts. This is the working directory if the server
-    /// has access to it.
+    /// Returns the working directory of the server. A server without access to the host's directory
+    /// starts in `/`.
     fn directory(&self, places: &ServerPlaces) -> PathBuf {
-        let directory = &self.around.directory;
+        let directory = &self.surroundings.directory;
         let grants = places.places.grants.rules().grants();
-        let is_seen = grants.iter().any(|grant| directory.starts_with(&grant.path));
-        if is_seen { directory.clone() } else { Path::new("/").to_owned() }
+        let has_access = grants.iter().any(|grant| directory.starts_with(&grant.path));
+        if has_access { directory.clone() } else { PathBuf::from("/") }
     }
 
-    /// Reads the secrets for the server. Blocks, because a secret may be the output of a program.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a secret can't be read.
+    /// Reads the secrets. Blocks, because a secret may be the output of a program.
     pub(crate) fn secrets(&self) -> Result<Secrets, LaunchError> {
         let table = format!("mcp.servers.{}.secrets", self.name);
         let mut secrets = Secrets::default();
@@ -206,61 +198,57 @@ impl Launch {
         Ok(secrets)
     }
 
-    /// Reads the secret of the configured `oauth.client_id`. Blocks, because a secret may be the
-    /// output of a program.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the secret can't be read.
+    /// Reads the secret of `oauth.client_id`. Blocks, because a secret may be the output of a
+    /// program.
     pub(crate) fn client_secret(&self) -> Result<Option<Arc<SecretValue>>, LaunchError> {
         let table = format!("mcp.servers.{}.oauth.secrets", self.name);
         let Some((name, secret)) = self.server.oauth.secrets.iter().next() else { return Ok(None) };
         self.read_secret(&table, name, secret).map(Some)
     }
 
-    /// Reads the value of a secret in a table of the server.
+    /// Reads a secret. `table` is the name of the configuration table with the server's secrets.
     fn read_secret(
         &self,
         table: &str,
         name: &str,
         secret: &ServerSecret,
     ) -> Result<Arc<SecretValue>, LaunchError> {
-        let Surroundings { config, folders, directory, .. } = &*self.around;
+        let Surroundings { config, folders, directory, .. } = &*self.surroundings;
         let key = format!("{table}.{}", dotted_name(name));
         let value = read(&config.source_of(&key, secret, folders, directory));
         value.map_err(|why| LaunchError::Secret { name: name.to_owned(), why: why.to_string() })
     }
 
-    /// Starts the process. Blocks until the program runs. The grants are resolved only in this
-    /// function because this takes about a millisecond.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a grant isn't an existing directory, if the packages can't be fetched,
-    /// or if the program doesn't start.
-    pub(crate) fn start(&self, secrets: &Secrets) -> Result<Child, LaunchError> {
+    /// Starts the program. Returns it with the gate of its connections, if hosts are granted. Blocks
+    /// until the program runs.
+    pub(crate) fn start(
+        &self,
+        secrets: &Secrets,
+    ) -> Result<(Child, Option<Arc<HostGate>>), LaunchError> {
         let mut places = self.places()?;
-        let mut arguments = Vec::new();
-        let own_arguments = match self.line() {
+        let (program, arguments_of_program) = match self.line() {
             Some(line) => {
                 let fetched = packages::fetch(&line, &self.lock, || self.places(), &self.folder())?;
                 let path = fetched.folder.display().to_string();
+                // The sandbox also gets the folder with the packages.
                 places.places.also.push(Tree { path, access: TreeAccess::Read });
-                arguments.push(fetched.program.display().to_string());
-                line.arguments
+                (fetched.program.display().to_string(), line.arguments)
             }
-            None => {
-                arguments.push(self.program());
-                self.server.args.clone()
-            }
+            None => (self.program(), self.server.args.clone()),
         };
-        arguments.extend(own_arguments.iter().map(|argument| secrets.fill_in(argument)));
+        let mut arguments = vec![program];
+        for argument in arguments_of_program {
+            arguments.push(secrets.fill_in(&argument));
+        }
+
         let mut environment = places.environment.clone();
         for (name, value) in &secrets.0 {
-            environment.retain(|(known, _)| known != name);
+            // A secret replaces a variable with the same name.
+            environment.retain(|(variable, _value)| variable != name);
             environment.push((name.clone(), value.expose().to_owned()));
         }
-        let command = Command {
+
+        let mut command = Command {
             arguments,
             environment,
             directory: self.directory(&places),
@@ -268,17 +256,26 @@ impl Launch {
             path_rules: None,
             changes: None,
             shared_network: None,
+            connections: None,
+            authority: None,
             output: None,
             shell: None,
         };
-        let end = Instant::now() + FOREVER;
-        Ok(Child::start(&places.places, &command, 0, end, &CancellationToken::new())?)
+        let audit = self.outbound_client().recorder();
+        let gate = relay_hosts(&mut command, &places, &self.name, audit)?;
+        // The connection reads the output, so the child stores none.
+        let max_stored_output = 0;
+        let end = Instant::now() + TIME_LIMIT;
+        let never_cancelled = CancellationToken::new();
+        let child =
+            Child::start(&places.places, &command, max_stored_output, end, &never_cancelled)?;
+        Ok((child, gate))
     }
 
-    /// Returns the server's program, with the home folder in place of `~`.
+    /// Returns the server's program. The home folder replaces a leading `~`.
     fn program(&self) -> String {
         let command = &self.server.command;
-        if let Some(home) = &self.around.folders.home
+        if let Some(home) = &self.surroundings.folders.home
             && let Some(below_home) = command.strip_prefix("~/")
             && let Ok(path) = home.join(below_home).into_os_string().into_string()
         {
@@ -287,36 +284,43 @@ impl Launch {
         command.clone()
     }
 
-    /// Returns advice about a program that ended with this result and these last words: the
-    /// program, or another one that it needs, wasn't found, or a grant may be missing. Blocks.
-    pub(crate) fn hint(&self, result: &CommandResult, complaint: &str) -> Option<String> {
+    /// Returns advice after the server's program has ended by itself. Returns `None` if neither a
+    /// program nor a grant seems to be missing. `denial` is the newest denial of a connection. Blocks.
+    pub(crate) fn hint(
+        &self,
+        result: &CommandResult,
+        stderr: &str,
+        denial: Option<&Denial>,
+    ) -> Option<String> {
         let places = self.places().ok()?;
-        let path = places.environment.iter().find(|(name, _)| name == "PATH");
-        let missing = Missing {
+        let path_variable = places.environment.iter().find(|(name, _value)| name == "PATH");
+        let missing = MissingProgram {
             server: &self.name,
             program: &self.program(),
             directory: &self.directory(&places),
-            path: path.map(|(_, value)| value.as_str()),
+            path: path_variable.map(|(_name, value)| value.as_str()),
         };
-        if let Some(hint) = missing.hint(result, complaint) {
+        if let Some(hint) = missing.hint(result, stderr) {
             return Some(hint);
         }
-        let advice = self.advise(complaint)?;
+        let advice = self.advise(&[stderr], denial)?;
         Some(format!("a grant may be missing. {advice}"))
     }
 
-    /// Returns advice about the words with which the server said that it, or a call, has failed, if
-    /// a missing grant may be the cause. Blocks.
-    pub(crate) fn advise(&self, words: &str) -> Option<String> {
+    /// Returns advice after a failure. Without a `denial` of a connection, the server's `messages`
+    /// about the failure have to suggest a missing grant. Only the first message that suggests a
+    /// missing grant is used. Blocks.
+    pub(crate) fn advise(&self, messages: &[&str], denial: Option<&Denial>) -> Option<String> {
         if self.server.command.is_empty() {
             return None;
         }
-        let places = self.places().ok()?;
-        let mut advice = Vec::new();
-        // Nothing can be written where the packages are, so no grant of that place is proposed.
-        if !words.contains(&self.folder().display().to_string()) {
-            advice = places.advisor.advise_on_words(words);
-        }
+        let mut advice = match denial {
+            Some(denial) => {
+                let denied = neutral_line(&denial.to_string());
+                vec![format!("A connection of the server was denied: {denied}")]
+            }
+            None => self.advise_on_messages(messages)?,
+        };
         if advice.is_empty() {
             advice.push(self.advise_on_needs()?);
         }
@@ -324,35 +328,52 @@ impl Launch {
         Some(advice.join(" "))
     }
 
-    /// Returns advice about the grants that the server seems to need in any case.
+    /// Returns advice on the first of the server's messages that suggests a missing grant.
+    fn advise_on_messages(&self, messages: &[&str]) -> Option<Vec<String>> {
+        let places = self.places().ok()?;
+        let package_folder = self.folder().display().to_string();
+        for message in messages {
+            // Lines about the folder of the packages are left out, because no grant allows a server
+            // to write there.
+            let lines: Vec<&str> =
+                message.lines().filter(|line| !line.contains(&package_folder)).collect();
+            let words = lines.join("\n");
+            let advice = places.advisor.advise_on_words(&words, places.hosts.is_some());
+            if !advice.is_empty() {
+                return Some(advice);
+            }
+        }
+        Some(Vec::new())
+    }
+
+    /// Returns advice about missing grants that the server's command line needs. Returns `None` if
+    /// no grant is missing.
     fn advise_on_needs(&self) -> Option<String> {
-        let Surroundings { config, folders, directory, .. } = &*self.around;
+        let Surroundings { config, folders, directory, .. } = &*self.surroundings;
         let variables = ProposalContext::environment();
         let context = ProposalContext { folders, directory, variables: &variables };
         let proposals = proposals(&self.name, &self.server, &context);
-        let reasons: Vec<&str> =
-            proposals.iter().map(|proposal| proposal.reason.as_str()).collect();
-        let granted = with_proposals(&self.server, &proposals).ok()?;
-        let changed = changed_keys(&self.server, &granted);
-        if changed.is_empty() {
+        let granted_server = with_proposals(&self.server, &proposals).ok()?;
+        let changed_keys = changed_keys(&self.server, &granted_server);
+        if changed_keys.is_empty() {
             return None;
         }
-        let lines: Vec<String> =
-            changed.iter().map(|(key, value)| format!("`{key} = {value}`")).collect();
+
+        let mut lines = Vec::new();
+        for (key, value) in &changed_keys {
+            lines.push(format!("`{key} = {value}`"));
+        }
         let table = config.own_table(&format!("mcp.servers.{}", self.name));
-        let reasons = neutral_line(&reasons.join(", "));
+        let raw_reasons: Vec<&str> =
+            proposals.iter().map(|proposal| proposal.reason.as_str()).collect();
+        let reasons = neutral_line(&raw_reasons.join(", "));
         Some(format!(
-            "The server lacks grants that it seems to need: {reasons}. To grant them: {} in {table}.",
+            "The server seems to need more grants: {reasons}. To add these grants: {} in {table}.",
             lines.join(" and ")
         ))
     }
 
     /// Returns the address of a server at a URL. Returns `None` if the server is a program.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the URL or a header can't be used, or if the table has neither a URL nor
-    /// a command.
     pub(crate) fn address(&self, secrets: &Secrets) -> Result<Option<ServerAddress>, LaunchError> {
         if self.server.url.is_empty() && self.server.command.is_empty() {
             return Err(LaunchError::NoCommand);
@@ -361,29 +382,17 @@ impl Launch {
             return Ok(None);
         }
         let url = check_url(&self.server.url)?;
-        let mut headers = HeaderMap::new();
-        for (name, value) in &self.server.headers {
-            let (name, value) = parse_header(name, value)?;
-            headers.insert(name, value);
-        }
-        for (secret_name, value) in &secrets.0 {
-            if let Some(secret) = self.server.secrets.get(secret_name) {
-                let (name, prefix) = secret.placement();
-                let text = format!("{prefix}{}", value.expose());
-                let (name, mut value) = parse_header(&name, &text)?;
-                value.set_sensitive(true);
-                headers.insert(name, value);
-            }
-        }
+        let mut headers = self.headers(secrets)?;
         let credential = headers.remove(AUTHORIZATION).map(|value| Credential::new(&url, value));
-        let time = Duration::from_secs(self.server.timeout_secs.get()).max(START);
+        // The time limit of calls may be too short for the start of the session.
+        let time = Duration::from_secs(self.server.timeout_secs.get()).max(START_TIMEOUT);
         let remedy = if self.server.secrets.is_empty() {
             format!("run `toolhold mcp login {}`", self.name)
         } else {
-            format!("look at [mcp.servers.{}.secrets]", self.name)
+            format!("check [mcp.servers.{}.secrets]", self.name)
         };
         Ok(Some(ServerAddress {
-            door: self.around.door(),
+            outbound_client: self.surroundings.outbound_client(),
             url,
             headers,
             credential,
@@ -393,42 +402,58 @@ impl Launch {
         }))
     }
 
-    /// Returns the way to the server's URL.
-    pub(crate) fn door(&self) -> OutboundClient {
-        self.around.door()
+    pub(crate) fn outbound_client(&self) -> OutboundClient {
+        self.surroundings.outbound_client()
     }
 
-    /// Loads the tokens of a login. Returns `None` if there was no login.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the tokens can't be used.
+    /// Returns the configured headers of requests, including the headers with secrets.
+    fn headers(&self, secrets: &Secrets) -> Result<HeaderMap, LaunchError> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in &self.server.headers {
+            let (name, value) = parse_header(name, value)?;
+            headers.insert(name, value);
+        }
+        for (secret_name, secret_value) in &secrets.0 {
+            if let Some(secret) = self.server.secrets.get(secret_name) {
+                let (header_name, prefix) = secret.placement();
+                let text = format!("{prefix}{}", secret_value.expose());
+                let (name, mut value) = parse_header(&header_name, &text)?;
+                value.set_sensitive(true);
+                headers.insert(name, value);
+            }
+        }
+        Ok(headers)
+    }
+
+    /// Loads the tokens of a login, if there are any.
     pub(crate) async fn tokens(self: &Arc<Self>) -> Result<Option<Tokens>, LaunchError> {
-        let file = TokenFile::new(&self.around.folders, &self.name, &self.server.url);
-        if !file.may_be() || !self.server.secrets.is_empty() {
+        let file = TokenFile::new(&self.surroundings.folders, &self.name, &self.server.url);
+        let has_secrets = !self.server.secrets.is_empty();
+        // A server with configured secrets needs no login.
+        if has_secrets || !file.is_present() {
             return Ok(None);
         }
         let launch = Arc::clone(self);
         let secret = tokio::task::spawn_blocking(move || launch.client_secret()).await??;
-        Ok(Tokens::load(self.door(), &self.name, &self.server, file, secret).await?)
+        Ok(Tokens::load(self.outbound_client(), &self.name, &self.server, file, secret).await?)
     }
 }
 
-/// Parses a header of the configuration.
+/// Parses a header of a server's table. Headers that Toolhold sets itself are refused.
 fn parse_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), LaunchError> {
-    let key = HeaderName::try_from(name)
+    let header_name = HeaderName::try_from(name)
         .map_err(|error| LaunchError::HeaderName { name: name.to_owned(), error })?;
-    if is_own(&key) {
+    if is_own_header(&header_name) {
         return Err(LaunchError::OwnHeader(name.to_owned()));
     }
-    let value = HeaderValue::from_str(value)
+    let header_value = HeaderValue::from_str(value)
         .map_err(|error| LaunchError::HeaderValue { name: name.to_owned(), error })?;
-    Ok((key, value))
+    Ok((header_name, header_value))
 }
 
-/// Checks whether Toolhold itself sets a header.
-fn is_own(name: &HeaderName) -> bool {
-    const OWN: [&str; 9] = [
+/// Returns whether Toolhold sets a header itself.
+fn is_own_header(name: &HeaderName) -> bool {
+    const OWN_HEADERS: [&str; 9] = [
         "accept",
         "accept-encoding",
         "connection",
@@ -439,28 +464,26 @@ fn is_own(name: &HeaderName) -> bool {
         "transfer-encoding",
         "upgrade",
     ];
-    OWN.contains(&name.as_str()) || name.as_str().starts_with("mcp-")
+    OWN_HEADERS.contains(&name.as_str()) || name.as_str().starts_with("mcp-")
 }
 
-/// The secrets of a server, by name.
 #[derive(Default)]
 pub(crate) struct Secrets(Vec<(String, Arc<SecretValue>)>);
 
 impl Secrets {
-    /// Replaces the references to secrets in an argument.
     fn fill_in(&self, argument: &str) -> String {
         let values: Vec<(&str, &str)> =
             self.0.iter().map(|(name, value)| (name.as_str(), value.expose())).collect();
         fill_in_secrets(argument, &values)
     }
 
-    /// Makes the state of a connection to a server that gets these secrets.
-    pub(crate) fn connection_end(&self) -> ConnectionEnd {
-        let ended = ConnectionEnd::default();
+    /// Makes the state of a new connection. The state redacts the secrets in the server's output.
+    pub(crate) fn connection_state(&self) -> ConnectionState {
+        let connection_state = ConnectionState::default();
         for (name, value) in &self.0 {
-            ended.add_secret(name, value);
+            connection_state.add_secret(name, value);
         }
-        ended
+        connection_state
     }
 }
 
@@ -479,20 +502,21 @@ mod tests {
             cache: at("cache"),
             home: Some(at("home")),
         };
-        let around = |setting: &str| {
+        let surroundings = |setting: &str| {
             let inputs = Inputs { settings: vec![setting.to_owned()], ..Inputs::default() };
             let config = load(&folders, &inputs).expect("it is valid");
             Surroundings::new(&config, &folders, folder.path(), "toolhold test")
         };
-        let before = around("tools.call=60");
-        assert!(before == around("tools.permissions.read=[{pattern='*',action='deny'}]"));
+        let before = surroundings("tools.call=60");
+        assert!(before == surroundings("tools.permissions.read=[{pattern='*',action='deny'}]"));
         for changed in [
             "tools.shell.limits.processes=9",
             "tools.file.deny_read=['x']",
+            "tools.web.denied_domains=['x.example']",
             "network.proxy='http://127.0.0.1:3128'",
             "audit.enabled=false",
         ] {
-            assert!(before != around(changed), "{changed}");
+            assert!(before != surroundings(changed), "{changed}");
         }
     }
 }

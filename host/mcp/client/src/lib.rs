@@ -1,16 +1,16 @@
-//! The tools of upstream servers of the Model Context Protocol, as sources of a host.
+//! Offers the tools of upstream MCP servers in a host.
 //!
-//! A server of `[mcp.servers]` is a program or a URL. Toolhold starts a program in the sandbox of
-//! commands, and communicates over the program's standard input and output. Toolhold reaches a URL
-//! by the door for its own requests. A server's definitions are pinned when a person approves them.
-//! The host lists the pinned definitions, so starting a host starts no server. A call starts the
-//! server, compares the server's offers with the pins, and refuses tools that changed.
+//! A server in `[mcp.servers]` is a program or a URL. A program runs in the sandbox of commands. A
+//! URL is reached with the outbound client of the host. When a person approves a server, its
+//! definitions are pinned. The host lists the pinned definitions, so starting a host starts no
+//! server. The first call starts the server and compares its offers with the pins. Changed tools
+//! are refused.
 //!
-//! All data from a server is untrusted. This crate limits messages, their number and rate, pages,
-//! tools, schemas and texts. The host treats a server's answers like answers of a third-party
-//! plugin.
+//! All data of a server is untrusted. This crate limits the size, number and rate of messages, and
+//! the size of lists, schemas and texts. The host treats a server's answers like those of a
+//! third-party plugin.
 //!
-//! [`client_files`] reads and changes the files of MCP clients.
+//! [`client_files`] reads and changes the configuration files of MCP clients.
 
 mod approval;
 mod client;
@@ -23,6 +23,7 @@ mod form;
 #[cfg(test)]
 mod fuzz_tests;
 mod gate;
+mod hosts;
 mod http;
 mod inquiries;
 mod launch;
@@ -57,17 +58,16 @@ pub use proposals::{
 };
 pub use registry::Servers;
 
-/// Time for a server to start and to list its tools.
-const START: std::time::Duration = std::time::Duration::from_secs(60);
+const START_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// Most tools of one server.
+/// Most tools of a server. Further tools aren't offered.
 const MAX_TOOLS: usize = 256;
 
-/// Most prompts, resources and templates of one server, each.
+/// Most prompts, most resources and most templates of a server. Further ones aren't offered.
 const MAX_OFFERS: usize = 256;
 
-/// Most bytes of the definition of one tool, as JSON text.
-const MAX_DEFINITION: usize = 64 * 1024;
+/// Largest definition of a tool as JSON text, in bytes. A larger one isn't offered.
+const MAX_DEFINITION_BYTES: usize = 64 * 1024;
 
-/// Most bytes of all definitions of one server, as JSON text.
-const MAX_DEFINITIONS: usize = 1 << 20;
+/// Largest list of definitions as JSON text, in bytes. Further definitions aren't offered.
+const MAX_LIST_BYTES: usize = 1 << 20;

@@ -7,7 +7,6 @@ use crate::MAX_OFFERS;
 use crate::connection::{Connection, Cursors, MAX_PAGES};
 use crate::reason::Reason;
 
-/// The prompts and resources that a server lists.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     pub(crate) prompts: Vec<Prompt>,
@@ -15,7 +14,7 @@ pub(crate) struct Listing {
     pub(crate) templates: Vec<ResourceTemplate>,
 }
 
-/// Collects the pages of a list, up to one entry more than the limit.
+/// Collects the pages of a list. One entry above the limit shows that there are too many.
 macro_rules! pages {
     ($connection:ident, $list:ident, $field:ident) => {{
         let mut all = Vec::new();
@@ -24,7 +23,7 @@ macro_rules! pages {
             let page = PaginatedRequestParams::default().with_cursor(cursors.current());
             let page = match $connection.peer().$list(Some(page)).await {
                 Ok(page) => page,
-                // Some servers have the capability, but not the list.
+                // Some servers declare the capability, but don't support the request.
                 Err(ServiceError::McpError(_)) => break,
                 Err(error) => return Err($connection.explain(&error)),
             };
@@ -39,11 +38,7 @@ macro_rules! pages {
 }
 
 impl Connection {
-    /// Lists the prompts and resources, if the server declares that it has them.
-    ///
-    /// # Errors
-    ///
-    /// Returns the reason why a list can't be read, as a text for people.
+    /// Lists the prompts and resources, if the server declares the capabilities.
     pub(crate) async fn listing(&self) -> Result<Listing, Reason> {
         let mut listing = Listing::default();
         let Some(info) = self.peer().peer_info() else { return Ok(listing) };

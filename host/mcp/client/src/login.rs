@@ -1,4 +1,4 @@
-//! Logs a person in at the authorization server of an upstream server (OAuth).
+//! Logs a person in at an upstream server's authorization server (OAuth).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,34 +14,38 @@ use toolhold_core::text::{cut, neutral_line};
 use toolhold_net::requests::{check_url, same_origin};
 use url::Url;
 
-use crate::START;
+use crate::START_TIMEOUT;
 use crate::connection::Connection;
 use crate::launch::{Launch, Surroundings};
-use crate::oauth::{OAuthError, TokenFile, Way, find_issuer};
+use crate::oauth::{LoginDetails, OAuthError, TokenFile, find_issuer};
 
-/// Time for a person to agree in the browser.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// Time for a person to log in in the browser.
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Time for a browser to send its request.
-const REQUEST_TIME: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Most bytes of the start of this request.
-const MAX_REQUEST: usize = 16 * 1024;
+/// Longest request of a browser in bytes. Longer requests are refused.
+const MAX_REQUEST_BYTES: usize = 16 * 1024;
 
 /// The scope for refresh tokens. Some authorization servers require it.
-const OFFLINE: &str = "offline_access";
+const OFFLINE_SCOPE: &str = "offline_access";
 
-/// The path that the browser comes back to.
-const PATH: &str = "/callback";
+const CALLBACK_PATH: &str = "/callback";
 
-/// The page at which a person logs in.
+/// The end of a request's head.
+const HEAD_END: &[u8] = b"\r\n\r\n";
+
+/// Longest address in an error in bytes. Longer addresses are cut.
+const MAX_SHOWN_ADDRESS: usize = 200;
+
+/// The page where a person logs in.
 #[derive(Clone, Debug)]
 pub struct LoginPage {
-    /// The authorization server's name for itself.
+    /// The authorization server.
     pub issuer: String,
-    /// The address for the browser.
+    /// The address of the page.
     pub address: Url,
-    /// The address that the browser comes back to, on this machine.
+    /// The address on this machine to which the page redirects the browser.
     pub back: String,
 }
 
@@ -51,17 +55,17 @@ pub enum LoginError {
     /// The server, the authorization server or the person refused the login.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// The browser can't come back, or the page can't be shown.
+    /// This machine can't listen for the browser, or the page can't be shown.
     #[error(transparent)]
     Io(#[from] std::io::Error),
 }
 
-/// Lets a person log in at the server's authorization server, and stores the tokens. `show` shows
-/// the page to the person.
+/// Logs a person in and stores the tokens. `show` shows the page.
 ///
 /// # Errors
 ///
-/// The servers can't be reached, the login was refused, or the browser didn't come back in time.
+/// Returns an error if a server can't be reached, the login is refused, or the browser isn't
+/// redirected in time.
 pub async fn login(
     config: &Config,
     folders: &Folders,
@@ -70,23 +74,25 @@ pub async fn login(
     show: impl FnOnce(&LoginPage) -> std::io::Result<()>,
 ) -> Result<(), LoginError> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
-    let back = format!("http://127.0.0.1:{}{PATH}", listener.local_addr()?.port());
+    let back = format!("http://127.0.0.1:{}{CALLBACK_PATH}", listener.local_addr()?.port());
     let tokens = TokenFile::new(folders, name, &server.url);
-    let around =
+    let surroundings =
         Arc::new(Surroundings::new(config, folders, &working_directory()?, "toolhold mcp"));
-    let launch = Arc::new(Launch::new(&around, name, server, String::new()));
-    // A server may name its authorization server and its scopes only when it refuses a request.
-    let challenge = tokio::time::timeout(START, Connection::challenge(&launch))
+    let launch = Arc::new(Launch::new(&surroundings, name, server, String::new()));
+    // Some servers name their authorization server and scopes only in a refusal.
+    let challenge = tokio::time::timeout(START_TIMEOUT, Connection::challenge(&launch))
         .await
-        .map_err(|_| failed(name, format!("it didn't answer within {} s", START.as_secs())))?
+        .map_err(|_| {
+            failed(name, format!("the server didn't answer within {} s", START_TIMEOUT.as_secs()))
+        })?
         .map_err(|error| failed(name, error))?;
     let (mut manager, metadata) =
-        find_issuer(launch.door(), name, server, tokens.clone(), challenge.as_deref())
+        find_issuer(launch.outbound_client(), name, server, tokens.clone(), challenge.as_deref())
             .await
             .map_err(|error| failed(name, error))?;
     let scopes = select_scopes(&manager, &metadata, server).await;
 
-    let mut way = Way { challenge, client_secret: None };
+    let mut login_details = LoginDetails { challenge, client_secret: None };
     let (client_id, client_secret) = match &*server.oauth.client_id {
         "" => {
             let scope_names: Vec<&str> = scopes.iter().map(String::as_str).collect();
@@ -94,7 +100,7 @@ pub async fn login(
                 .register_client("Toolhold", &back, &scope_names)
                 .await
                 .map_err(|error| failed(name, OAuthError::from(error)))?;
-            way.client_secret.clone_from(&client.client_secret);
+            login_details.client_secret.clone_from(&client.client_secret);
             (client.client_id, client.client_secret)
         }
         client_id => {
@@ -119,26 +125,33 @@ pub async fn login(
     let issuer = metadata.issuer.unwrap_or_default();
     let address = browser_address(session.get_authorization_url(), server)
         .map_err(|error| failed(name, error))?;
-    let state = query(&address, "state").ok_or_else(|| failed(name, "there is no state"))?;
+    let state = query(&address, "state")
+        .ok_or_else(|| failed(name, "the authorization URL has no `state`"))?;
     let page = LoginPage { issuer, address, back };
     show(&page)?;
     let callback =
-        tokio::time::timeout(PATIENCE, wait_for_browser(&listener, &page.back, &state)).await;
+        tokio::time::timeout(LOGIN_TIMEOUT, wait_for_browser(&listener, &page.back, &state)).await;
     let url = callback.map_err(|_| {
-        failed(name, format!("the browser didn't return within {} s", PATIENCE.as_secs()))
+        failed(name, format!("the browser didn't return within {} s", LOGIN_TIMEOUT.as_secs()))
     })??;
     if let Some(refusal) = query(&url, "error") {
-        return Err(failed(name, format!("it was refused: {}", neutral_line(cut(&refusal, 200)))));
+        return Err(failed(
+            name,
+            format!(
+                "the authorization server refused the login: {}",
+                neutral_line(cut(&refusal, 200))
+            ),
+        ));
     }
 
     let result = session.handle_callback_url(url.as_str()).await;
     result.map_err(|error| failed(name, OAuthError::from(error)))?;
-    tokens.write_way(way)?;
+    tokens.write_login_details(login_details)?;
     Ok(())
 }
 
-/// Returns the configured scopes. Adds the scope for refresh tokens if the authorization server
-/// knows it. Without configured scopes, the library selects the scopes.
+/// Returns the configured scopes, and also [`OFFLINE_SCOPE`] if the authorization server supports
+/// this scope. Without configured scopes, the library selects the scopes.
 async fn select_scopes(
     manager: &AuthorizationManager,
     metadata: &AuthorizationMetadata,
@@ -148,10 +161,12 @@ async fn select_scopes(
     if scopes.is_empty() {
         return manager.select_initial_scopes(&[]).await;
     }
-    let has_offline = scopes.iter().any(|scope| scope == OFFLINE);
-    let mut supported = metadata.scopes_supported.iter().flatten();
-    if !has_offline && supported.any(|scope| scope == OFFLINE) {
-        scopes.push(OFFLINE.to_owned());
+    let has_offline = scopes.iter().any(|scope| scope == OFFLINE_SCOPE);
+    if !has_offline
+        && let Some(supported) = &metadata.scopes_supported
+        && supported.iter().any(|scope| scope == OFFLINE_SCOPE)
+    {
+        scopes.push(OFFLINE_SCOPE.to_owned());
     }
     scopes
 }
@@ -160,32 +175,39 @@ fn failed(name: &str, why: impl std::fmt::Display) -> LoginError {
     LoginError::Host(HostError::Config(format!("the login at `{name}` failed: {why}")))
 }
 
-/// Checks the address for the browser. The address must use `https`, unless the configuration
-/// contains its origin.
+/// Checks the address of the login page. Requires `https`, except for an origin in the server's
+/// configuration. Returns the parsed address.
 fn browser_address(address: &str, server: &McpServer) -> Result<Url, OAuthError> {
     let url = check_url(address)?;
-    let is_configured = [&server.url, &server.oauth.issuer].into_iter().any(|configured| {
-        Url::parse(configured).is_ok_and(|configured| same_origin(&configured, &url))
-    });
-    if url.scheme() == "https" || is_configured {
+    if url.scheme() == "https" {
         return Ok(url);
     }
-    Err(OAuthError::PageWithoutTls(neutral_line(cut(address, 200))))
+    for configured in [&server.url, &server.oauth.issuer] {
+        if Url::parse(configured).is_ok_and(|configured_url| same_origin(&configured_url, &url)) {
+            return Ok(url);
+        }
+    }
+    Err(OAuthError::PageWithoutTls(neutral_line(cut(address, MAX_SHOWN_ADDRESS))))
 }
 
 fn query(url: &Url, name: &str) -> Option<String> {
     url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
 }
 
-/// Waits for the browser's request with this state. Returns the whole address that the browser
-/// opens. Other clients get no information.
-async fn wait_for_browser(listener: &TcpListener, back: &str, state: &str) -> std::io::Result<Url> {
+/// Waits until the login page redirects the browser to this machine. Returns the address of the
+/// browser's request, which contains `state`. Requests without this `state` get status 404.
+async fn wait_for_browser(
+    listener: &TcpListener,
+    callback_url: &str,
+    state: &str,
+) -> std::io::Result<Url> {
     loop {
-        let (mut stream, _) = listener.accept().await?;
-        let request = tokio::time::timeout(REQUEST_TIME, read_target(&mut stream)).await;
-        let callback = match request {
-            Ok(Some(target)) => parse_callback(back, &target, state),
-            _ => None,
+        let (mut stream, _browser_address) = listener.accept().await?;
+        let target = tokio::time::timeout(REQUEST_TIMEOUT, read_target(&mut stream)).await;
+        let callback = match target {
+            Ok(Some(target)) => parse_callback(callback_url, &target, state),
+            // The request is invalid, or took too long.
+            Ok(None) | Err(_) => None,
         };
         let (status, text) = match &callback {
             Some(_) => ("200 OK", "Continue in the terminal. You can close this page."),
@@ -194,31 +216,32 @@ async fn wait_for_browser(listener: &TcpListener, back: &str, state: &str) -> st
         let answer = format!(
             "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\n\
              Connection: close\r\nReferrer-Policy: no-referrer\r\n\r\n{text}\n",
-            text.len() + 1
+            text.len() + "\n".len()
         );
-        let _ = tokio::time::timeout(REQUEST_TIME, stream.write_all(answer.as_bytes())).await;
+        // A browser that can't be answered has still sent its request.
+        let _ = tokio::time::timeout(REQUEST_TIMEOUT, stream.write_all(answer.as_bytes())).await;
         if let Some(url) = callback {
             return Ok(url);
         }
     }
 }
 
-/// Parses the address of a request. Returns `None` if the address isn't the callback with this
-/// state.
-fn parse_callback(back: &str, target: &str, state: &str) -> Option<Url> {
+/// Parses the target of a request. Returns `None` if the target isn't the callback with this
+/// `state`.
+fn parse_callback(callback_url: &str, target: &str, state: &str) -> Option<Url> {
     if !target.starts_with('/') {
         return None;
     }
-    let url = Url::parse(back).ok()?.join(target).ok()?;
+    let url = Url::parse(callback_url).ok()?.join(target).ok()?;
     let has_state = query(&url, "state").as_deref() == Some(state);
-    if url.path() == PATH && has_state { Some(url) } else { None }
+    if url.path() == CALLBACK_PATH && has_state { Some(url) } else { None }
 }
 
-/// Reads a request. Returns the target if the request is a GET.
+/// Reads the target of a GET request. Returns `None` for an invalid or too long request.
 async fn read_target(stream: &mut TcpStream) -> Option<String> {
-    let mut head = Vec::new();
-    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
-        if head.len() > MAX_REQUEST {
+    let mut head: Vec<u8> = Vec::new();
+    while !head.windows(HEAD_END.len()).any(|bytes| bytes == HEAD_END) {
+        if head.len() > MAX_REQUEST_BYTES {
             return None;
         }
         let length = stream.read_buf(&mut head).await.ok()?;
@@ -226,7 +249,8 @@ async fn read_target(stream: &mut TcpStream) -> Option<String> {
             return None;
         }
     }
-    let line = std::str::from_utf8(&head).ok()?.lines().next()?.to_owned();
-    let target = line.strip_prefix("GET ")?.strip_suffix(" HTTP/1.1")?;
+    let head_text = String::from_utf8(head).ok()?;
+    let request_line = head_text.lines().next()?;
+    let target = request_line.strip_prefix("GET ")?.strip_suffix(" HTTP/1.1")?;
     Some(target.to_owned())
 }

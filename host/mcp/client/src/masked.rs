@@ -1,60 +1,72 @@
-//! Removes secrets that an upstream server knows from its answer, even if only a terminal would
-//! show them.
+//! Removes an upstream server's secrets from its answers.
 //!
-//! The bytes of secrets in an answer are replaced with marks. A control sequence inside a secret,
-//! such as a colour, hides the secret, and the host removes these sequences only later. For this
-//! reason, texts with control sequences are searched in the form that is shown.
+//! A control sequence inside a secret, such as a colour, hides the secret from a search of the
+//! bytes. A terminal would still show the secret. Texts with control sequences are therefore
+//! searched in the form that a terminal shows.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use toolhold_core::text::shown;
 use toolhold_core::{Body, Content, Failure, Outcome, Output};
 
-use crate::gate::ConnectionEnd;
+use crate::gate::ConnectionState;
 
-/// Replaces the secrets that the server knows by marks in an outcome.
-pub(crate) fn mask_outcome(outcome: Outcome, ended: &ConnectionEnd) -> Outcome {
+/// Redacts the secrets that contain control sequences in the texts of an outcome. All other secrets
+/// are already redacted.
+pub(crate) fn mask_outcome(outcome: Outcome, connection_state: &ConnectionState) -> Outcome {
     match outcome {
         Ok(Output { content, structured, meta }) => Ok(Output {
-            content: mask_parts(content, ended),
-            structured: structured.map(|value| mask_json(value, ended)),
+            content: mask_parts(content, connection_state),
+            structured: structured.map(|value| mask_json(value, connection_state)),
             meta,
         }),
         Err(failure) => Err(Failure {
-            content: mask_parts(failure.content, ended),
-            structured: failure.structured.map(|value| mask_json(value, ended)),
+            content: mask_parts(failure.content, connection_state),
+            structured: failure.structured.map(|value| mask_json(value, connection_state)),
             ..failure
         }),
     }
 }
 
-fn mask_parts(content: Vec<Content>, ended: &ConnectionEnd) -> Vec<Content> {
-    let masked = content.into_iter().map(|part| {
+/// Redacts secrets in the texts and links of an answer.
+fn mask_parts(content: Vec<Content>, connection_state: &ConnectionState) -> Vec<Content> {
+    let mut masked_parts = Vec::new();
+    for part in content {
         let body = match part.body {
-            Body::Text(text) => Body::Text(mask_text(text, ended)),
-            Body::Link(link) => Body::Link(mask_text(link, ended)),
+            Body::Text(text) => Body::Text(mask_text(text, connection_state)),
+            Body::Link(link) => Body::Link(mask_text(link, connection_state)),
             bytes @ Body::Bytes(_) => bytes,
         };
-        Content { body, ..part }
-    });
-    masked.collect()
+        masked_parts.push(Content { body, ..part });
+    }
+    masked_parts
 }
 
-fn mask_json(value: Value, ended: &ConnectionEnd) -> Value {
+/// Redacts secrets in the strings and keys of a JSON value.
+fn mask_json(value: Value, connection_state: &ConnectionState) -> Value {
     match value {
-        Value::String(text) => Value::String(mask_text(text, ended)),
-        Value::Array(items) => items.into_iter().map(|item| mask_json(item, ended)).collect(),
+        Value::String(text) => Value::String(mask_text(text, connection_state)),
+        Value::Array(items) => {
+            items.into_iter().map(|item| mask_json(item, connection_state)).collect()
+        }
         Value::Object(fields) => {
-            let fields = fields.into_iter();
-            fields.map(|(key, value)| (mask_text(key, ended), mask_json(value, ended))).collect()
+            let mut masked_fields = Map::new();
+            for (key, value) in fields {
+                let masked_key = mask_text(key, connection_state);
+                masked_fields.insert(masked_key, mask_json(value, connection_state));
+            }
+            Value::Object(masked_fields)
         }
         other => other,
     }
 }
 
-fn mask_text(text: String, ended: &ConnectionEnd) -> String {
+/// Redacts the secrets that a text shows after its control sequences are removed.
+fn mask_text(text: String, connection_state: &ConnectionState) -> String {
+    // All control sequences start with one of these two characters.
     if !text.contains(['\u{1b}', '\u{9b}']) {
         return text;
     }
-    let plain = shown(text, false);
-    String::from_utf8_lossy(&ended.without_secrets(plain.into_bytes())).into_owned()
+    let as_lines = false;
+    let plain = shown(text, as_lines);
+    String::from_utf8_lossy(&connection_state.without_secrets(plain.into_bytes())).into_owned()
 }

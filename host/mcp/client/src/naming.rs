@@ -1,33 +1,37 @@
-//! Decides the names under which the host offers an upstream server's tools and prompts.
+//! The host's names for an upstream server's tools and prompts.
 
 use toolhold_core::text::{cut, neutral_line};
 
 use crate::pins::PinnedOffers;
 
-/// Most bytes of a description.
+/// Longest description in bytes. Longer ones are cut.
 pub(crate) const MAX_DESCRIPTION: usize = 8 * 1024;
 
-/// Most bytes of a title.
+/// Longest title in bytes. Longer ones are cut.
 pub(crate) const MAX_TITLE: usize = 256;
 
-/// Most characters of a tool's name.
+/// Longest name of a tool in characters. A tool with a longer name isn't offered.
 pub(crate) const MAX_NAME: usize = 64;
 
-/// The names, behind `NAME__`, of the tools that read resources and get prompts.
+/// Names, after `SERVER__`, of the tools that read resources and get prompts.
 pub(crate) const READER: &str = "read_resource";
 pub(crate) const PROMPTER: &str = "get_prompt";
 
-/// Returns a name that a server gave, for people.
+/// Neutralises and cuts a server's name for something.
 pub(crate) fn printable_name(name: &str) -> String {
     neutral_line(cut(name, 128))
 }
 
-/// Returns the host's name for a tool or prompt. Converts upper case to lower case, and replaces
-/// invalid characters with `_`. Returns `None` if the name is empty or too long.
+/// Returns the name of a server among the providers of tools.
+pub(crate) fn provider_name(server: &str) -> String {
+    format!("mcp.{server}")
+}
+
+/// Returns the host's name for a tool or prompt: in lower case, and with `_` for characters that a
+/// name can't have. Returns `None` if `tool` is empty or the name is too long.
 pub(crate) fn offered_name(server: &str, tool: &str) -> Option<String> {
-    // A name has no more characters than bytes.
-    let fits = !tool.is_empty() && server.len() + 2 + tool.len() <= MAX_NAME;
-    if !fits {
+    let length = server.len() + "__".len() + tool.len();
+    if tool.is_empty() || length > MAX_NAME {
         return None;
     }
     let tool: String = tool.chars().map(offered_letter).collect();
@@ -41,7 +45,7 @@ fn offered_letter(letter: char) -> char {
     }
 }
 
-/// Checks whether `tool` is the name of a tool that gets the server's resources or prompts.
+/// Checks whether `tool` is the name of the tool that reads resources or gets prompts.
 pub(crate) fn is_reserved(offers: &PinnedOffers, server: &str, tool: &str) -> bool {
     let is_reader = offered_name(server, READER).as_deref() == Some(tool);
     let is_prompter = offered_name(server, PROMPTER).as_deref() == Some(tool);

@@ -1,8 +1,8 @@
-//! Stores, refreshes and removes the OAuth tokens of an upstream server. The tokens are sent only
-//! to the server's URL.
+//! Stores, refreshes and removes the OAuth tokens of an upstream server.
 //!
-//! A library implements the protocol: discovery, registration, PKCE and refreshing. Each request
-//! uses the door. Private addresses are possible only for origins that the operator named.
+//! A library implements discovery, registration, PKCE and refreshing. Its requests go through the
+//! host's outbound client, which blocks private addresses unless the configuration names the
+//! origin.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,37 +29,43 @@ use toolhold_net::requests::{
 };
 use url::Url;
 
-use crate::gate::ConnectionEnd;
+use crate::gate::ConnectionState;
 
 /// The purpose of the requests in the audit log.
 const PURPOSE: &str = "mcp authorization";
 
-/// The text between the origin and the path of an issuer in the first address for its metadata.
-const METADATA: &str = "/.well-known/oauth-authorization-server";
+/// Longest error with its causes in bytes. Longer errors are cut.
+const MAX_ERROR_BYTES: usize = 600;
 
-/// The text in the address of OpenID's metadata. The text may also follow the path.
-const OPENID: &str = "/.well-known/openid-configuration";
+/// Longest address in an error in bytes. Longer addresses are cut.
+const MAX_SHOWN_ADDRESS: usize = 200;
 
-/// The obstacle to getting or using the tokens of a server.
+/// The path of an issuer's metadata. The issuer's own path may follow.
+const METADATA_PATH: &str = "/.well-known/oauth-authorization-server";
+
+/// The path of OpenID metadata. The issuer's own path may come before or after it.
+const OPENID_PATH: &str = "/.well-known/openid-configuration";
+
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OAuthError {
     #[error(transparent)]
     Url(#[from] OutboundError),
     #[error("{}", explain(.0))]
     Library(AuthError),
-    #[error("it names no authorization server")]
+    #[error("the server names no authorization server")]
     NoIssuer,
-    #[error("{place} can't speak for the authorization server {issuer}")]
+    #[error("{place} can't provide metadata for the authorization server {issuer}")]
     MetadataElsewhere { place: String, issuer: String },
     #[error(
-        "its authorization server is {issuer}; `issuer` in [mcp.servers.{name}.oauth] allows {expected}"
+        "the server's authorization server is {issuer}, but `issuer` in [mcp.servers.{name}.oauth] \
+         is {expected}"
     )]
     OtherIssuer { issuer: String, name: String, expected: String },
-    #[error("its page {0} isn't at https")]
+    #[error("the login page {0} doesn't use https")]
     PageWithoutTls(String),
     #[error("the authorization server's token is empty")]
     EmptyToken,
-    #[error("the authorization server's token has characters that no header may have")]
+    #[error("the authorization server's token has characters that headers don't allow")]
     InvalidToken,
 }
 
@@ -69,7 +75,7 @@ impl From<AuthError> for OAuthError {
     }
 }
 
-/// The tokens of one server, in Toolhold's data folder. Tools have no access to this folder.
+/// The tokens of a server in Toolhold's data folder, which tools can't access.
 #[derive(Clone, Debug)]
 pub(crate) struct TokenFile {
     folder: PathBuf,
@@ -77,28 +83,27 @@ pub(crate) struct TokenFile {
     url: String,
 }
 
-/// The content of the file. The tokens are only valid for this URL.
+/// The content of the file. It is valid only for this URL.
 #[derive(Default, Deserialize, Serialize)]
 #[serde(default)]
 struct StoredTokens {
     url: String,
     credentials: Option<StoredCredentials>,
-    way: Way,
+    #[serde(rename = "way")]
+    login_details: LoginDetails,
 }
 
-/// The data about a login: how it found its authorization server, and the secret that it got from
-/// that server. Refreshing the tokens needs both.
+/// What refreshing needs besides the tokens.
 #[derive(Clone, Default, Deserialize, Serialize)]
 #[serde(default)]
-pub(crate) struct Way {
-    /// The server's header about the authorization that it needs.
+pub(crate) struct LoginDetails {
+    /// The server's header `WWW-Authenticate`, which led to the authorization server.
     pub(crate) challenge: Option<String>,
-    /// The secret that Toolhold was registered with.
+    /// The secret from the registration of Toolhold.
     pub(crate) client_secret: Option<String>,
 }
 
 impl TokenFile {
-    /// Names the file of the server `name`.
     pub(crate) fn new(folders: &Folders, name: &str, url: &str) -> Self {
         let folder = folders.servers().join("tokens");
         Self { folder, name: name.to_owned(), url: url.to_owned() }
@@ -108,23 +113,20 @@ impl TokenFile {
         format!("{}.json", self.name)
     }
 
-    /// Checks whether there may be tokens.
-    pub(crate) fn may_be(&self) -> bool {
+    /// Checks whether the file exists.
+    pub(crate) fn is_present(&self) -> bool {
         state::exists(&self.folder, &self.file())
     }
 
-    /// Reads the tokens for this URL. Blocks.
-    ///
-    /// # Errors
-    ///
-    /// The tokens can't be read.
+    /// Reads the tokens. Blocks.
     pub(crate) fn read(&self) -> Result<Option<StoredCredentials>, HostError> {
         Ok(self.read_stored()?.credentials)
     }
 
-    /// Checks whether a login at this URL got tokens that no longer exist. Blocks.
+    /// Returns whether the tokens of a login at this URL were removed. Returns `false` if the file
+    /// can't be read. Blocks.
     pub(crate) fn is_logged_out(&self) -> bool {
-        if !self.may_be() {
+        if !self.is_present() {
             return false;
         }
         match state::read::<StoredTokens>(&self.folder, &self.file()) {
@@ -133,53 +135,50 @@ impl TokenFile {
         }
     }
 
-    /// Reads the content of the file. The content for another URL is ignored.
+    /// Reads the file. The content for another URL is ignored.
     fn read_stored(&self) -> Result<StoredTokens, HostError> {
         let stored: StoredTokens = state::read(&self.folder, &self.file())?;
         Ok(if stored.url == self.url { stored } else { StoredTokens::default() })
     }
 
-    /// Replaces the tokens. Blocks.
-    ///
-    /// # Errors
-    ///
-    /// The tokens can't be written.
+    /// Replaces the tokens, or removes the tokens if `credentials` is `None`. Blocks.
     pub(crate) fn write(&self, credentials: Option<StoredCredentials>) -> Result<(), HostError> {
-        if credentials.is_none() && !self.may_be() {
+        if credentials.is_none() && !self.is_present() {
             return Ok(());
         }
         state::update(&self.folder, &self.file(), |stored: &mut StoredTokens| {
-            let keeps_way = credentials.is_some() && stored.url == self.url;
-            let way = if keeps_way { std::mem::take(&mut stored.way) } else { Way::default() };
-            *stored = StoredTokens { url: self.url.clone(), credentials, way };
+            // A refresh keeps the details of the login. A new login writes its own details later.
+            let keeps_details = credentials.is_some() && stored.url == self.url;
+            let login_details = if keeps_details {
+                std::mem::take(&mut stored.login_details)
+            } else {
+                LoginDetails::default()
+            };
+            *stored = StoredTokens { url: self.url.clone(), credentials, login_details };
             Ok(())
         })
     }
 
-    /// Stores how a login got the tokens that are in the file. Blocks.
-    ///
-    /// # Errors
-    ///
-    /// The file can't be written.
-    pub(crate) fn write_way(&self, way: Way) -> Result<(), HostError> {
+    /// Stores how a login got its tokens. Blocks.
+    pub(crate) fn write_login_details(&self, login_details: LoginDetails) -> Result<(), HostError> {
         state::update(&self.folder, &self.file(), |stored: &mut StoredTokens| {
-            stored.way = way;
+            stored.login_details = login_details;
             Ok(())
         })
     }
 
-    /// Runs blocking work on a thread for blocking work.
-    async fn blocking<T: Send + 'static, E: std::error::Error + Send + 'static>(
+    /// Runs `work`, which reads or writes the file, on a thread that may block.
+    async fn run_blocking<T: Send + 'static, E: std::error::Error + Send + 'static>(
         &self,
         work: impl FnOnce(Self) -> Result<T, E> + Send + 'static,
     ) -> Result<T, AuthError> {
         let file = self.clone();
-        let result = tokio::task::spawn_blocking(move || work(file)).await;
-        result.map_err(store_error)?.map_err(store_error)
+        let joined = tokio::task::spawn_blocking(move || work(file)).await;
+        let result = joined.map_err(store_error)?;
+        result.map_err(store_error)
     }
 }
 
-/// Converts an error of the credential store to the library's form.
 fn store_error(error: impl std::error::Error) -> AuthError {
     AuthError::CredentialStoreError(error.to_string())
 }
@@ -187,7 +186,7 @@ fn store_error(error: impl std::error::Error) -> AuthError {
 #[async_trait]
 impl CredentialStore for TokenFile {
     async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
-        self.blocking(|file| file.read()).await
+        self.run_blocking(|file| file.read()).await
     }
 
     async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
@@ -195,17 +194,18 @@ impl CredentialStore for TokenFile {
         if let Some(token) = tokens["access_token"].as_str() {
             check_token(token).map_err(store_error)?;
         }
-        self.blocking(|file| file.write(Some(credentials))).await
+        self.run_blocking(|file| file.write(Some(credentials))).await
     }
 
     async fn clear(&self) -> Result<(), AuthError> {
-        self.blocking(|file| file.write(None)).await
+        self.run_blocking(|file| file.write(None)).await
     }
 
-    /// Allows only one host to refresh at a time. If two hosts used the same refresh token, one
-    /// host would lose the tokens.
+    /// Waits until no other host refreshes the tokens, and locks them. Many authorization servers
+    /// revoke a refresh token that is used twice. If two hosts used the same refresh token, both
+    /// would lose the login.
     async fn acquire_refresh_guard(&self) -> Result<Option<CredentialRefreshGuard>, AuthError> {
-        let lock = self.blocking(|file| {
+        let lock = self.run_blocking(|file| {
             PrivateFolder::make(&file.folder)?.lock(&format!("{}.refresh", file.name))
         });
         Ok(Some(CredentialRefreshGuard::new(lock.await?)))
@@ -213,10 +213,6 @@ impl CredentialStore for TokenFile {
 }
 
 /// Checks that a token can be sent in a header.
-///
-/// # Errors
-///
-/// The token can't be sent in a header, for people.
 fn check_token(token: &str) -> Result<HeaderValue, OAuthError> {
     if token.is_empty() {
         return Err(OAuthError::EmptyToken);
@@ -224,27 +220,27 @@ fn check_token(token: &str) -> Result<HeaderValue, OAuthError> {
     HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| OAuthError::InvalidToken)
 }
 
-/// Sends the requests of the library through the door.
+/// Sends the library's requests through the host's outbound client.
 struct DoorClient {
-    door: OutboundClient,
+    outbound_client: OutboundClient,
     /// The name of the server's table.
     name: String,
     /// The URLs in the configuration.
     named: Vec<Url>,
-    /// The URL of the last request.
     last_url: Arc<Mutex<String>>,
 }
 
 impl DoorClient {
-    /// Returns the reason why a request failed. If only a key of the configuration is missing, the
-    /// reason names the key.
+    /// Makes the error of a failed request. If the outbound client denied the request because the
+    /// configuration doesn't name the authorization server, the error names the missing setting.
     fn failed(&self, url: &str, error: &OutboundError) -> OAuthHttpClientError {
         let mut why = error.to_string();
-        if error.is_unnamed() && url.contains(METADATA) {
-            let issuer = json!(url.replacen(METADATA, "", 1));
+        if error.is_unnamed() && url.contains(METADATA_PATH) {
+            let issuer = json!(url.replacen(METADATA_PATH, "", 1));
             let name = &self.name;
             why += &format!(
-                " If it is your authorization server, write `issuer = {issuer}` into [mcp.servers.{name}.oauth]"
+                " If this is your authorization server, write `issuer = {issuer}` into \
+                 [mcp.servers.{name}.oauth]"
             );
         }
         OAuthHttpClientError::from(why)
@@ -254,8 +250,8 @@ impl DoorClient {
 impl OAuthHttpClient for DoorClient {
     fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
         Box::pin(async move {
-            let OAuthHttpRequest { request, redirect_policy, .. } = request;
-            let (parts, body) = request.into_parts();
+            let OAuthHttpRequest { request: http_request, redirect_policy, .. } = request;
+            let (parts, body) = http_request.into_parts();
             let url = parts.uri.to_string();
             self.last_url.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&url);
             let named: Vec<&Url> = self.named.iter().collect();
@@ -264,12 +260,12 @@ impl OAuthHttpClient for DoorClient {
                 .body(body);
             for (name, value) in &parts.headers {
                 outbound = match name {
-                    // Redirects don't take the header elsewhere.
+                    // A credential isn't sent to other origins after a redirect.
                     &AUTHORIZATION => {
                         let credential = Credential::new(outbound.url(), value.clone());
                         outbound.credential(Some(credential))
                     }
-                    // The door sets these headers.
+                    // Toolhold sets these headers itself.
                     &ACCEPT_ENCODING | &HOST => outbound,
                     name => outbound.header(name.clone(), value.clone()),
                 };
@@ -278,12 +274,14 @@ impl OAuthHttpClient for DoorClient {
                 outbound = outbound.stay();
             }
 
-            let result = self.door.send(outbound).await;
+            let result = self.outbound_client.send(outbound).await;
             let answer = result.map_err(|error| self.failed(&url, &error))?;
             let status = answer.status();
             let headers = answer.headers().clone();
-            let bytes = answer.bytes(&|_, _| ()).await;
-            let body = bytes.map_err(|error| self.failed(&url, &error))?;
+            // The progress isn't shown.
+            let result = answer.bytes(&|_, _| ()).await;
+            let body = result.map_err(|error| self.failed(&url, &error))?;
+
             let mut response = http::Response::new(body);
             *response.status_mut() = status;
             *response.headers_mut() = headers;
@@ -292,24 +290,20 @@ impl OAuthHttpClient for DoorClient {
     }
 }
 
-/// Removes the tokens of a server and the data about its login. Blocks.
+/// Removes the tokens of a login at a server. Blocks.
 ///
 /// # Errors
 ///
-/// Returns an error if the tokens can't be removed.
+/// Returns an error if the file can't be written.
 pub fn forget_tokens(folders: &Folders, name: &str, url: &str) -> Result<(), HostError> {
     TokenFile::new(folders, name, url).write(None)
 }
 
-/// Finds the authorization server of a server with the help of the server's header about
-/// authorization. Returns the library's manager for the authorization server, and the metadata.
-///
-/// # Errors
-///
-/// Returns an error for people if the server names no authorization server, or not the configured
-/// one.
+/// Finds the authorization server, starting at the header in `challenge`. Returns the library's
+/// manager and the metadata. Returns an error if the configuration names another authorization
+/// server.
 pub(crate) async fn find_issuer(
-    door: OutboundClient,
+    outbound_client: OutboundClient,
     name: &str,
     server: &McpServer,
     tokens: TokenFile,
@@ -323,7 +317,7 @@ pub(crate) async fn find_issuer(
     }
     let last_url = Arc::new(Mutex::new(String::new()));
     let client = Arc::new(DoorClient {
-        door,
+        outbound_client,
         name: name.to_owned(),
         named,
         last_url: Arc::clone(&last_url),
@@ -333,22 +327,22 @@ pub(crate) async fn find_issuer(
     manager.set_credential_store(tokens);
 
     let resolved = manager.resolve_metadata_from_challenge(challenge).await?;
-    // Other metadata is a guess at the server's own origin. That origin would then get data for
-    // another server.
+    // Undiscovered metadata is a guess at the server's own origin, which would then get credentials
+    // for an authorization server.
     if !resolved.source.is_discovered() {
         return Err(OAuthError::NoIssuer);
     }
     let issuer = resolved.metadata.issuer.as_deref().unwrap_or_default();
     let place = last_url.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    // The library trusts metadata at other URLs for any issuer that it names.
-    if !may_speak_for(&place, issuer) {
-        let issuer = neutral_line(cut(issuer, 200));
-        let place = neutral_line(cut(&place, 200));
+    // The library accepts metadata at any URL for any issuer.
+    if !is_metadata_url(&place, issuer) {
+        let issuer = neutral_line(cut(issuer, MAX_SHOWN_ADDRESS));
+        let place = neutral_line(cut(&place, MAX_SHOWN_ADDRESS));
         return Err(OAuthError::MetadataElsewhere { place, issuer });
     }
     let expected = &server.oauth.issuer;
     if !expected.is_empty() && issuer.trim_end_matches('/') != expected.trim_end_matches('/') {
-        let issuer = neutral_line(cut(issuer, 200));
+        let issuer = neutral_line(cut(issuer, MAX_SHOWN_ADDRESS));
         let name = name.to_owned();
         return Err(OAuthError::OtherIssuer { issuer, name, expected: expected.clone() });
     }
@@ -356,56 +350,52 @@ pub(crate) async fn find_issuer(
     Ok((manager, resolved.metadata))
 }
 
-/// Checks whether metadata at this URL may belong to the issuer. The URL must be one of the URLs
-/// for the issuer's metadata.
-fn may_speak_for(place: &str, issuer: &str) -> bool {
-    let (Ok(place), Ok(issuer)) = (Url::parse(place), Url::parse(issuer)) else { return false };
+/// Returns whether `url` is one of the standard addresses of the metadata of `issuer`.
+fn is_metadata_url(url: &str, issuer: &str) -> bool {
+    let Ok(url) = Url::parse(url) else { return false };
+    let Ok(issuer) = Url::parse(issuer) else { return false };
     let path = issuer.path().trim_end_matches('/');
     let metadata_paths = [
-        METADATA.to_owned(),
-        format!("{METADATA}{path}"),
-        format!("{OPENID}{path}"),
-        format!("{path}{OPENID}"),
+        METADATA_PATH.to_owned(),
+        format!("{METADATA_PATH}{path}"),
+        format!("{OPENID_PATH}{path}"),
+        format!("{path}{OPENID_PATH}"),
     ];
-    same_origin(&place, &issuer)
-        && place.query().is_none()
-        && metadata_paths.iter().any(|known| known == place.path())
+    let has_metadata_path = metadata_paths.iter().any(|known_path| known_path == url.path());
+    same_origin(&url, &issuer) && url.query().is_none() && has_metadata_path
 }
 
-/// The tokens of a login. They are refreshed after they expire.
+/// The tokens of a login. Expired tokens are refreshed.
 pub(crate) struct Tokens {
     manager: AuthorizationManager,
     file: TokenFile,
-    /// Whether the tokens were refreshed before they expired.
+    /// Whether the tokens were refreshed early.
     is_refreshed: AtomicBool,
 }
 
 impl Tokens {
-    /// Loads the tokens from the file. Returns `None` if the file has no tokens for this URL.
+    /// Loads the tokens of a login. Returns `None` if there are no tokens for the server's issuer.
     /// `secret` is the configured secret for the authorization server.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error for people if the authorization server can't be asked.
     pub(crate) async fn load(
-        door: OutboundClient,
+        outbound_client: OutboundClient,
         name: &str,
         server: &McpServer,
         file: TokenFile,
         secret: Option<Arc<SecretValue>>,
     ) -> Result<Option<Self>, OAuthError> {
-        let StoredTokens { credentials, way, .. } =
-            file.blocking(|file| file.read_stored()).await?;
+        let StoredTokens { credentials, login_details, .. } =
+            file.run_blocking(|file| file.read_stored()).await?;
         let Some(credentials) = credentials else { return Ok(None) };
-        let challenge = way.challenge.as_deref();
-        let (mut manager, _) = find_issuer(door, name, server, file.clone(), challenge).await?;
-        // Tokens of another issuer are forgotten here.
+        let challenge = login_details.challenge.as_deref();
+        let (mut manager, _) =
+            find_issuer(outbound_client, name, server, file.clone(), challenge).await?;
+        // The library drops tokens of another issuer.
         if !manager.initialize_from_store().await? {
             return Ok(None);
         }
         let client_secret = match secret {
             Some(secret) => Some(secret.expose().to_owned()),
-            None => way.client_secret,
+            None => login_details.client_secret,
         };
         if let Some(secret) = client_secret {
             let client = OAuthClientConfig::new(credentials.client_id, server.url.clone())
@@ -415,7 +405,6 @@ impl Tokens {
         Ok(Some(Self { manager, file, is_refreshed: AtomicBool::new(false) }))
     }
 
-    /// Returns the known scopes of the tokens.
     pub(crate) async fn scopes(&self) -> Vec<String> {
         match self.file.load().await {
             Ok(Some(credentials)) => credentials.granted_scopes,
@@ -423,38 +412,39 @@ impl Tokens {
         }
     }
 
-    /// Returns the value of the header `Authorization`. Refreshes a token that has expired.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error for people if there is no longer a token.
-    pub(crate) async fn current(&self, ended: &ConnectionEnd) -> Result<HeaderValue, OAuthError> {
+    /// Returns the value of the header `Authorization`. Refreshes an expired token.
+    pub(crate) async fn current(
+        &self,
+        connection_state: &ConnectionState,
+    ) -> Result<HeaderValue, OAuthError> {
         let token = self.manager.get_access_token().await?;
         let mut value = check_token(&token)?;
         value.set_sensitive(true);
-        ended.add_secret("token", &Arc::new(SecretValue::new(token)));
+        // The server may repeat the token in its answers, so the token is redacted there.
+        connection_state.add_secret("token", &Arc::new(SecretValue::new(token)));
         Ok(value)
     }
 
-    /// Refreshes the tokens before they expire, but only once. Returns whether the tokens are new.
+    /// Refreshes the tokens before they expire. Works once, because a server could refuse every
+    /// token. Returns whether the tokens are new.
     pub(crate) async fn refresh_early(&self) -> bool {
         let was_refreshed = self.is_refreshed.swap(true, Ordering::Relaxed);
         !was_refreshed && self.manager.refresh_token().await.is_ok()
     }
 }
 
-/// Formats an error and its causes for people.
+/// Formats an error with its causes. A cause that is already in the text isn't repeated.
 fn explain(error: &AuthError) -> String {
     let mut text = error.to_string();
-    let mut next = std::error::Error::source(error);
-    while let Some(cause) = next {
-        let words = cause.to_string();
-        if !text.contains(&words) {
-            text = format!("{text}: {words}");
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
         }
-        next = cause.source();
+        source = cause.source();
     }
-    neutral_line(cut(&text, 600))
+    neutral_line(cut(&text, MAX_ERROR_BYTES))
 }
 
 #[cfg(test)]
@@ -472,7 +462,7 @@ mod tests {
             ("https://a.example/.well-known/openid-configuration/t", "https://a.example/t"),
             ("https://a.example/t/.well-known/openid-configuration", "https://a.example/t"),
         ] {
-            assert!(may_speak_for(place, issuer), "{place} for {issuer}");
+            assert!(is_metadata_url(place, issuer), "{place} for {issuer}");
         }
         for (place, issuer) in [
             ("https://b.example/.well-known/oauth-authorization-server", "https://a.example"),
@@ -485,7 +475,7 @@ mod tests {
             ("https://a.example/.well-known/oauth-authorization-server", ""),
             ("", "https://a.example"),
         ] {
-            assert!(!may_speak_for(place, issuer), "{place} for {issuer}");
+            assert!(!is_metadata_url(place, issuer), "{place} for {issuer}");
         }
     }
 }

@@ -1,13 +1,12 @@
-//! Decides which prompts and resources of an upstream server the host offers, and under which
-//! names.
+//! Decides which prompts and resources of an upstream server the host offers.
 //!
-//! The entries of a list are pinned like the definitions of tools. The text of a prompt or a
-//! resource isn't pinned, because this text is like the answer of a tool.
+//! Lists of prompts and resources are pinned like tools. Their contents aren't pinned, because they
+//! are like answers of tools.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rmcp::model::{GetPromptRequestParams, Prompt, Resource, ResourceTemplate};
+use rmcp::model::{GetPromptRequestParams, Prompt};
 use serde_json::{Value, json};
 use toolhold_core::text::{cut, neutral_line, neutral_owned};
 use toolhold_core::{
@@ -20,76 +19,76 @@ use crate::listing::Listing;
 use crate::naming::{MAX_DESCRIPTION, MAX_TITLE, PROMPTER, READER, offered_name, printable_name};
 use crate::pins::{PinnedOffers, PinnedTool, SizeError};
 
-/// Most bytes of a prompt or a resource in a list, as JSON text.
-const MAX_OFFER: usize = 16 * 1024;
+/// Largest entry of a list as JSON text, in bytes. A larger entry isn't offered.
+const MAX_ENTRY_BYTES: usize = 16 * 1024;
 
-/// Most arguments of a prompt.
+/// Most arguments of a prompt. A prompt with more isn't offered.
 const MAX_ARGUMENTS: usize = 32;
 
-/// Most bytes of an address.
+/// Longest address in bytes. A resource with a longer address isn't offered.
 const MAX_ADDRESS: usize = 2 * 1024;
 
-/// The reason against offering a prompt or a resource.
+/// The reason why a prompt or a resource isn't offered.
 #[derive(Debug, thiserror::Error)]
 enum OfferError {
-    #[error("more than {MAX_OFFERS}, the limit")]
+    #[error("the server offers more than {MAX_OFFERS}, the limit")]
     TooMany,
     #[error(transparent)]
     Size(#[from] SizeError),
-    #[error("another one has that name")]
+    #[error("another prompt or resource has this name")]
     SameName,
-    #[error("it has more than {MAX_ARGUMENTS} arguments")]
+    #[error("the prompt has more than {MAX_ARGUMENTS} arguments, the limit")]
     Arguments,
-    #[error("its address is {0} bytes; the limit is {MAX_ADDRESS}")]
+    #[error("the address is {0} bytes; the limit is {MAX_ADDRESS}")]
     LongAddress(usize),
-    #[error("its address has no scheme")]
+    #[error("the address has no scheme")]
     NoScheme,
-    #[error("its address has spaces or control characters")]
-    SteeringAddress,
+    #[error("the address has spaces or control characters")]
+    AddressLetters,
 }
 
-/// Pins the entries that can be pinned. Also returns the names of the other entries, each with the
-/// reason.
+/// Pins the entries of `listing`. Also returns the names of unpinned entries, with the reasons.
 pub(crate) fn pin(listing: &Listing) -> (PinnedOffers, Vec<(String, String)>) {
     let mut left_out = Vec::new();
-    let prompt_entries = listing
-        .prompts
-        .iter()
-        .map(|prompt: &Prompt| (PinnedTool::pin(&prompt.name, prompt), check_arguments(prompt)));
-    let prompts = pin_list(prompt_entries, &mut left_out);
-    let resource_entries = listing.resources.iter().map(|resource: &Resource| {
-        (PinnedTool::pin(&resource.uri, resource), check_address(&resource.uri))
-    });
-    let resources = pin_list(resource_entries, &mut left_out);
-    let template_entries = listing.templates.iter().map(|template: &ResourceTemplate| {
+    let mut prompts = Vec::new();
+    for prompt in &listing.prompts {
+        let pin = PinnedTool::pin(&prompt.name, prompt);
+        add_pin(pin, check_arguments(prompt), &mut prompts, &mut left_out);
+    }
+    let mut resources = Vec::new();
+    for resource in &listing.resources {
+        let pin = PinnedTool::pin(&resource.uri, resource);
+        add_pin(pin, check_address(&resource.uri), &mut resources, &mut left_out);
+    }
+    let mut templates = Vec::new();
+    for template in &listing.templates {
         let address = &template.uri_template;
-        (PinnedTool::pin(address, template), check_address(address))
-    });
-    let templates = pin_list(template_entries, &mut left_out);
+        let pin = PinnedTool::pin(address, template);
+        add_pin(pin, check_address(address), &mut templates, &mut left_out);
+    }
     (PinnedOffers { prompts, resources, templates }, left_out)
 }
 
-/// Pins the entries of one list. Each entry has the result of its own check.
-fn pin_list(
-    entries: impl Iterator<Item = (PinnedTool, Result<(), OfferError>)>,
+/// Adds an entry to `pins`, or its name and the reason to `left_out` if the entry can't be pinned.
+/// `entry_check` is the result of a check without the other entries.
+fn add_pin(
+    pin: PinnedTool,
+    entry_check: Result<(), OfferError>,
+    pins: &mut Vec<PinnedTool>,
     left_out: &mut Vec<(String, String)>,
-) -> Vec<PinnedTool> {
-    let mut pins: Vec<PinnedTool> = Vec::new();
-    for (pin, own_check) in entries {
-        match check_entry(&pin, &pins).and(own_check) {
-            Ok(()) => pins.push(pin),
-            Err(error) => left_out.push((printable_name(&pin.name), error.to_string())),
-        }
+) {
+    match check_entry(&pin, pins).and(entry_check) {
+        Ok(()) => pins.push(pin),
+        Err(error) => left_out.push((printable_name(&pin.name), error.to_string())),
     }
-    pins
 }
 
-/// Checks whether an entry can be added to the pins of the previous entries.
+/// Checks whether an entry can be pinned together with the earlier `pins`.
 fn check_entry(pin: &PinnedTool, pins: &[PinnedTool]) -> Result<(), OfferError> {
     if pins.len() >= MAX_OFFERS {
         return Err(OfferError::TooMany);
     }
-    pin.check_size(pins, MAX_OFFER)?;
+    pin.check_size(pins, MAX_ENTRY_BYTES)?;
     if pins.iter().any(|known| known.name == pin.name) {
         return Err(OfferError::SameName);
     }
@@ -101,77 +100,77 @@ fn check_arguments(prompt: &Prompt) -> Result<(), OfferError> {
     if count > MAX_ARGUMENTS { Err(OfferError::Arguments) } else { Ok(()) }
 }
 
-/// Checks the server's own address of a resource, or a template of addresses.
+/// Checks the address of a resource, or a template of addresses. The scheme must be valid, and
+/// characters that could mislead a reader are refused.
 fn check_address(address: &str) -> Result<(), OfferError> {
     if address.len() > MAX_ADDRESS {
         return Err(OfferError::LongAddress(address.len()));
     }
-    let scheme = address.split_once(':').map_or("", |(scheme, _)| scheme);
+    let Some((scheme, _)) = address.split_once(':') else { return Err(OfferError::NoScheme) };
     let starts_with_letter = scheme.starts_with(|first: char| first.is_ascii_alphabetic());
-    if !starts_with_letter || !scheme.chars().all(is_of_scheme) {
+    if !starts_with_letter || !scheme.chars().all(can_be_in_scheme) {
         return Err(OfferError::NoScheme);
     }
     if neutral_line(address) != address || address.contains(char::is_whitespace) {
-        return Err(OfferError::SteeringAddress);
+        return Err(OfferError::AddressLetters);
     }
     Ok(())
 }
 
-fn is_of_scheme(letter: char) -> bool {
+fn can_be_in_scheme(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || "+-.".contains(letter)
 }
 
-/// The prompts and resources of a server that the host offers.
 #[derive(Default)]
 pub(crate) struct ServerOffers {
     pub(crate) offers: Offers,
-    /// The tools that get the prompts and resources. These tools aren't listed.
+    /// The tools that get the prompts and resources. The list of tools doesn't contain them.
     pub(crate) definitions: Vec<Arc<Definition>>,
 }
 
-/// The request of a call to a server.
+/// The request that a call makes at the server.
 pub(crate) enum OfferRequest {
-    /// The resource at this address.
+    /// Reads the resource at this address.
     Resource(String),
-    /// A prompt.
     Prompt(GetPromptRequestParams),
 }
 
 impl ServerOffers {
-    /// Makes the offers of a server from its pins. Prompts with equal names are left out, like
-    /// tools with equal names.
+    /// Makes the offers from the pins, and the definitions of the tools that read resources and get
+    /// prompts. Prompts whose names become equal are left out.
     pub(crate) fn new(server: &str, pins: &PinnedOffers, trust_annotations: bool) -> Self {
         let mut offers = Offers { prefix: format!("{server}+"), ..Offers::default() };
         offers.prompts = offered_prompts(server, pins);
-        let resources = pins.resources.iter().map(|pin| (pin, false));
-        let templates = pins.templates.iter().map(|pin| (pin, true));
-        for (pin, is_template) in resources.chain(templates) {
+        for pin in &pins.resources {
+            let is_template = false;
             offers.resources.push(resource(server, &offers.prefix, pin, is_template));
         }
+        for pin in &pins.templates {
+            let is_template = true;
+            offers.resources.push(resource(server, &offers.prefix, pin, is_template));
+        }
+
         let mut definitions = Vec::new();
+        // Reading a resource or a prompt should change nothing. Only a trusted server is believed.
         let annotations = if trust_annotations {
             Annotations { read_only: true, destructive: false, ..Annotations::default() }
         } else {
             Annotations::default()
         };
+        // The names of servers are short, so the names of both tools are within the limit.
         if pins.has_resources() {
             offers.reader = offered_name(server, READER).unwrap_or_default();
-            definitions.push(unlisted(reader_definition(&offers.reader), annotations));
+            definitions.push(into_unlisted(reader_definition(&offers.reader), annotations));
         }
         if !offers.prompts.is_empty() {
             offers.prompter = offered_name(server, PROMPTER).unwrap_or_default();
             let prompter = prompter_definition(&offers.prompter, &offers.prompts);
-            definitions.push(unlisted(prompter, annotations));
+            definitions.push(into_unlisted(prompter, annotations));
         }
         Self { offers, definitions }
     }
 
-    /// Reads the request in a call of one of the two tools. Returns `None` for a call of another
-    /// tool.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the address of the resource isn't valid.
+    /// Reads the request of a call. Returns `None` if the call isn't for a prompt or resource.
     pub(crate) fn parse_request(&self, call: &Call) -> Result<Option<OfferRequest>, Failure> {
         if call.tool == self.offers.reader {
             let address = text_argument(call, "uri");
@@ -188,18 +187,25 @@ impl ServerOffers {
     }
 }
 
+/// Makes the offers of prompts. Prompts whose names become equal are left out.
 fn offered_prompts(server: &str, pins: &PinnedOffers) -> Vec<PromptOffer> {
-    let mut names: BTreeMap<String, Vec<&PinnedTool>> = BTreeMap::new();
+    let mut pins_by_name: BTreeMap<String, Vec<&PinnedTool>> = BTreeMap::new();
     for pin in &pins.prompts {
         if let Some(name) = offered_name(server, &pin.name) {
-            names.entry(name).or_default().push(pin);
+            pins_by_name.entry(name).or_default().push(pin);
         }
     }
     let mut prompts = Vec::new();
-    for (name, pins) in names {
-        match pins[..] {
-            [pin] => prompts.extend(prompt(name, pin)),
-            _ => tracing::warn!("{} prompts of `{server}` would be named `{name}`", pins.len()),
+    for (name, pins) in pins_by_name {
+        let [pin] = pins[..] else {
+            tracing::warn!(
+                "{} prompts of the server `{server}` would have the name `{name}`",
+                pins.len()
+            );
+            continue;
+        };
+        if let Some(prompt) = prompt(name, pin) {
+            prompts.push(prompt);
         }
     }
     prompts
@@ -228,8 +234,7 @@ fn prompter_definition(name: &str, prompts: &[PromptOffer]) -> Definition {
     Definition::new(name, "Gets a prompt of the server", schema)
 }
 
-/// Completes the definition of a tool of the server that isn't listed.
-fn unlisted(mut definition: Definition, annotations: Annotations) -> Arc<Definition> {
+fn into_unlisted(mut definition: Definition, annotations: Annotations) -> Arc<Definition> {
     definition.foreign = true;
     definition.unlisted = true;
     definition.annotations = annotations;
@@ -240,12 +245,11 @@ fn text_argument(call: &Call, name: &str) -> String {
     call.arguments[name].as_str().unwrap_or_default().to_owned()
 }
 
-/// Parses the definition of a pin.
 fn parse_definition(pin: &PinnedTool) -> Value {
     serde_json::from_str(&pin.definition).unwrap_or_default()
 }
 
-fn line(definition: &Value, key: &str) -> Option<String> {
+fn neutral_field(definition: &Value, key: &str) -> Option<String> {
     let text = definition.get(key).and_then(Value::as_str)?;
     Some(neutral_line(cut(text, MAX_TITLE)))
 }
@@ -258,21 +262,23 @@ fn description(definition: &Value) -> Option<String> {
 /// Makes the offer of a prompt. Returns `None` if an argument can't be offered.
 fn prompt(name: String, pin: &PinnedTool) -> Option<PromptOffer> {
     let definition = parse_definition(pin);
-    let arguments = match definition.get("arguments").and_then(Value::as_array) {
-        None => Vec::new(),
-        Some(arguments) => arguments.iter().map(prompt_argument).collect::<Option<_>>()?,
-    };
+    let mut arguments = Vec::new();
+    if let Some(raw_arguments) = definition.get("arguments").and_then(Value::as_array) {
+        for argument in raw_arguments {
+            arguments.push(prompt_argument(argument)?);
+        }
+    }
     Some(PromptOffer {
         name,
         own_name: pin.name.clone(),
-        title: line(&definition, "title"),
+        title: neutral_field(&definition, "title"),
         description: description(&definition),
         arguments,
     })
 }
 
-/// Makes the offer of a prompt's argument. Returns `None` if the name isn't neutral. A client sends
-/// the name back, so the name can't be changed.
+/// Makes the offer of an argument. Returns `None` if the name has control characters. A client
+/// sends the name back, so Toolhold can't change the name.
 fn prompt_argument(argument: &Value) -> Option<PromptOfferArgument> {
     let name = argument["name"].as_str()?;
     if neutral_line(name) != name {
@@ -280,21 +286,23 @@ fn prompt_argument(argument: &Value) -> Option<PromptOfferArgument> {
     }
     Some(PromptOfferArgument {
         name: name.to_owned(),
-        title: line(argument, "title"),
+        title: neutral_field(argument, "title"),
         description: description(argument),
         required: argument["required"] == true,
     })
 }
 
+/// Makes the offer of a resource, or of a template for resources. `prefix` contains the server's
+/// name, because two servers may have resources at the same address.
 fn resource(server: &str, prefix: &str, pin: &PinnedTool, is_template: bool) -> ResourceOffer {
     let definition = parse_definition(pin);
     ResourceOffer {
         uri: format!("{prefix}{}", pin.name),
         is_template,
-        name: format!("{server}__{}", line(&definition, "name").unwrap_or_default()),
-        title: line(&definition, "title"),
+        name: format!("{server}__{}", neutral_field(&definition, "name").unwrap_or_default()),
+        title: neutral_field(&definition, "title"),
         description: description(&definition),
-        media_type: line(&definition, "mimeType"),
+        media_type: neutral_field(&definition, "mimeType"),
     }
 }
 
@@ -334,7 +342,7 @@ mod tests {
         let prompts = [
             json!({ "name": "Plan.It", "description": "\u{202e}x", "arguments": [{ "name": "a", "required": true }] }),
             json!({ "name": "steers", "arguments": [{ "name": "\u{1b}" }] }),
-            json!({ "name": "large", "description": "x".repeat(MAX_OFFER) }),
+            json!({ "name": "large", "description": "x".repeat(MAX_ENTRY_BYTES) }),
         ];
         let (pins, left_out) = pin(&listing(&prompts, &resources));
         assert_eq!(left_out.len(), 8, "{left_out:?}");

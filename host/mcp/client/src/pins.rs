@@ -1,5 +1,4 @@
-//! Stores the approved definitions of an upstream server, and compares them with the current
-//! definitions.
+//! Stores the approved definitions of an upstream server, and compares them with the present ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,33 +10,32 @@ use toolhold_core::HostError;
 use toolhold_core::config::{Folders, McpServer};
 use toolhold_core::state;
 
-use crate::MAX_DEFINITIONS;
+use crate::MAX_LIST_BYTES;
 
-/// The approved definitions of one server. They are in Toolhold's data folder, and tools have no
-/// access to this folder.
+/// The approved definitions of a server. They are in Toolhold's data folder, which tools can't
+/// access.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Pins {
     /// The digest of the start settings: command, arguments, environment and grants, or URL and
-    /// headers. The digest includes the names and sources of the server's secrets. Empty if nothing
-    /// was approved.
+    /// headers, and the names and sources of secrets. Empty without an approval.
     pub start: String,
-    /// The number of the approval. Running hosts detect a new approval by this number.
+    /// The number of the approval. A new number tells running hosts to read the pins again.
     pub approval: u64,
-    /// The protocol revision of the server.
+    /// The protocol revision.
     pub protocol: String,
-    /// The server's own name.
+    /// The server's name for itself.
     pub name: String,
-    /// The server's own version.
+    /// The server's version.
     pub version: String,
-    /// The digest of the server's instructions. Toolhold doesn't pass on the instructions.
+    /// The digest of the server's instructions, which clients don't get.
     pub instructions: String,
-    /// The lock of the packages that the server's runner would fetch, each with its version and the
-    /// digest of its archive. Empty if the server fetches no pinned packages.
+    /// The lock of the packages of the server's runner: versions and digests of archives. Empty
+    /// without pinned packages.
     pub lock: String,
-    /// The tools of the server.
+    /// The tools.
     pub tools: Vec<PinnedTool>,
-    /// The prompts and resources of the server.
+    /// The prompts and resources.
     #[serde(flatten)]
     pub offers: PinnedOffers,
 }
@@ -45,54 +43,50 @@ pub struct Pins {
 /// An approved tool, prompt or resource.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PinnedTool {
-    /// The name at the server. For a resource, the address.
+    /// The name at the server, or the address of a resource.
     pub name: String,
     /// SHA-256 of the definition.
     pub digest: String,
-    /// The whole definition that the server sent, as JSON text. A start reads the definitions of
-    /// all servers but needs only few of their parts, so the text isn't parsed.
+    /// The definition as JSON text. It isn't parsed here, because a start reads all definitions and
+    /// needs few of them.
     pub definition: String,
 }
 
 impl PinnedTool {
-    /// Pins a definition: the name, title, description, schemas and annotations, and all other data
-    /// of the server about the tool.
+    /// Pins the complete definition of a tool.
     pub(crate) fn new(tool: &Tool) -> Self {
         Self::pin(&tool.name, tool)
     }
 
-    /// Pins a definition that the server lists under a name.
     pub(crate) fn pin(name: &str, listed: &impl Serialize) -> Self {
         let definition = serde_json::to_value(listed).unwrap_or_default().to_string();
         Self { name: name.to_owned(), digest: digest(&definition), definition }
     }
 
-    /// Checks the size of the definition. Also checks the size of a list with this definition and
-    /// `others`.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the definition or the list is too large.
+    /// Checks that the definition has at most `limit` bytes, and that a list with this definition
+    /// and `others` has at most [`MAX_LIST_BYTES`].
     pub(crate) fn check_size(&self, others: &[Self], limit: usize) -> Result<(), SizeError> {
         let size = self.definition.len();
         if size > limit {
             return Err(SizeError::Definition { size, limit });
         }
-        let list_size = size + others.iter().map(|other| other.definition.len()).sum::<usize>();
-        if list_size > MAX_DEFINITIONS { Err(SizeError::List) } else { Ok(()) }
+        let mut list_size = size;
+        for other in others {
+            list_size += other.definition.len();
+        }
+        if list_size > MAX_LIST_BYTES { Err(SizeError::List) } else { Ok(()) }
     }
 }
 
-/// A limit that a definition exceeds.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SizeError {
-    #[error("its definition is {size} bytes; the limit is {limit}")]
+    #[error("the definition is {size} bytes; the limit is {limit}")]
     Definition { size: usize, limit: usize },
-    #[error("all definitions are more than {MAX_DEFINITIONS} bytes, the limit")]
+    #[error("all definitions together are more than {MAX_LIST_BYTES} bytes, the limit")]
     List,
 }
 
-/// The approved prompts and resources of a server, in the form in which the server sent them.
+/// The approved prompts and resources of a server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PinnedOffers {
@@ -100,45 +94,44 @@ pub struct PinnedOffers {
     pub prompts: Vec<PinnedTool>,
     /// The resources.
     pub resources: Vec<PinnedTool>,
-    /// The templates for the addresses of resources.
+    /// The templates of addresses.
     pub templates: Vec<PinnedTool>,
 }
 
 impl PinnedOffers {
-    /// Returns the lists, each with the word for its entries.
+    /// Returns the lists with the word for their entries.
     pub(crate) fn lists(&self) -> [(&'static str, &[PinnedTool]); 3] {
         let Self { prompts, resources, templates } = self;
         [("prompt", prompts), ("resource", resources), ("template", templates)]
     }
 
-    /// Checks whether the server has resources or templates for the addresses of resources.
     pub(crate) fn has_resources(&self) -> bool {
         !self.resources.is_empty() || !self.templates.is_empty()
     }
 }
 
-/// The difference between a tool, prompt or resource and its pinned definition.
+/// The difference between a pinned and a present tool, prompt or resource.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ToolDifference {
-    /// The definition is new.
+    /// It is new.
     New(PinnedTool),
-    /// The definition no longer exists.
+    /// It no longer exists.
     Missing(String),
-    /// The definition changed. Contains each changed part with its old and new value.
+    /// It changed. Contains each changed part with its old and new value.
     Changed(String, Vec<(String, Value, Value)>),
 }
 
 impl Pins {
-    /// Reads the pins of the server `name`. Blocks.
+    /// Reads the pins of a server. Blocks.
     ///
     /// # Errors
     ///
-    /// The pins can't be read, or the file is damaged.
+    /// Returns an error if the file can't be read or is damaged.
     pub fn load(folders: &Folders, name: &str) -> Result<Self, HostError> {
         state::read(&folders.servers(), &file_name(name))
     }
 
-    /// Stores these pins for the server `name` as a new approval. Blocks.
+    /// Stores the pins as a new approval of the server `name`. Blocks.
     ///
     /// # Errors
     ///
@@ -151,38 +144,39 @@ impl Pins {
         })
     }
 
-    /// Returns the differences between `now` and these pins. Differences of tools come first, then
-    /// the differences of each other list, in the order of their names. Each difference has the
-    /// word for its kind of entry.
+    /// Returns the differences between these pins and the newer pins `now`. Each string names
+    /// the kind of the entry. Tools come first, and each list is sorted by name.
     pub fn differences(&self, now: &Self) -> Vec<(&'static str, ToolDifference)> {
         let mut differences = Vec::new();
-        for ((word, before), (_, after)) in self.lists().into_iter().zip(now.lists()) {
-            for difference in compare_lists(before, after) {
-                differences.push((word, difference));
+        for (list_before, list_after) in self.lists().into_iter().zip(now.lists()) {
+            let (kind, pins_before) = list_before;
+            let (_kind, pins_after) = list_after;
+            for difference in compare_lists(pins_before, pins_after) {
+                differences.push((kind, difference));
             }
         }
         differences
     }
 
-    /// Returns all lists, each with the word for its entries.
     fn lists(&self) -> [(&'static str, &[PinnedTool]); 4] {
         let [prompts, resources, templates] = self.offers.lists();
         [("tool", &self.tools), prompts, resources, templates]
     }
 }
 
+/// Returns the new and the changed entries, sorted by name, and then the missing entries.
 fn compare_lists(before: &[PinnedTool], after: &[PinnedTool]) -> Vec<ToolDifference> {
     let old_pins = by_name(before);
     let new_pins = by_name(after);
     let mut differences = Vec::new();
-    for (name, new) in &new_pins {
-        match old_pins.get(name) {
-            None => differences.push(ToolDifference::New((*new).clone())),
-            Some(old) if old.digest == new.digest => {}
-            Some(old) => {
-                let parts = changed_parts(&old.definition, &new.definition);
-                differences.push(ToolDifference::Changed((*name).to_owned(), parts));
-            }
+    for (name, new_pin) in &new_pins {
+        let Some(old_pin) = old_pins.get(name) else {
+            differences.push(ToolDifference::New((*new_pin).clone()));
+            continue;
+        };
+        if old_pin.digest != new_pin.digest {
+            let parts = changed_parts(&old_pin.definition, &new_pin.definition);
+            differences.push(ToolDifference::Changed((*name).to_owned(), parts));
         }
     }
     for name in old_pins.keys() {
@@ -197,12 +191,18 @@ fn by_name(tools: &[PinnedTool]) -> BTreeMap<&str, &PinnedTool> {
     tools.iter().map(|tool| (tool.name.as_str(), tool)).collect()
 }
 
-/// Returns the parts of a definition that differ, each before and after.
+/// Returns the parts of a definition that differ: the key, the old value and the new value. A
+/// missing value is null.
 fn changed_parts(before: &str, after: &str) -> Vec<(String, Value, Value)> {
+    // Toolhold wrote both definitions, so their parsing fails only after a change by hand.
     let old: Value = serde_json::from_str(before).unwrap_or_default();
     let new: Value = serde_json::from_str(after).unwrap_or_default();
-    let objects = [&old, &new].into_iter().filter_map(Value::as_object);
-    let keys: BTreeSet<&String> = objects.flat_map(|fields| fields.keys()).collect();
+    let mut keys = BTreeSet::new();
+    for definition in [&old, &new] {
+        if let Value::Object(fields) = definition {
+            keys.extend(fields.keys());
+        }
+    }
     let mut parts = Vec::new();
     for key in keys {
         if old.get(key) != new.get(key) {
@@ -212,26 +212,25 @@ fn changed_parts(before: &str, after: &str) -> Vec<(String, Value, Value)> {
     parts
 }
 
-/// Returns the digest of how a server is started. A change of the digest needs a new approval.
+/// Returns the digest of the settings with which a server is started. A server with another digest
+/// needs a new approval.
 pub(crate) fn start_digest(server: &McpServer) -> String {
-    let McpServer { command, args, allowed_paths, network, presets, env, variables, .. } = server;
-    let McpServer { url, headers, secrets, .. } = server;
-    let parts = serde_json::json!([
-        command,
-        args,
-        allowed_paths,
-        network,
-        presets,
-        env,
-        variables,
-        url,
-        headers,
-        secrets
+    let settings = serde_json::json!([
+        server.command,
+        server.args,
+        server.allowed_paths,
+        server.network,
+        server.hosts,
+        server.presets,
+        server.env,
+        server.variables,
+        server.url,
+        server.headers,
+        server.secrets
     ]);
-    digest(&parts.to_string())
+    digest(&settings.to_string())
 }
 
-/// Returns the SHA-256 of a text in hexadecimal digits.
 pub(crate) fn digest(text: &str) -> String {
     format!("{:x}", Sha256::digest(text))
 }
@@ -242,7 +241,7 @@ fn file_name(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use toolhold_core::config::ServerSecret;
+    use toolhold_core::config::{HostGrant, ServerSecret};
 
     use super::*;
     use serde_json::json;
@@ -253,6 +252,10 @@ mod tests {
         )
         .expect("a tool");
         PinnedTool::new(&tool)
+    }
+
+    fn hosts(list: Value) -> Vec<HostGrant> {
+        serde_json::from_value(list).expect("hosts")
     }
 
     #[test]
@@ -282,6 +285,7 @@ mod tests {
             McpServer { command: "b".to_owned(), ..base.clone() },
             McpServer { args: vec!["x".to_owned()], ..base.clone() },
             McpServer { network: true, ..base.clone() },
+            McpServer { hosts: hosts(json!(["a.example"])), ..base.clone() },
             McpServer { url: "https://a.example".to_owned(), ..base.clone() },
             McpServer {
                 headers: [("A".to_owned(), "b".to_owned())].into_iter().collect(),
@@ -299,6 +303,11 @@ mod tests {
         for changed in changed {
             assert_ne!(start_digest(&changed), start_digest(&base), "{changed:?}");
         }
+        let fewer = McpServer { hosts: hosts(json!(["a.example"])), ..base.clone() };
+        let more = McpServer { hosts: hosts(json!(["a.example", "b.example"])), ..base.clone() };
+        let other_port = McpServer { hosts: hosts(json!(["a.example:22"])), ..base.clone() };
+        assert_ne!(start_digest(&fewer), start_digest(&more));
+        assert_ne!(start_digest(&fewer), start_digest(&other_port));
         let slower = McpServer { trust_annotations: true, ..base.clone() };
         assert_eq!(start_digest(&slower), start_digest(&base));
     }

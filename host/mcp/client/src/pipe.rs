@@ -1,5 +1,4 @@
-//! Reads and writes the pipes of a server's program. Each line is one message, and its size is
-//! checked before the message is parsed.
+//! Reads and writes the pipes of a server's program. Each line is one message.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -16,62 +15,69 @@ use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::mpsc;
 
 use crate::gate::{
-    ConnectionEnd, EndError, LARGE, LimitError, MAX_MESSAGE, MAX_PIECES, MessageLimits, Pending,
-    Rate, check, parse,
+    ConnectionState, EndError, LARGE_MESSAGE, LimitError, MAX_MESSAGE, MAX_PIECES, MessageLimits,
+    Pending, Rate, check, parse,
 };
 
-/// Time limit for a server to read one message.
-const TAKE: Duration = Duration::from_secs(10);
+/// Time limit for a server to read a message. A slower server is ended.
+const MAX_WRITE_TIME: Duration = Duration::from_secs(10);
 
-/// The pause between two reads of standard error. With the pause, a server that floods its standard
-/// error takes little time of the host.
-const PAUSE: Duration = Duration::from_millis(10);
+/// Messages of the server that may wait until the client handles them.
+const MESSAGE_QUEUE: usize = 16;
 
-/// The stack of the thread that reads standard error.
-const STACK: usize = 128 * 1024;
+/// Bytes that are read from standard error at once.
+const STDERR_BUFFER: usize = 16 * 1024;
 
-/// A read of fewer bytes is a piece of a line. The number of pieces is limited, since each piece
-/// wakes the thread that waits for the answers of all servers.
-const PIECE: usize = 512;
+/// Pause between two reads of standard error. A server that floods it so takes little time of the
+/// host.
+const READ_PAUSE: Duration = Duration::from_millis(10);
 
-/// A connection over pipes.
+const STACK_BYTES: usize = 128 * 1024;
+
+/// A read of fewer bytes without a line end counts as a piece. Each piece wakes a thread of the
+/// runtime, so their rate is limited.
+const SMALL_PIECE: usize = 512;
+
 pub(crate) struct Pipe {
     writer: Arc<tokio::sync::Mutex<Sender>>,
     messages: mpsc::Receiver<ServerJsonRpcMessage>,
     pending: Pending,
-    ended: Arc<ConnectionEnd>,
+    connection_state: Arc<ConnectionState>,
     reading: tokio::task::JoinHandle<()>,
 }
 
 impl Pipe {
-    /// Starts to read the streams. Their descriptors must be non-blocking.
-    pub(crate) fn new(streams: [OwnedFd; 3], ended: Arc<ConnectionEnd>) -> io::Result<Self> {
+    /// Starts a task that reads standard output, and a thread that reads standard error. `streams`
+    /// contains the standard input, output and error of the program, which must be non-blocking.
+    pub(crate) fn new(
+        streams: [OwnedFd; 3],
+        connection_state: Arc<ConnectionState>,
+    ) -> io::Result<Self> {
         let [stdin, stdout, stderr] = streams;
         let writer = Arc::new(tokio::sync::Mutex::new(Sender::from_owned_fd(stdin)?));
         let stdout = Receiver::from_owned_fd(stdout)?;
-        let (to, messages) = mpsc::channel(16);
+        let (sender, messages) = mpsc::channel(MESSAGE_QUEUE);
         let pending = Pending::default();
         let gate = MessageLimits::new(pending.clone());
         let pieces = Rate::new(MAX_PIECES, Duration::from_secs(1));
-        let mut reader = Reader { to, gate, pieces, ended: Arc::clone(&ended) };
-        let reading = {
-            let ended = Arc::clone(&ended);
-            tokio::spawn(async move {
-                // The reason must be set before the channel is closed.
-                ended.set(reader.read(stdout).await);
-                drop(reader);
-            })
-        };
-        // A descriptor that is registered in the runtime would wake the runtime for each byte, even
-        // in a pause.
+        let mut reader =
+            Reader { sender, gate, pieces, connection_state: Arc::clone(&connection_state) };
+        let state_in_task = Arc::clone(&connection_state);
+        let reading = tokio::spawn(async move {
+            state_in_task.end(reader.read(stdout).await);
+            // The drop closes the channel. The client then reads the reason in `connection_state`.
+            drop(reader);
+        });
+        // Standard error is read on a thread. The runtime would wake up for each byte, even during
+        // a pause. On the thread, reads must block.
         ioctl_fionbio(&stderr, false)?;
-        let complaint_end = Arc::clone(&ended);
-        // The thread ends with the server.
+        let state_in_thread = Arc::clone(&connection_state);
+        // The thread ends when the server's standard error is closed.
         std::thread::Builder::new()
             .name("toolhold-complaint".to_owned())
-            .stack_size(STACK)
-            .spawn(move || keep_complaint(File::from(stderr), &complaint_end))?;
-        Ok(Self { writer, messages, pending, ended, reading })
+            .stack_size(STACK_BYTES)
+            .spawn(move || store_stderr(File::from(stderr), &state_in_thread))?;
+        Ok(Self { writer, messages, pending, connection_state, reading })
     }
 }
 
@@ -88,27 +94,28 @@ impl Transport<RoleClient> for Pipe {
         &mut self,
         message: ClientJsonRpcMessage,
     ) -> impl Future<Output = Result<(), Arc<io::Error>>> + Send + 'static {
-        self.pending.sent(&message);
+        self.pending.record_sent(&message);
         let writer = Arc::clone(&self.writer);
-        let ended = Arc::clone(&self.ended);
-        let stop = self.reading.abort_handle();
+        let connection_state = Arc::clone(&self.connection_state);
+        let reading = self.reading.abort_handle();
         async move {
             let mut line = serde_json::to_vec(&message).map_err(io::Error::from)?;
             line.push(b'\n');
             let write = async { writer.lock().await.write_all(&line).await };
-            let result = match tokio::time::timeout(TAKE, write).await {
+            let result = match tokio::time::timeout(MAX_WRITE_TIME, write).await {
                 Ok(result) => result,
-                Err(_) => Err(io::Error::other("it doesn't read what Toolhold sends")),
+                Err(_) => Err(io::Error::other("the server doesn't read Toolhold's messages")),
             };
             let Err(error) = result else { return Ok(()) };
 
-            // A part of the message may be in the pipe, so no other message can be sent.
+            // A part of the message may have been written, so a further message would be invalid.
             let error = Arc::new(error);
-            ended.set(match error.kind() {
+            let reason = match error.kind() {
                 io::ErrorKind::BrokenPipe => EndError::Ended,
                 _ => EndError::Write(Arc::clone(&error)),
-            });
-            stop.abort();
+            };
+            connection_state.end(reason);
+            reading.abort();
             Err(error)
         }
     }
@@ -123,19 +130,19 @@ impl Transport<RoleClient> for Pipe {
     }
 }
 
-/// Reads messages, and passes on the messages that a server may send now.
+/// Reads messages and passes on those within the limits.
 struct Reader {
-    to: mpsc::Sender<ServerJsonRpcMessage>,
+    sender: mpsc::Sender<ServerJsonRpcMessage>,
     gate: MessageLimits,
     pieces: Rate,
-    ended: Arc<ConnectionEnd>,
+    connection_state: Arc<ConnectionState>,
 }
 
 impl Reader {
-    /// Reads until the end. Returns the reason of the end.
+    /// Reads messages until the output ends or exceeds a limit. Returns the reason of the end.
     async fn read(&mut self, mut stdout: Receiver) -> EndError {
         let mut line = Vec::new();
-        let mut buffer = vec![0; LARGE];
+        let mut buffer = vec![0; LARGE_MESSAGE];
         loop {
             let length = match stdout.read(&mut buffer).await {
                 Ok(0) => return EndError::Ended,
@@ -143,9 +150,12 @@ impl Reader {
                 Err(error) => return EndError::Read(error),
             };
             let bytes = &buffer[..length];
-            let is_small_piece = bytes.len() < PIECE && !bytes.contains(&b'\n');
-            if is_small_piece && !self.pieces.count() {
-                return LimitError::Pieces.into();
+            let is_small_piece = bytes.len() < SMALL_PIECE && !bytes.contains(&b'\n');
+            if is_small_piece {
+                let is_within_rate = self.pieces.count_event();
+                if !is_within_rate {
+                    return LimitError::Pieces.into();
+                }
             }
             for part in bytes.split_inclusive(|byte| *byte == b'\n') {
                 line.extend_from_slice(part);
@@ -161,34 +171,37 @@ impl Reader {
         }
     }
 
-    /// Checks one line, and passes its message on.
+    /// Passes on the message in a line, if the server may send this message now. A line without a
+    /// message counts as a message that answers no request.
     async fn take_line(&mut self, line: Vec<u8>) -> Result<(), EndError> {
         if line.trim_ascii().is_empty() {
-            return Ok(self.gate.count()?);
+            return Ok(self.gate.count_unasked()?);
         }
         check(&line)?;
-        let line = self.ended.without_secrets(line);
-        let Some(message) = parse(line).await else { return Ok(self.gate.count()?) };
+        let line = self.connection_state.without_secrets(line);
+        let Some(message) = parse(line).await else { return Ok(self.gate.count_unasked()?) };
         if !self.gate.admit(&message)? {
             return Ok(());
         }
-        self.to.send(message).await.map_err(|_| EndError::Closed)
+        self.sender.send(message).await.map_err(|_| EndError::Closed)
     }
 }
 
-/// Stores the end of a server's standard error. Reads all of the standard error so that the server
-/// doesn't block.
-fn keep_complaint(mut stderr: File, ended: &ConnectionEnd) {
-    let mut buffer = vec![0; 16 * 1024];
+/// Stores the end of a server's standard error. Reads the whole output, because a full pipe would
+/// block the server.
+fn store_stderr(mut stderr: File, connection_state: &ConnectionState) {
+    let mut buffer = vec![0; STDERR_BUFFER];
     loop {
         match stderr.read(&mut buffer) {
-            Ok(length @ 1..) => ended.complain(&buffer[..length]),
+            Ok(0) => break,
+            Ok(length) => connection_state.add_stderr(&buffer[..length]),
+            // A signal interrupted the read, so the loop repeats the read.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Ok(0) | Err(_) => break,
+            Err(_) => break,
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(READ_PAUSE);
     }
-    ended.said_all();
+    connection_state.record_stderr_end();
 }
 
 #[cfg(test)]
@@ -204,8 +217,12 @@ mod tests {
         let waiting = Pending::default();
         pending.iter().for_each(|id| waiting.add(RequestId::Number(*id)));
         let pieces = Rate::new(100, Duration::from_secs(600));
-        let mut reader =
-            Reader { to, gate: MessageLimits::new(waiting), pieces, ended: Arc::default() };
+        let mut reader = Reader {
+            sender: to,
+            gate: MessageLimits::new(waiting),
+            pieces,
+            connection_state: Arc::default(),
+        };
         let (mut sender, receiver) = tokio::net::unix::pipe::pipe().expect("a pipe");
         let reading = tokio::spawn(async move { reader.read(receiver).await });
         // A reader that gives up closes the pipe.
@@ -235,7 +252,7 @@ mod tests {
         assert_eq!(messages.len(), 2, "{messages:?}");
         assert!(matches!(&messages[0], ServerJsonRpcMessage::Response(_)));
         assert!(matches!(&messages[1], ServerJsonRpcMessage::Error(_)));
-        assert_eq!(reason, "it ended");
+        assert_eq!(reason, "the server ended");
     }
 
     #[tokio::test]
@@ -258,7 +275,7 @@ mod tests {
         let (to, _messages) = mpsc::channel(1);
         let (gate, pieces) =
             (MessageLimits::new(Pending::default()), Rate::new(100, Duration::from_secs(600)));
-        let mut reader = Reader { to, gate, pieces, ended: Arc::default() };
+        let mut reader = Reader { sender: to, gate, pieces, connection_state: Arc::default() };
         let reason = reader.read(receiver).await.to_string();
         assert!(reason.contains("pieces of lines in one second"), "{reason}");
         dripping.await.expect("it ends");

@@ -1,5 +1,4 @@
-//! Explains why a server's program ended before it served. The explanation contains the program's
-//! last output and a hint.
+//! Explains why a server's program ended before it served.
 
 use std::fs;
 use std::io::Read as _;
@@ -8,43 +7,55 @@ use std::path::{Path, PathBuf};
 use toolhold_core::text::{cut, neutral_line};
 use toolhold_system::process::CommandResult;
 
-/// Most lines of the program's last output.
+/// Most lines of the last output that are shown.
 const MAX_LINES: usize = 3;
 
-/// Bytes at the start of a file that are searched for the name of its interpreter.
+/// Longest line with an error in bytes, if the line is shown before the last lines. Longer lines
+/// are cut.
+const MAX_ERROR_LINE: usize = 300;
+
+/// The exit codes of a shell for a program that can't be executed or isn't found.
+const CODE_NOT_EXECUTABLE: i32 = 126;
+const CODE_NOT_FOUND: i32 = 127;
+
+/// Bytes at the start of a file that may contain the name of its interpreter.
 const MAX_INTERPRETER: usize = 256;
 
-/// Describes the end of a program: its exit code or its signal.
+/// Describes the exit code or signal of a program.
 pub(crate) fn describe_end(result: &CommandResult) -> String {
     match result.code {
-        None => "it ended".to_owned(),
-        Some(code @ 129..=192) => format!("it ended by signal {}", code - 128),
-        Some(code) => format!("it ended with exit code {code}"),
+        None => "the server ended".to_owned(),
+        // As in a shell, the exit code is 128 plus the number of the signal. Signals have the
+        // numbers 1 to 64.
+        Some(code @ 129..=192) => format!("the server ended by signal {}", code - 128),
+        Some(code) => format!("the server ended with exit code {code}"),
     }
 }
 
-/// Returns the last lines of the error output. The first line that looks like the error comes
-/// before them.
-pub(crate) fn last_words(complaint: &str) -> String {
-    let lines: Vec<&str> =
-        complaint.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+/// Returns the last lines of `stderr`, joined to one line. If an earlier line looks like an
+/// error, this line comes first.
+pub(crate) fn last_words(stderr: &str) -> String {
+    let lines: Vec<&str> = stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let (earlier, last) = lines.split_at(lines.len().saturating_sub(MAX_LINES));
-    let mut shown: Vec<&str> = Vec::new();
+    let mut shown_lines: Vec<&str> = Vec::new();
     if let Some(error) = earlier.iter().find(|line| is_error(line)) {
-        shown.extend([cut(error, 300), "…"]);
+        shown_lines.push(cut(error, MAX_ERROR_LINE));
+        shown_lines.push("…");
     }
-    shown.extend(last);
-    neutral_line(&shown.join(" "))
+    shown_lines.extend(last);
+    neutral_line(&shown_lines.join(" "))
 }
 
-/// Checks whether a line looks like an error in a common language, such as `ValueError: …` or `npm
-/// error …`.
+/// Returns whether a line looks like an error, such as `ValueError: …` or `npm error …`.
 fn is_error(line: &str) -> bool {
     if line.contains("panicked at") {
         return true;
     }
-    let head = line.split_once(':').map_or(line, |(head, _)| head);
-    let mut words = head.split(|letter: char| !letter.is_alphanumeric());
+    let before_colon = match line.split_once(':') {
+        Some((before_colon, _)) => before_colon,
+        None => line,
+    };
+    let mut words = before_colon.split(|letter: char| !letter.is_alphanumeric());
     words.any(is_error_word)
 }
 
@@ -53,79 +64,85 @@ fn is_error_word(word: &str) -> bool {
     ["error", "exception", "fatal", "panic"].iter().any(|end| word.ends_with(end))
 }
 
-/// A program that the sandbox may not have found.
-pub(crate) struct Missing<'a> {
-    /// The name of the server.
+/// A program that may be missing in the sandbox.
+pub(crate) struct MissingProgram<'a> {
     pub(crate) server: &'a str,
-    /// The program that was to be started.
     pub(crate) program: &'a str,
-    /// The folder in which the program was started.
+    /// The working directory of the program.
     pub(crate) directory: &'a Path,
-    /// The variable `PATH` of the program.
     pub(crate) path: Option<&'a str>,
 }
 
-impl Missing<'_> {
-    /// Returns advice if a missing program is the reason for this result and this last output.
-    /// Blocks.
-    pub(crate) fn hint(&self, result: &CommandResult, complaint: &str) -> Option<String> {
-        if !matches!(result.code, Some(126 | 127)) {
+impl MissingProgram<'_> {
+    /// Returns advice if a missing program may be the cause. Blocks.
+    pub(crate) fn hint(&self, result: &CommandResult, stderr: &str) -> Option<String> {
+        if !matches!(result.code, Some(CODE_NOT_EXECUTABLE | CODE_NOT_FOUND)) {
             return None;
         }
         let keys =
             format!("`allowed_paths` and `presets` of [mcp.servers.{}] grant files", self.server);
-        if !self.failed_to_start(complaint) {
-            // The program ran, and missed another program.
-            return Some(format!("a program that it needs may be outside of the sandbox; {keys}"));
+        if !self.failed_to_start(stderr) {
+            // The program started another program, which was missing.
+            return Some(format!(
+                "a program that the server needs may be outside of the sandbox; {keys}"
+            ));
         }
         let Some(path) = self.find() else { return Some(self.describe_search()) };
-        // The sandbox needs the target of a link.
+        // If the file is a link, the sandbox needs the target of the link.
         let real_path = path.canonicalize().unwrap_or(path);
         let file = real_path.display();
-        if result.code == Some(126) {
+        if result.code == Some(CODE_NOT_EXECUTABLE) {
             return Some(format!("{file} has to be executable, and in the sandbox; {keys}"));
         }
-        Some(match read_interpreter(&real_path) {
+        let advice = match read_interpreter(&real_path) {
             Some(interpreter) => format!(
-                "{file} is there, but the sandbox doesn't have it or its interpreter `{}`; {keys}",
+                "{file} exists, but the sandbox doesn't have the file or its interpreter `{}`; \
+                 {keys}",
                 neutral_line(&interpreter)
             ),
-            None => format!("{file} is there, but not in the sandbox; {keys}"),
-        })
+            None => format!("{file} exists, but not in the sandbox; {keys}"),
+        };
+        Some(advice)
     }
 
-    /// Checks whether the last line of a complaint says that the program itself wasn't started.
-    fn failed_to_start(&self, complaint: &str) -> bool {
-        let last_line = complaint.lines().last().unwrap_or_default();
+    /// Checks whether the last line says that the program itself wasn't started.
+    fn failed_to_start(&self, stderr: &str) -> bool {
+        let last_line = stderr.lines().last().unwrap_or_default();
         let error = last_line.strip_prefix(self.program).and_then(|rest| rest.strip_prefix(": "));
         error.is_some_and(|error| error == "not found" || error.contains("(os error "))
     }
 
-    /// Finds the program outside of the sandbox.
+    /// Finds the program's file outside of the sandbox, in the working directory or in the folders
+    /// of `PATH`.
     fn find(&self) -> Option<PathBuf> {
         if self.program.contains('/') {
             let file = self.directory.join(self.program);
-            return file.is_file().then_some(file);
+            return if file.is_file() { Some(file) } else { None };
         }
-        let folders = std::env::split_paths(self.path?).filter(|folder| folder.is_absolute());
-        folders.map(|folder| folder.join(self.program)).find(|file| file.is_file())
+        for folder in std::env::split_paths(self.path?) {
+            let file = folder.join(self.program);
+            if folder.is_absolute() && file.is_file() {
+                return Some(file);
+            }
+        }
+        None
     }
 
-    /// Describes where a program was searched that isn't found anywhere.
+    /// Describes the places where a missing program wasn't found.
     fn describe_search(&self) -> String {
         let program = neutral_line(self.program);
         let place = self.directory.display();
         if self.program.starts_with('/') {
             format!("there is no file {program}")
         } else if self.program.contains('/') {
-            format!("its working directory {place} has no {program}; write its whole path")
+            format!("the server's working directory {place} has no {program}; write the whole path")
         } else {
-            format!("no folder of `PATH` has {program}; write its whole path")
+            format!("no folder of `PATH` has {program}; write the whole path")
         }
     }
 }
 
-/// Reads the program that a script names as its interpreter.
+/// Reads the interpreter in the first line of a script.
 fn read_interpreter(file: &Path) -> Option<String> {
     let mut start = Vec::new();
     fs::File::open(file).ok()?.take(MAX_INTERPRETER as u64).read_to_end(&mut start).ok()?;

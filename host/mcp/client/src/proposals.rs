@@ -5,26 +5,31 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use toolhold_core::config::presets::Roots;
-use toolhold_core::config::{AllowedPath, Folders, McpServer, PathAccess, inline};
+use toolhold_core::config::presets::{PRESETS, Roots, with_all};
+use toolhold_core::config::{AllowedPath, Folders, HostGrant, McpServer, PathAccess, inline};
 use toolhold_system::files::real_or_given;
 
-use crate::packages::Line;
-use crate::recipes::{Recipe, recipe};
+use crate::packages::RunnerLine;
+use crate::recipes::{DataFile, Recipe, recipe};
 
 /// The endings of files that are databases.
 const DATABASES: [&str; 5] = ["db", "duckdb", "kuzu", "sqlite", "sqlite3"];
+
+/// The parts of the system, none of which a program is offered.
+const SYSTEM: [&str; 11] =
+    ["/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr"];
 
 /// Most proposals for one server.
 const MAX_PROPOSALS: usize = 16;
 
 /// The keys of a server's table that proposals and `toolhold mcp add` write, in their order.
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 10] = [
     "command",
     "args",
     "url",
     "allowed_paths",
     "network",
+    "hosts",
     "presets",
     "env",
     "variables",
@@ -45,13 +50,9 @@ pub struct ProposalContext<'a> {
 impl ProposalContext<'_> {
     /// Returns the environment of this process, without variables that aren't UTF-8.
     pub fn environment() -> BTreeMap<String, String> {
-        let mut variables = BTreeMap::new();
-        for (name, value) in std::env::vars_os() {
-            if let (Ok(name), Ok(value)) = (name.into_string(), value.into_string()) {
-                variables.insert(name, value);
-            }
-        }
-        variables
+        std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect()
     }
 }
 
@@ -71,12 +72,18 @@ enum Grant {
     },
     /// A folder of the server's own, which is made, and a variable with a path in it.
     Data {
-        folder: PathBuf,
+        folder: String,
         variable: String,
         file: String,
     },
     Network,
+    Host(HostGrant),
     Preset(&'static str),
+    Value {
+        name: String,
+        value: String,
+    },
+    Variable(String),
     Secret(String),
 }
 
@@ -85,11 +92,11 @@ impl GrantProposal {
         Self { grant, reason: reason.into() }
     }
 
-    /// Returns the folder that has to exist before the grant is of use, if the proposal is about a
-    /// new one.
+    /// Returns the folder that must be made before the proposed grant works. Returns `None` if the
+    /// proposed grant needs no new folder.
     pub fn new_folder(&self) -> Option<&Path> {
         match &self.grant {
-            Grant::Data { folder, .. } => Some(folder),
+            Grant::Data { folder, .. } => Some(Path::new(folder)),
             _ => None,
         }
     }
@@ -98,7 +105,7 @@ impl GrantProposal {
         matches!(&self.grant, Grant::Directory { path, .. } if path == ".")
     }
 
-    /// Returns the keys of the server's table with what is proposed.
+    /// Returns the keys of the server's table that contain the proposed grant, with their values.
     fn keys(&self) -> Value {
         match &self.grant {
             Grant::Directory { path, access } => {
@@ -106,16 +113,19 @@ impl GrantProposal {
             }
             Grant::Data { folder, variable, file } => json!({
                 "allowed_paths": [folder],
-                "variables": { variable: folder.join(file) },
+                "variables": { variable: format!("{folder}/{file}") },
             }),
             Grant::Network => json!({ "network": true }),
+            Grant::Host(host) => json!({ "hosts": [host] }),
             Grant::Preset(name) => json!({ "presets": [name] }),
+            Grant::Value { name, value } => json!({ "variables": { name: value } }),
+            Grant::Variable(name) => json!({ "env": [name] }),
             Grant::Secret(name) => json!({ "secrets": { name: { "env": name } } }),
         }
     }
 }
 
-/// Proposes grants that a program doesn't have yet. A server at a URL gets no proposals.
+/// Proposes grants that a server's program doesn't have yet. A server at a URL gets no proposals.
 pub fn proposals(
     name: &str,
     server: &McpServer,
@@ -133,10 +143,10 @@ pub fn proposals(
     proposals
 }
 
-/// Returns the line that grants the directories that the arguments of a program name, if the
-/// program doesn't see them. Relative paths are left out, since they mean another directory
-/// elsewhere.
-pub(crate) fn unseen_directories(
+/// Returns the line of the configuration that grants a program the directories in its arguments.
+/// Returns `None` if the program has access to all of them. Relative paths are left out, because
+/// their meaning depends on the working directory.
+pub(crate) fn line_for_unseen_directories(
     server: &McpServer,
     context: &ProposalContext<'_>,
 ) -> Option<String> {
@@ -147,7 +157,7 @@ pub(crate) fn unseen_directories(
     Some(format!("{key} = {value}"))
 }
 
-/// Proposes the directories that the arguments of a program name and that it doesn't see yet.
+/// Proposes the directories in a program's arguments to which the program has no access yet.
 fn argument_proposals(server: &McpServer, context: &ProposalContext<'_>) -> Vec<GrantProposal> {
     let mut proposals = Vec::new();
     for argument in own_arguments(server) {
@@ -175,49 +185,52 @@ pub fn missing_secrets(server: &McpServer, context: &ProposalContext<'_>) -> Vec
 ///
 /// # Errors
 ///
-/// The table can't have these keys, since a name in it isn't valid.
+/// Returns an error if a proposal contains an invalid name, which no table can have.
 pub fn with_proposals(
     server: &McpServer,
     proposals: &[GrantProposal],
 ) -> Result<McpServer, serde_json::Error> {
     let mut table = serde_json::to_value(server)?;
     for proposal in proposals {
-        add(&mut table, proposal.keys());
+        merge(&mut table, proposal.keys());
     }
     serde_json::from_value(table)
 }
 
-/// Adds keys to a table: the entries of lists and tables, and other values in place of theirs.
-fn add(table: &mut Value, more: Value) {
-    match (table, more) {
-        (Value::Object(table), Value::Object(more)) => {
-            for (key, value) in more {
-                match table.get_mut(&key) {
-                    Some(known) => add(known, value),
-                    None => drop(table.insert(key, value)),
+/// Merges `added` into `value`. The entries of tables and lists are added, and other values are
+/// replaced.
+fn merge(value: &mut Value, added: Value) {
+    match (value, added) {
+        (Value::Object(table), Value::Object(added_table)) => {
+            for (key, added_value) in added_table {
+                if let Some(old_value) = table.get_mut(&key) {
+                    merge(old_value, added_value);
+                } else {
+                    table.insert(key, added_value);
                 }
             }
         }
-        (Value::Array(list), Value::Array(more)) => {
-            for item in more {
+        (Value::Array(list), Value::Array(added_list)) => {
+            for item in added_list {
                 if !list.contains(&item) {
                     list.push(item);
                 }
             }
         }
-        (known, value) => *known = value,
+        (old_value, new_value) => *old_value = new_value,
     }
 }
 
-/// Returns the keys of a server's table that differ from those of another one, each with its value
-/// in TOML.
+/// Returns the keys that differ in two versions of a server's table. Each key has its new value in
+/// TOML.
 pub fn changed_keys(before: &McpServer, after: &McpServer) -> Vec<(&'static str, String)> {
-    let before = serde_json::to_value(before).unwrap_or_default();
-    let after = serde_json::to_value(after).unwrap_or_default();
+    // A table can always be converted to JSON.
+    let old_table = serde_json::to_value(before).unwrap_or_default();
+    let new_table = serde_json::to_value(after).unwrap_or_default();
     let mut changed = Vec::new();
     for key in KEYS {
-        if before[key] != after[key] {
-            changed.push((key, inline(&after[key])));
+        if old_table[key] != new_table[key] {
+            changed.push((key, inline(&new_table[key])));
         }
     }
     changed
@@ -225,29 +238,47 @@ pub fn changed_keys(before: &McpServer, after: &McpServer) -> Vec<(&'static str,
 
 /// Returns the arguments of the server itself, without those of its package runner.
 fn own_arguments(server: &McpServer) -> Vec<String> {
-    match Line::parse(&server.command, &server.args) {
+    match RunnerLine::parse(&server.command, &server.args) {
         Ok(Some(line)) => line.arguments,
         _ => server.args.clone(),
     }
 }
 
-/// Proposes the preset of a package runner that is below the home.
+/// Proposes the preset for a program in the home folder. A server of `uvx` gets the preset for the
+/// Pythons of uv.
 fn propose_preset(
     server: &McpServer,
     context: &ProposalContext<'_>,
     proposals: &mut Vec<GrantProposal>,
 ) {
     let Some(home) = &context.folders.home else { return };
-    let runner = Path::new(&server.command).file_name().and_then(|name| name.to_str());
-    let (preset, places): (_, &[&str]) = match runner {
-        Some("npx") => ("node", &[".nvm", ".volta", ".local/share/fnm"]),
-        Some("uvx") => ("uv", &[".local/share/uv", ".local/bin/uv"]),
-        _ => return,
-    };
-    if places.iter().any(|place| home.join(place).exists()) {
-        let reason = format!("its runner `{}` is in your home", runner.unwrap_or_default());
-        proposals.push(GrantProposal::new(Grant::Preset(preset), reason));
+    let home = real_or_given(home);
+    let roots = Roots { home: &home, variables: context.variables };
+    let pythons = roots.find("$XDG_DATA_HOME/uv");
+    if Path::new(&server.command).ends_with("uvx") && pythons.is_some_and(|path| path.exists()) {
+        proposals.push(GrantProposal::new(Grant::Preset("uv"), "uv keeps Pythons in your home"));
+        return;
     }
+    let Some(program) = context.find_program(&server.command) else { return };
+    if let Some(preset) = preset_of_program(&program, &home, &roots) {
+        let grant = Grant::Preset(preset);
+        proposals.push(GrantProposal::new(grant, "the server's program is in your home"));
+    }
+}
+
+/// Returns the first preset that grants a folder below `home` with the program.
+fn preset_of_program(program: &Path, home: &Path, roots: &Roots<'_>) -> Option<&'static str> {
+    let real_program = real_or_given(program);
+    for preset in &PRESETS {
+        for (place, _access) in preset.places() {
+            let Some(folder) = roots.find(place) else { continue };
+            let has_program = program.starts_with(&folder) || real_program.starts_with(&folder);
+            if folder.starts_with(home) && has_program {
+                return Some(preset.name);
+            }
+        }
+    }
+    None
 }
 
 /// Proposes the directory that an argument names, or the directory of a database.
@@ -277,17 +308,18 @@ fn propose_directory(
     } else {
         return;
     };
-    let reason = format!("its arguments name {value}");
-    let access = PathAccess::ReadWrite;
     let is_relative = !value.starts_with(['/', '~']);
-    if is_relative && folder.starts_with(context.directory) {
+    let path = if !is_relative {
+        context.grantable(&folder)
+    } else if real_or_given(&folder).starts_with(real_or_given(context.directory)) {
         // The server finds a relative path only if it starts in the working directory.
-        let path = ".".to_owned();
-        proposals.push(GrantProposal::new(Grant::Directory { path, access }, reason));
-        return;
-    }
-    if let Some(path) = context.grantable(&folder) {
-        proposals.push(GrantProposal::new(Grant::Directory { path, access }, reason));
+        context.grantable_directory()
+    } else {
+        None
+    };
+    if let Some(path) = path {
+        let grant = Grant::Directory { path, access: PathAccess::ReadWrite };
+        proposals.push(GrantProposal::new(grant, format!("the server's arguments name {value}")));
     }
 }
 
@@ -304,22 +336,25 @@ fn propose_recipe(
     if let Some(access) = recipe.directory
         && !has_directory
         && server.allowed_paths.is_empty()
+        && let Some(path) = context.grantable_directory()
     {
-        let grant = Grant::Directory { path: ".".to_owned(), access };
-        proposals.push(GrantProposal::new(grant, "it works on the working directory"));
+        let grant = Grant::Directory { path, access };
+        proposals.push(GrantProposal::new(grant, "the server works on the working directory"));
     }
     if let Some(data) = &recipe.data
-        && let Some(home) = &context.folders.home
-        && !has_variable(server, &data.variable)
+        && let Some(home) = context.folders.home.as_ref().and_then(|home| home.to_str())
     {
-        let folder = home.join(".local/share/mcp-servers").join(name);
-        let reason = format!("it writes {}", data.file);
-        let grant =
-            Grant::Data { folder, variable: data.variable.clone(), file: data.file.clone() };
-        proposals.push(GrantProposal::new(grant, reason));
+        let folder = format!("{home}/.local/share/mcp-servers/{name}");
+        let DataFile { variable, file } = data.clone();
+        let reason = format!("the server writes {file}");
+        proposals.push(GrantProposal::new(Grant::Data { folder, variable, file }, reason));
     }
     if let Some(reached) = &recipe.network {
-        proposals.push(GrantProposal::new(Grant::Network, format!("it reaches {reached}")));
+        proposals.push(GrantProposal::new(Grant::Network, format!("the server reaches {reached}")));
+    }
+    for host in &recipe.hosts {
+        let reason = format!("the server reaches {host}");
+        proposals.push(GrantProposal::new(Grant::Host(host.clone()), reason));
     }
     for place in &recipe.read {
         if let Some(path) = context.resolve(place)
@@ -327,89 +362,135 @@ fn propose_recipe(
             && let Some(path) = context.grantable(&path)
         {
             let grant = Grant::Directory { path, access: PathAccess::Read };
-            proposals.push(GrantProposal::new(grant, format!("it reads {place}")));
+            proposals.push(GrantProposal::new(grant, format!("the server reads {place}")));
         }
     }
-    for secret in &recipe.secrets {
-        if !has_variable(server, secret) && context.variables.contains_key(secret) {
-            let reason = format!("it needs {secret}, which your environment has");
-            proposals.push(GrantProposal::new(Grant::Secret(secret.clone()), reason));
+    for (name, value) in recipe.values.clone() {
+        let reason = format!("the server fails in the sandbox without {name}");
+        proposals.push(GrantProposal::new(Grant::Value { name, value }, reason));
+    }
+    propose_variables(&recipe.variables, Grant::Variable, context, proposals);
+    propose_variables(&recipe.secrets, Grant::Secret, context, proposals);
+    propose_variables(&recipe.optional_secrets, Grant::Secret, context, proposals);
+}
+
+/// Proposes a grant for each of the variables that the environment has. `grant` makes the grant
+/// from the variable's name.
+fn propose_variables(
+    names: &[String],
+    grant: fn(String) -> Grant,
+    context: &ProposalContext<'_>,
+    proposals: &mut Vec<GrantProposal>,
+) {
+    for name in names {
+        if context.variables.contains_key(name) {
+            let reason = format!("the server reads {name}, which your environment has");
+            proposals.push(GrantProposal::new(grant(name.clone()), reason));
         }
     }
 }
 
 impl ProposalContext<'_> {
-    /// Returns the path that an argument names. It need not exist.
+    /// Returns the path that an argument names, whether or not the path exists. Returns `None` for
+    /// the home folder of another user, or if the home folder isn't known.
     fn resolve(&self, written: &str) -> Option<PathBuf> {
-        match written.strip_prefix('~') {
-            None => Some(self.directory.join(written)),
-            Some(rest) => {
-                let below = rest.strip_prefix('/')?;
-                Some(self.folders.home.as_ref()?.join(below))
-            }
-        }
+        let Some(after_tilde) = written.strip_prefix('~') else {
+            return Some(self.directory.join(written));
+        };
+        let below_home = after_tilde.strip_prefix('/')?;
+        let home = self.folders.home.as_ref()?;
+        Some(home.join(below_home))
     }
 
-    /// Returns the real path of a directory as a grant. Returns `None` for a directory that no
-    /// program is offered: the whole machine, parts of the system, the home and the folders above,
-    /// Toolhold's own folders, and places of credentials.
+    /// Finds the program that a command line starts.
+    fn find_program(&self, command: &str) -> Option<PathBuf> {
+        if command.contains('/') {
+            return self.resolve(command);
+        }
+        for folder in std::env::split_paths(self.variables.get("PATH")?) {
+            let file = folder.join(command);
+            if file.is_file() {
+                return Some(file);
+            }
+        }
+        None
+    }
+
+    /// Returns the working directory as a grant. Returns `None` if no program is offered it.
+    fn grantable_directory(&self) -> Option<String> {
+        self.grantable(self.directory)?;
+        Some(".".to_owned())
+    }
+
+    /// Returns the real path of a directory that a grant may name. Returns `None` for a directory
+    /// that must not be granted: the root of the file system, parts of the system, the home folder
+    /// and the folders above, Toolhold's own folders, and folders with credentials.
     fn grantable(&self, folder: &Path) -> Option<String> {
-        let real = folder.canonicalize().ok()?;
-        let is_whole = real.parent().is_none();
-        let system = ["/proc", "/sys", "/dev", "/etc", "/run", "/boot"];
-        if is_whole || system.iter().any(|system| real.starts_with(system)) {
+        let folder = folder.canonicalize().ok()?;
+        let is_root = folder.parent().is_none();
+        if is_root || SYSTEM.iter().any(|system| folder.starts_with(system)) {
             return None;
         }
         if let Some(home) = &self.folders.home {
             let home = real_or_given(home);
-            if home.starts_with(&real) {
+            if home.starts_with(&folder) {
                 return None;
             }
             let roots = Roots { home: &home, variables: self.variables };
-            let mut credentials = roots.credentials().into_iter();
-            if credentials.any(|place| real.starts_with(&place) || place.starts_with(&real)) {
+            for credentials in roots.credentials() {
+                if folder.starts_with(&credentials) || credentials.starts_with(&folder) {
+                    return None;
+                }
+            }
+        }
+        for own in self.folders.own_folders() {
+            let own_folder = real_or_given(&own.path);
+            if folder.starts_with(&own_folder) || own_folder.starts_with(&folder) {
                 return None;
             }
         }
-        for own in self.folders.own() {
-            let path = real_or_given(&own.path);
-            if real.starts_with(&path) || path.starts_with(&real) {
-                return None;
-            }
-        }
-        real.into_os_string().into_string().ok()
+        folder.into_os_string().into_string().ok()
     }
 }
 
-/// Checks whether a server's table grants what a proposal is about.
+/// Returns whether a server's table already contains the grant of a proposal.
 fn is_granted(server: &McpServer, proposal: &GrantProposal, context: &ProposalContext<'_>) -> bool {
     match &proposal.grant {
         Grant::Directory { path, access } => has_path(server, path, *access, context),
-        Grant::Data { variable, .. } => has_variable(server, variable),
-        Grant::Network => server.network,
-        Grant::Preset(name) => server
-            .presets
-            .iter()
-            .any(|known| known.preset().is_some_and(|preset| preset.name == *name)),
-        Grant::Secret(name) => has_variable(server, name),
+        // The user has named hosts instead of the whole network.
+        Grant::Network => server.network || !server.hosts.is_empty(),
+        Grant::Host(host) => server.network || covers_host(server, host),
+        Grant::Preset(name) => {
+            let presets = server.presets.iter().filter_map(|known| known.preset());
+            // A preset may include other presets.
+            presets.flat_map(with_all).any(|preset| preset.name == *name)
+        }
+        Grant::Data { variable: name, .. }
+        | Grant::Value { name, .. }
+        | Grant::Variable(name)
+        | Grant::Secret(name) => has_variable(server, name),
     }
 }
 
-/// Checks whether a directory is below a granted one.
+/// Returns whether a server's table grants a host.
+fn covers_host(server: &McpServer, host: &HostGrant) -> bool {
+    let wanted = json!(host);
+    server.hosts.iter().any(|granted| HostGrant::covers_written(&json!(granted), &wanted))
+}
+
+/// Returns whether a server's table grants the access to a directory, or to a directory above.
 fn has_path(
     server: &McpServer,
     path: &str,
     access: PathAccess,
     context: &ProposalContext<'_>,
 ) -> bool {
-    let Some(named) = context.resolve(path) else { return false };
-    let wanted = real_or_given(&named);
+    let Some(directory) = context.resolve(path) else { return false };
+    let real_directory = real_or_given(&directory);
     for allowed in &server.allowed_paths {
-        let is_enough = allowed.access == access || allowed.access == PathAccess::ReadWrite;
-        if let Some(granted) = context.resolve(&allowed.path)
-            && is_enough
-            && wanted.starts_with(real_or_given(&granted))
-        {
+        let includes_access = allowed.access == access || allowed.access == PathAccess::ReadWrite;
+        let Some(granted) = context.resolve(&allowed.path) else { continue };
+        if includes_access && real_directory.starts_with(real_or_given(&granted)) {
             return true;
         }
     }
@@ -432,6 +513,8 @@ mod tests {
     struct Machine {
         root: tempfile::TempDir,
         folders: Folders,
+        /// The working directory, below the root.
+        directory: &'static str,
         variables: BTreeMap<String, String>,
     }
 
@@ -445,7 +528,7 @@ mod tests {
             let home = real.join("user");
             let folders =
                 Folders { home: Some(home.clone()), ..Folders::inside(&home.join("own")) };
-            Self { root, folders, variables: BTreeMap::new() }
+            Self { root, folders, directory: "work", variables: BTreeMap::new() }
         }
 
         fn path(&self, name: &str) -> String {
@@ -462,9 +545,9 @@ mod tests {
             let mut table = serde_json::to_value(McpServer::default()).expect("JSON");
             table["command"] = json!(words.next());
             table["args"] = json!(words.collect::<Vec<_>>());
-            add(&mut table, more.clone());
+            merge(&mut table, more.clone());
             let server: McpServer = serde_json::from_value(table).expect("a server");
-            let directory = PathBuf::from(self.path("work"));
+            let directory = PathBuf::from(self.path(self.directory));
             let context = ProposalContext {
                 folders: &self.folders,
                 directory: &directory,
@@ -490,6 +573,7 @@ mod tests {
             ("x --db-path %/elsewhere/new.db", elsewhere),
             ("x test.sqlite", here),
             ("x sub .", here),
+            ("x ../elsewhere", &[]),
             ("x %/nowhere", &[]),
             ("x %/elsewhere/new.txt", &[]),
             ("x postgres:/%/elsewhere", &[]),
@@ -500,9 +584,10 @@ mod tests {
 
     #[test]
     fn no_program_is_offered_credentials_the_home_or_the_machine() {
-        let machine = Machine::new();
+        let mut machine = Machine::new();
         for named in [
             "/",
+            "/usr/bin",
             "/etc",
             "/etc/x.db",
             "/proc/self",
@@ -519,6 +604,31 @@ mod tests {
             let lines = machine.lines(&format!("x {named}"), &json!({}));
             assert_eq!(lines, Vec::<String>::new(), "{named}");
         }
+        for directory in ["user", "user/own", ""] {
+            machine.directory = directory;
+            for command in ["x .", "x x.db", "uvx mcp-server-git"] {
+                let lines = machine.lines(command, &json!({}));
+                assert_eq!(lines, Vec::<String>::new(), "{command} in {directory}");
+            }
+        }
+    }
+
+    #[test]
+    fn preset_of_a_program_in_the_home_is_proposed() {
+        let mut machine = Machine::new();
+        let none = Vec::<String>::new();
+        let folder = machine.path("user/.nvm/versions/node/bin");
+        fs::create_dir_all(&folder).expect("a folder is made");
+        fs::write(Path::new(&folder).join("npx"), "").expect("a file is written");
+        let node = ["presets = [\"node\"]"];
+        assert_eq!(machine.lines("npx x", &json!({})), none, "another `npx` may be in use");
+        assert_eq!(machine.lines(&format!("{folder}/npx x"), &json!({})), node);
+        machine.variables.insert("PATH".to_owned(), format!("/nowhere:{folder}"));
+        assert_eq!(machine.lines("npx x", &json!({})), node);
+        assert_eq!(machine.lines("npx x", &json!({ "presets": ["npm"] })), none);
+        assert_eq!(machine.lines("uvx x", &json!({})), none);
+        fs::create_dir_all(machine.path("user/.local/share/uv")).expect("a folder is made");
+        assert_eq!(machine.lines("uvx x", &json!({})), ["presets = [\"uv\"]"]);
     }
 
     #[test]
@@ -526,8 +636,10 @@ mod tests {
         let mut machine = Machine::new();
         let none = Vec::<String>::new();
         let fetch = "uvx mcp-server-fetch";
-        assert_eq!(machine.lines(fetch, &json!({})), ["network = true"]);
-        assert_eq!(machine.lines(fetch, &json!({ "network": true })), none);
+        let node = "variables = { NODE_OPTIONS = \"--no-node\" }";
+        assert_eq!(machine.lines(fetch, &json!({})), ["network = true", node]);
+        let own = json!({ "network": true, "variables": { "NODE_OPTIONS": "--own" } });
+        assert_eq!(machine.lines(fetch, &own), none);
         let granted = json!({ "allowed_paths": [machine.path("elsewhere")] });
         assert_eq!(machine.lines("x %/elsewhere", &granted), none);
         let read = json!({ "allowed_paths": [{ "path": machine.path("work"), "access": "read" }] });
@@ -543,12 +655,31 @@ mod tests {
             ]
         );
         let github = "npx -y @modelcontextprotocol/server-github";
-        assert_eq!(machine.lines(github, &json!({})), ["network = true"]);
+        let hosts = "hosts = [\"api.github.com\"]";
+        assert_eq!(machine.lines(github, &json!({})), [hosts]);
+        for own in [json!({ "network": true }), json!({ "hosts": ["*.github.com"] })] {
+            assert_eq!(machine.lines(github, &own), none, "{own}");
+        }
+        let other = json!({ "hosts": ["other.example"] });
+        let both = "hosts = [\"other.example\", \"api.github.com\"]";
+        assert_eq!(machine.lines(github, &other), [both]);
+        assert_eq!(machine.lines(fetch, &other), [node], "hosts are in place of the network");
         let token = "GITHUB_PERSONAL_ACCESS_TOKEN";
         machine.variables.insert(token.to_owned(), "x".to_owned());
         let secret = format!("secrets = {{ {token} = {{ env = \"{token}\" }} }}");
-        assert_eq!(machine.lines(github, &json!({})), ["network = true".to_owned(), secret]);
+        assert_eq!(machine.lines(github, &json!({})), [hosts.to_owned(), secret]);
         let known = json!({ "network": true, "secrets": { token: { "file": "~/token" } } });
         assert_eq!(machine.lines(github, &known), none);
+        for name in ["JIRA_URL", "JIRA_API_TOKEN"] {
+            machine.variables.insert(name.to_owned(), "x".to_owned());
+        }
+        assert_eq!(
+            machine.lines("uvx mcp-atlassian", &json!({})),
+            [
+                "network = true",
+                "env = [\"JIRA_URL\"]",
+                "secrets = { JIRA_API_TOKEN = { env = \"JIRA_API_TOKEN\" } }"
+            ]
+        );
     }
 }

@@ -1,29 +1,39 @@
 //! The needs of well-known servers, from the data file `recipes.toml`.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
-use toolhold_core::config::{McpServer, PathAccess};
+use toolhold_core::config::{HostGrant, McpServer, PathAccess};
 
-use crate::packages::Line;
+use crate::packages::RunnerLine;
 
-/// The needs of a well-known server, in addition to its command line. `recipes.toml` describes the keys.
+/// The needs of a well-known server, in addition to its command line. `recipes.toml` describes the
+/// keys.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Recipe {
     names: Vec<String>,
     pub(crate) network: Option<String>,
+    #[serde(default)]
+    pub(crate) hosts: Vec<HostGrant>,
     pub(crate) directory: Option<PathAccess>,
     pub(crate) data: Option<DataFile>,
     #[serde(default)]
+    pub(crate) values: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(crate) variables: Vec<String>,
+    #[serde(default)]
     pub(crate) secrets: Vec<String>,
+    #[serde(default)]
+    pub(crate) optional_secrets: Vec<String>,
     #[serde(default)]
     pub(crate) read: Vec<String>,
 }
 
 /// A file of a server's own, which the server is told in a variable.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DataFile {
     pub(crate) variable: String,
@@ -40,9 +50,9 @@ struct Recipes {
 static RECIPES: LazyLock<Recipes> =
     LazyLock::new(|| toml::from_str(include_str!("recipes.toml")).unwrap_or_default());
 
-/// Returns the recipe of a server, by the name of its package or program.
+/// Returns the recipe of a well-known server, by the name of its package or program.
 pub(crate) fn recipe(server: &McpServer) -> Option<&'static Recipe> {
-    let name = match Line::parse(&server.command, &server.args) {
+    let name = match RunnerLine::parse(&server.command, &server.args) {
         Ok(Some(line)) => line.package()?,
         Ok(None) => format!("program:{}", Path::new(&server.command).file_name()?.to_str()?),
         Err(_) => return None,
@@ -56,10 +66,13 @@ mod tests {
 
     use super::*;
 
-    fn network(command: &str, arguments: &[&str]) -> Option<&'static str> {
+    fn find(command: &str, arguments: &[&str]) -> Option<&'static Recipe> {
         let args = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        let server = McpServer { command: command.to_owned(), args, ..McpServer::default() };
-        recipe(&server)?.network.as_deref()
+        recipe(&McpServer { command: command.to_owned(), args, ..McpServer::default() })
+    }
+
+    fn network(command: &str, arguments: &[&str]) -> Option<&'static str> {
+        find(command, arguments)?.network.as_deref()
     }
 
     #[test]
@@ -72,6 +85,10 @@ mod tests {
             let (kind, _) = name.split_once(':').expect("a name has a kind");
             assert!(["npm", "pypi", "program"].contains(&kind), "{name}");
         }
+        for recipe in &all.recipe {
+            let has_both = recipe.network.is_some() && !recipe.hosts.is_empty();
+            assert!(!has_both, "{:?} has hosts and the whole network", recipe.names);
+        }
     }
 
     #[test]
@@ -81,10 +98,9 @@ mod tests {
         assert_eq!(network("/usr/bin/uvx", &["--from", "mcp-server-fetch==1", "x"]), pages);
         assert_eq!(network("/opt/mcp-server-fetch", &[]), pages);
         assert_eq!(network("npx", &["-y", "mcp-server-fetch"]), None);
-        assert_eq!(
-            network("npx", &["-y", "@notionhq/notion-mcp-server@latest"]),
-            Some("api.notion.com")
-        );
+        let notion = find("npx", &["-y", "@notionhq/notion-mcp-server@latest"]).expect("a recipe");
+        let hosts: Vec<String> = notion.hosts.iter().map(ToString::to_string).collect();
+        assert_eq!((hosts, &notion.network), (vec!["api.notion.com".to_owned()], &None));
         assert_eq!(network("npx", &["-y", "./mcp-server-fetch"]), None);
         assert_eq!(network("", &[]), None);
     }

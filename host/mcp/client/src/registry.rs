@@ -1,5 +1,4 @@
-//! Stores the running servers of a process. The next host of the process uses the servers that
-//! didn't change.
+//! Stores the running servers of a process, for the next host of the process.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -13,27 +12,25 @@ use crate::pins::{Pins, start_digest};
 use crate::running::Running;
 use crate::server::Server;
 
-/// The servers of a process. The next host uses a running server if no setting of its start has
-/// changed. The server then keeps its state.
+/// The running servers of a process. A new host takes over each server whose start settings and
+/// approval are unchanged.
 pub struct Servers {
     front_end: &'static str,
     running: Mutex<HashMap<String, Weak<Running>>>,
 }
 
 impl Servers {
-    /// Makes a registry without servers. `front_end` is the front end in the records of requests to
-    /// servers at a URL.
+    /// Makes an empty registry. `front_end` names the front end in the audit log.
     pub fn new(front_end: &'static str) -> Self {
         Self { front_end, running: Mutex::default() }
     }
 
-    /// Returns the approved servers of the configuration. A server starts only when a call needs
-    /// it. If `tool` is the only tool that will be called, returns only the server of this tool.
-    /// Blocks.
+    /// Returns the approved servers of the configuration. A server starts at its first call. With
+    /// `tool`, returns only the server of that tool. Blocks.
     ///
     /// # Errors
     ///
-    /// [`HostError`] if the approvals can't be read.
+    /// Returns [`HostError`] if the approvals can't be read.
     pub fn providers(
         &self,
         config: &Config,
@@ -43,16 +40,19 @@ impl Servers {
     ) -> Result<Vec<Arc<dyn ToolSource>>, HostError> {
         let mut providers: Vec<Arc<dyn ToolSource>> = Vec::new();
         let mcp = &config.values.mcp;
-        let mut servers = mcp
-            .servers
-            .iter()
-            .filter(|(_, server)| mcp.enabled && server.enabled)
-            .filter(|(name, _)| tool.is_none_or(|tool| has_tool(name, tool)))
-            .peekable();
-        if servers.peek().is_none() {
+        let mut servers = Vec::new();
+        for (name, server) in &mcp.servers {
+            let is_enabled = mcp.enabled && server.enabled;
+            let is_needed = tool.is_none_or(|tool| has_tool(name, tool));
+            if is_enabled && is_needed {
+                servers.push((name, server));
+            }
+        }
+        if servers.is_empty() {
             return Ok(providers);
         }
-        let around = Arc::new(Surroundings::new(config, folders, directory, self.front_end));
+
+        let surroundings = Arc::new(Surroundings::new(config, folders, directory, self.front_end));
         for (name, server) in servers {
             let pins = Pins::load(folders, name)?;
             if pins.start != start_digest(server) {
@@ -60,30 +60,29 @@ impl Servers {
                 tracing::warn!("the server `{name}` {state}: run `toolhold mcp approve {name}`");
                 continue;
             }
-            let launch = Launch::new(&around, name, server, pins.lock.clone());
+            let launch = Launch::new(&surroundings, name, server, pins.lock.clone());
             providers.push(Arc::new(Server::new(name, self.running(name, launch, pins))));
         }
         Ok(providers)
     }
 
-    /// Returns the known server if its start and its approval haven't changed. Otherwise returns a
-    /// new server.
+    /// Returns the running server if its start settings and approval are unchanged, or a new
+    /// server.
     fn running(&self, name: &str, launch: Launch, pins: Pins) -> Arc<Running> {
-        let mut known = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        let current = known.get(name).and_then(Weak::upgrade);
-        if let Some(running) = current
+        let mut servers = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let present_server = servers.get(name).and_then(Weak::upgrade);
+        if let Some(running) = present_server
             && *running.launch == launch
             && running.pins == pins
         {
             return running;
         }
-        let running = Arc::new(Running::new(launch, pins));
-        known.insert(name.to_owned(), Arc::downgrade(&running));
-        running
+        let new_server = Arc::new(Running::new(launch, pins));
+        servers.insert(name.to_owned(), Arc::downgrade(&new_server));
+        new_server
     }
 }
 
-/// Checks whether a tool of this name belongs to the server.
 fn has_tool(server: &str, tool: &str) -> bool {
     tool.strip_prefix(server).is_some_and(|rest| rest.starts_with("__"))
 }

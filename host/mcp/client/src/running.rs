@@ -1,5 +1,5 @@
-//! Starts a server's program when a call needs it. Ends an idle or hanging program, and pauses
-//! after failures.
+//! Starts a server's program for a call, ends it when it is idle or hangs, and pauses after
+//! failures.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -10,7 +10,7 @@ use tokio::task::JoinError;
 use toolhold_core::text::{cut, neutral_line};
 use toolhold_core::{ProgramState, ToolSourceState};
 
-use crate::START;
+use crate::START_TIMEOUT;
 use crate::connection::{Connection, Era};
 use crate::definitions::pin_tools;
 use crate::launch::Launch;
@@ -18,64 +18,55 @@ use crate::listed_tools::ListedTools;
 use crate::pins::{PinnedTool, Pins};
 use crate::reason::Reason;
 
-/// Calls of one server at the same time. Further calls wait.
+/// Calls of a server at a time. Further calls wait.
 const MAX_CALLS: usize = 16;
 
-/// Consecutive calls that may reach their time limit before the server is ended.
+/// Consecutive calls that may time out before the server is ended.
 const MAX_TIMEOUTS: u32 = 2;
 
-/// The longest pause before a failed server is started again.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 
-/// Bytes of a tool's name that are shown.
+/// Longest name of a tool in a message, in bytes. Longer names are cut.
 const MAX_NAME: usize = 64;
 
-/// Time after the start within which the end of a server is a failure.
-const LASTED: Duration = Duration::from_secs(10);
+/// A server that ends within this time after its start has failed.
+const MIN_RUN_TIME: Duration = Duration::from_secs(10);
 
-/// The program of a server, whether it runs or not.
+/// A server that may run.
 pub(crate) struct Running {
-    /// The start settings of the server.
     pub(crate) launch: Arc<Launch>,
-    /// The approved definitions.
     pub(crate) pins: Pins,
-    /// The state of the program. The lock is held during a start so that the server starts only
-    /// once.
+    /// Locked during a start, so that the server is started once.
     pub(crate) state: Arc<Mutex<State>>,
-    /// A place for each call.
+    /// Has a permit for each call.
     pub(crate) calls: Semaphore,
 }
 
-/// The running server.
 #[derive(Default)]
 pub(crate) struct State {
-    /// The session with the program.
     pub(crate) connection: Option<Arc<Connection>>,
-    /// The time of the start.
     pub(crate) started: Option<Instant>,
-    /// The digests of the tools that the server offers now. The keys are the server's own names of
-    /// the tools.
+    /// Digests of the tools that the server offers at present, by the server's names.
     pub(crate) current: HashMap<String, String>,
-    /// Failures in a row.
+    /// Consecutive failures.
     pub(crate) failures: u32,
-    /// The time at which the pause before the next start ends, and the reason for the pause.
+    /// The end of the pause after a failure, and the reason of the failure.
     pub(crate) paused: Option<(Instant, Reason)>,
-    /// When a call began or ended the last time.
+    /// The last start or end of a call.
     pub(crate) last_call: Option<Instant>,
-    /// Consecutive calls that reached their time limit.
+    /// Consecutive calls that timed out.
     pub(crate) timeouts: u32,
-    /// Advice on the last call, if it failed for a missing grant.
+    /// Advice on a missing grant, from the last failed call.
     pub(crate) advice: Option<String>,
 }
 
 impl State {
-    /// Checks whether a connection is the current session with the server.
     pub(crate) fn has(&self, connection: &Arc<Connection>) -> bool {
         self.connection.as_ref().is_some_and(|current| Arc::ptr_eq(current, connection))
     }
 
-    /// Counts a call that reached its time limit. After several consecutive calls, ends the server
-    /// because it no longer answers. The next call starts the server again.
+    /// Counts a call that timed out. After [`MAX_TIMEOUTS`] in a row, ends the server. The next
+    /// call starts the server again.
     pub(crate) fn count_timeout(&mut self) {
         self.timeouts += 1;
         if self.timeouts >= MAX_TIMEOUTS {
@@ -84,12 +75,12 @@ impl State {
         }
     }
 
-    /// Closes a lost connection. A connection that was lost soon after the start is a failure of
-    /// the server.
+    /// Closes the connection if it is lost. A loss within [`MIN_RUN_TIME`] after the start is a
+    /// failure, except if the server only forgot the session.
     pub(crate) fn close_lost(&mut self) {
         let Some(connection) = &self.connection else { return };
-        let Some(reason) = connection.ended() else { return };
-        let is_early = self.started.is_some_and(|started| started.elapsed() < LASTED);
+        let Some(reason) = connection.end_reason() else { return };
+        let is_early = self.started.is_some_and(|started| started.elapsed() < MIN_RUN_TIME);
         if is_early && !connection.is_forgotten() {
             self.fail(reason);
         } else {
@@ -97,18 +88,16 @@ impl State {
         }
     }
 
-    /// Ends the server. The server isn't started again during a pause, which gets longer with each
-    /// failure.
+    /// Ends the server and starts a pause, which doubles with each failure.
     pub(crate) fn fail(&mut self, reason: Reason) {
         self.connection = None;
-        let pause = Duration::from_secs(1 << self.failures.min(6)).min(LONGEST_PAUSE);
+        let pause = Duration::from_secs(1 << self.failures.min(6)).min(MAX_PAUSE);
         self.failures = self.failures.saturating_add(1);
         self.paused = Some((Instant::now() + pause, reason));
     }
 }
 
 impl Running {
-    /// Makes a server that doesn't run yet.
     pub(crate) fn new(launch: Launch, pins: Pins) -> Self {
         Self {
             launch: Arc::new(launch),
@@ -118,12 +107,8 @@ impl Running {
         }
     }
 
-    /// Starts the server unless it runs, and lists its tools. The start continues if the caller is
-    /// dropped, because other callers may wait for it.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the task of the start panicked or was cancelled.
+    /// Starts the server if it doesn't run, and lists its tools. The start has its own task, because
+    /// other calls may wait for the start after this call is cancelled.
     pub(crate) async fn start(
         &self,
         state: OwnedMutexGuard<State>,
@@ -134,65 +119,77 @@ impl Running {
         tokio::spawn(starting).await
     }
 
-    /// Describes the approved tools that are changed or missing in the last list of the server.
-    /// Returns `None` if there are no such tools, or if the server hasn't run yet.
+    /// Describes the approved tools that the running server has changed or removed. Returns `None`
+    /// if there are no such tools.
     fn describe_changes(&self, state: &State) -> Option<String> {
+        // Before the first start, the server's tools aren't known.
         state.started?;
-        let pinned = self.pins.tools.iter();
-        let changed: Vec<&PinnedTool> =
-            pinned.filter(|pin| state.current.get(&pin.name) != Some(&pin.digest)).collect();
-        let first = changed.first()?;
-        let name = neutral_line(cut(&first.name, MAX_NAME));
-        let more = match changed.len() - 1 {
+        let mut changed_pins = Vec::new();
+        for pin in &self.pins.tools {
+            if state.current.get(&pin.name) != Some(&pin.digest) {
+                changed_pins.push(pin);
+            }
+        }
+        let (first_pin, further_pins) = changed_pins.split_first()?;
+        let name = neutral_line(cut(&first_pin.name, MAX_NAME));
+        let more = match further_pins.len() {
             0 => String::new(),
-            more => format!(" and {more} more"),
+            count => format!(" and {count} more"),
         };
         let approve = format!("`toolhold mcp approve {}`", self.launch.name());
         Some(format!(
-            "its tools have changed since their approval: `{name}`{more}; {approve} shows the difference"
+            "the server's tools have changed since the approval: `{name}`{more}; {approve} shows \
+             the difference"
         ))
     }
 
-    /// Describes the state of the program, for people.
+    /// Describes whether the server runs, its last problem, and the command that may fix the
+    /// problem.
     pub(crate) fn describe(&self, provider: &str) -> ToolSourceState {
-        let mut described = ToolSourceState {
+        let mut description = ToolSourceState {
             provider: provider.to_owned(),
             state: ProgramState::Idle,
             problem: None,
             remedy: None,
             complaint: String::new(),
         };
+        // The state is locked while the server starts.
         let Ok(state) = self.state.try_lock() else {
-            described.state = ProgramState::Starting;
-            return described;
+            description.state = ProgramState::Starting;
+            return description;
         };
         let now = Instant::now();
+
+        // A later problem in this order replaces an earlier problem.
         if let Some(advice) = &state.advice {
-            described.problem = Some(format!("its last call failed. {}", neutral_line(advice)));
-            described.remedy = Some(format!("toolhold mcp approve {}", self.launch.name()));
+            description.problem =
+                Some(format!("the server's last call failed. {}", neutral_line(advice)));
+            description.remedy = Some(format!("toolhold mcp approve {}", self.launch.name()));
         }
         if let Some(changes) = self.describe_changes(&state) {
-            described.problem = Some(changes);
-            described.remedy = Some(format!("toolhold mcp approve {}", self.launch.name()));
+            description.problem = Some(changes);
+            description.remedy = Some(format!("toolhold mcp approve {}", self.launch.name()));
         }
         if let Some((until, reason)) = &state.paused {
-            described.remedy = None;
-            described.problem = Some(neutral_line(&reason.for_person()));
-            let left = until.saturating_duration_since(now);
-            if !left.is_zero() {
-                described.state = ProgramState::Paused { seconds: left.as_secs() + 1 };
+            description.remedy = None;
+            description.problem = Some(neutral_line(&reason.for_person()));
+            let remaining_pause = until.saturating_duration_since(now);
+            if !remaining_pause.is_zero() {
+                // A part of a second is shown as a whole second.
+                let seconds = remaining_pause.as_secs() + 1;
+                description.state = ProgramState::Paused { seconds };
             }
         }
         if let (Some(connection), Some(started)) = (&state.connection, state.started) {
-            described.state = ProgramState::Running { seconds: started.elapsed().as_secs() };
-            described.complaint = connection.complaint();
+            description.state = ProgramState::Running { seconds: started.elapsed().as_secs() };
+            description.complaint = connection.last_stderr();
         }
-        described
+        description
     }
 }
 
 impl Drop for Running {
-    /// Ends the server first, because this process may end immediately afterwards.
+    /// Ends the program at once, because this process may end directly after the drop.
     fn drop(&mut self) {
         let Ok(mut state) = self.state.try_lock() else { return };
         let connection = state.connection.take();
@@ -203,18 +200,22 @@ impl Drop for Running {
     }
 }
 
-/// Starts the server unless it runs, and lists its tools. Returns the server's new state.
+/// Starts the server if it doesn't run, lists its tools, and stores the result in `state`.
 async fn start(
     launch: Arc<Launch>,
     era: Era,
     mut state: OwnedMutexGuard<State>,
     now: Instant,
 ) -> OwnedMutexGuard<State> {
-    let running = state.connection.take();
-    let idle = Duration::from_secs(launch.server.idle_secs.get());
-    let session = match tokio::time::timeout(START, open_session(launch, era, running)).await {
+    let present_connection = state.connection.take();
+    let max_idle = Duration::from_secs(launch.server.idle_secs.get());
+    let opening = open_session(launch, era, present_connection);
+    let session = match tokio::time::timeout(START_TIMEOUT, opening).await {
         Ok(session) => session,
-        Err(_) => Err(Reason::new(format!("it didn't start within {} s", START.as_secs()))),
+        Err(_) => {
+            let seconds = START_TIMEOUT.as_secs();
+            Err(Reason::new(format!("the server didn't start within {seconds} s")))
+        }
     };
     match session {
         Ok(Session { connection, is_new, pins }) => {
@@ -222,7 +223,7 @@ async fn start(
             if is_new {
                 state.started = Some(now);
                 let shared_state = Arc::downgrade(OwnedMutexGuard::mutex(&state));
-                tokio::spawn(end_idle(shared_state, Arc::downgrade(&connection), idle));
+                tokio::spawn(end_idle(shared_state, Arc::downgrade(&connection), max_idle));
             }
             state.connection = Some(connection);
         }
@@ -231,26 +232,26 @@ async fn start(
     state
 }
 
-/// A session with the pins of the tools that the server lists in this session.
+/// A session, and the pins of the tools in it.
 struct Session {
     connection: Arc<Connection>,
     is_new: bool,
     pins: Vec<PinnedTool>,
 }
 
-/// Lists the tools in the running session or in a new session.
+/// Lists the tools in the session of `present_connection`, or in a new session.
 async fn open_session(
     launch: Arc<Launch>,
     era: Era,
-    running: Option<Arc<Connection>>,
+    present_connection: Option<Arc<Connection>>,
 ) -> Result<Session, Reason> {
-    if let Some(connection) = running {
+    if let Some(connection) = present_connection {
         match connection.tools().await {
             Ok(listed) => {
                 let pins = pin_listed(listed).await?;
                 return Ok(Session { connection, is_new: false, pins });
             }
-            // The server needs a new session.
+            // The server no longer knows the session, so a new session is opened below.
             Err(_) if connection.is_forgotten() => {}
             Err(reason) => return Err(reason),
         }
@@ -262,30 +263,34 @@ async fn open_session(
 }
 
 async fn pin_listed(listed: ListedTools) -> Result<Vec<PinnedTool>, JoinError> {
-    // Hashing and compiling schemas takes time.
-    let (pins, _) = tokio::task::spawn_blocking(move || pin_tools(&listed.tools)).await?;
+    // Hashing and compiling schemas takes long.
+    let (pins, _left_out) = tokio::task::spawn_blocking(move || pin_tools(&listed.tools)).await?;
     Ok(pins)
 }
 
-/// Ends a connection that no call used for some time.
-async fn end_idle(state: Weak<Mutex<State>>, connection: Weak<Connection>, idle: Duration) {
-    let mut pause = idle;
+/// Ends a connection after the time `max_idle` without a call. The task ends with the connection.
+async fn end_idle(state: Weak<Mutex<State>>, connection: Weak<Connection>, max_idle: Duration) {
+    /// The references of an unused connection: one in the state, and one in this task.
+    const UNUSED_REFERENCES: usize = 2;
+    const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
+    let mut pause = max_idle;
     loop {
         tokio::time::sleep(pause).await;
-        let (Some(state), Some(connection)) = (state.upgrade(), connection.upgrade()) else {
-            return;
-        };
-        let mut state = state.lock().await;
+        let Some(shared_state) = state.upgrade() else { return };
+        let Some(connection) = connection.upgrade() else { return };
+        let mut state = shared_state.lock().await;
         if !state.has(&connection) {
             return;
         }
-        let unused_time = state.last_call.map_or(idle, |last_call| last_call.elapsed());
-        // The state and this task have one reference each, and each call has a further reference.
-        let is_used = Arc::strong_count(&connection) > 2;
-        if unused_time >= idle && !is_used {
+        let idle_time = match state.last_call {
+            Some(last_call) => last_call.elapsed(),
+            None => max_idle,
+        };
+        let is_used = Arc::strong_count(&connection) > UNUSED_REFERENCES;
+        if idle_time >= max_idle && !is_used {
             state.connection = None;
             return;
         }
-        pause = idle.saturating_sub(unused_time).max(Duration::from_secs(1));
+        pause = max_idle.saturating_sub(idle_time).max(SHORTEST_PAUSE);
     }
 }

@@ -1,5 +1,4 @@
-//! Makes the calls of an upstream server's tools, prompts and resources, once more if the server
-//! forgot the session.
+//! Makes the calls of an upstream server's tools, prompts and resources.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,42 +20,34 @@ use crate::connection::{CallError, Connection, ServerInfo};
 use crate::definitions::{OfferedTool, offered_tools};
 use crate::inquiries::{MeasuringInquirer, WaitClock, within};
 use crate::masked::mask_outcome;
+use crate::naming::provider_name;
 use crate::offers::{OfferRequest, ServerOffers};
 use crate::reason::Reason;
 use crate::running::{Running, State};
 
-/// Bytes of an answer that are searched for signs of a missing grant.
-const MAX_WORDS: usize = 16 * 1024;
+/// Bytes of an error that are searched for signs of a missing grant.
+const MAX_FAILURE_TEXT: usize = 16 * 1024;
 
-/// A server of the configuration.
 pub(crate) struct Server {
-    /// The name of the server's configuration table.
+    /// The name of the server's table.
     server: String,
-    /// The name of the provider. It contains a `.`, so no plugin can have this name and its rules.
+    /// The name of the provider. Contains a `.`, so no plugin can have this name and its rules.
     name: String,
     running: Arc<Running>,
     tools: HashMap<String, OfferedTool>,
     definitions: Vec<Arc<Definition>>,
     offers: ServerOffers,
-    /// The server's own name and version, from the last session. Before the first session, these
-    /// are the approved name and version.
+    /// The server's name and version in the last session, or the approved ones before it.
     version: Mutex<String>,
 }
 
-/// The outcome of one attempt at a call.
 enum Attempt {
     Done(Outcome),
-    /// The server didn't process the call because it no longer knows the session.
+    /// The server has not processed the call, because it no longer knows the session.
     Unheard(Failure),
 }
 
-/// Returns the name of a server's provider.
-pub(crate) fn provider_name(server: &str) -> String {
-    format!("mcp.{server}")
-}
-
 impl Server {
-    /// Makes the server with this program.
     pub(crate) fn new(name: &str, running: Arc<Running>) -> Self {
         let pins = &running.pins;
         let table = &running.launch.server;
@@ -65,8 +56,11 @@ impl Server {
         for (tool, reason) in left_out {
             tracing::warn!("the tool `{tool}` of the server `{name}` is left out: {reason}");
         }
-        let listed = tools.iter().map(|tool| Arc::clone(&tool.definition));
-        let definitions = listed.chain(offers.definitions.iter().cloned()).collect();
+        let mut definitions = Vec::new();
+        for tool in &tools {
+            definitions.push(Arc::clone(&tool.definition));
+        }
+        definitions.extend(offers.definitions.iter().cloned());
         let tools = tools.into_iter().map(|tool| (tool.definition.name.clone(), tool)).collect();
         Self {
             server: name.to_owned(),
@@ -79,8 +73,8 @@ impl Server {
         }
     }
 
-    /// Returns the connection for a call of this tool. Starts the server if it doesn't run. `tool`
-    /// is `None` for a call that gets a prompt or a resource.
+    /// Returns the connection for a call, and starts the server if needed. `tool` is `None` for a
+    /// prompt or resource.
     async fn connection(&self, tool: Option<&OfferedTool>) -> Result<Arc<Connection>, Failure> {
         let mut state = Arc::clone(&self.running.state).lock_owned().await;
         state.last_call = Some(Instant::now());
@@ -101,8 +95,12 @@ impl Server {
             state = started.map_err(|reason| self.unavailable(&reason.into()))?;
         }
         let Some(connection) = state.connection.clone() else {
-            let reason = state.paused.as_ref().map(|(_, reason)| reason.clone());
-            return Err(self.unavailable(&reason.unwrap_or_default()));
+            // A failed start begins a pause, which has the reason of the failure.
+            let reason = match &state.paused {
+                Some((_until, reason)) => reason.clone(),
+                None => Reason::default(),
+            };
+            return Err(self.unavailable(&reason));
         };
 
         let ServerInfo { name, version, .. } = connection.about();
@@ -114,7 +112,7 @@ impl Server {
         Ok(connection)
     }
 
-    /// Checks that the server offers a tool in its approved form.
+    /// Checks that the running server offers a tool with the approved definition.
     fn check_approved(&self, tool: &OfferedTool, state: &State) -> Result<(), Failure> {
         let change = match state.current.get(&tool.own_name) {
             Some(digest) if *digest == tool.digest => return Ok(()),
@@ -124,7 +122,7 @@ impl Server {
         let server = &self.server;
         let name = &tool.definition.name;
         let message =
-            format!("the tool `{name}` of the server `{server}` {change} since it was approved");
+            format!("the tool `{name}` of the server `{server}` {change} since the approval");
         let suggestion = format!("`toolhold mcp approve {server}` shows the difference.");
         Err(Failure::new(Category::PermanentFailure, message)
             .with_code("changed")
@@ -136,6 +134,7 @@ impl Server {
         reason.failure(Category::ServerError, &what)
     }
 
+    /// Runs a call. A call that didn't reach the server is repeated once.
     async fn run(&self, call: &Call) -> Outcome {
         let request = self.offers.parse_request(call)?;
         let tool = self.tools.get(&call.tool);
@@ -143,38 +142,39 @@ impl Server {
         if let Attempt::Done(outcome) = self.attempt(call, request.as_ref(), tool).await? {
             return outcome;
         }
-        // The server may have restarted, so the call is tried once more in a new session.
+        // The server no longer knew the session. The second attempt uses a new session.
         match self.attempt(call, request.as_ref(), tool).await? {
             Attempt::Done(outcome) => outcome,
             Attempt::Unheard(failure) => Err(failure),
         }
     }
 
-    /// Tries once to make a call.
     async fn attempt(
         &self,
         call: &Call,
         request: Option<&OfferRequest>,
         tool: Option<&OfferedTool>,
     ) -> Result<Attempt, Failure> {
-        let (connection, answer) = match (request, tool) {
+        let (connection, start, answer) = match (request, tool) {
             (Some(request), _) => {
                 let connection = self.connection(None).await?;
+                let start = CallStart::new(&connection);
                 let answer = match request {
                     OfferRequest::Resource(uri) => connection.read(uri, call).await.map(resource),
                     OfferRequest::Prompt(params) => {
                         connection.prompt(params, call).await.map(prompt)
                     }
                 };
-                (connection, answer)
+                (connection, start, answer)
             }
             (None, Some(tool)) => {
                 let connection = self.connection(Some(tool)).await?;
+                let start = CallStart::new(&connection);
                 let answer = match connection.call(&tool.own_name, call).await {
                     Ok(result) => Ok(remove_unfit_value(tool, outcome(result)).await),
                     Err(error) => Err(error),
                 };
-                (connection, answer)
+                (connection, start, answer)
             }
             (None, None) => {
                 return Err(Failure::new(Category::ToolNotFound, "the server has no such tool"));
@@ -190,14 +190,14 @@ impl Server {
                 state.timeouts = 0;
                 state.advice = None;
                 drop(state);
-                let outcome = mask_outcome(result, connection.ended_state());
-                Ok(Attempt::Done(self.with_advice(outcome).await))
+                let outcome = mask_outcome(result, connection.state());
+                Ok(Attempt::Done(self.with_advice(outcome, &connection, start).await))
             }
             Err(CallError::Refused(reason)) => {
                 drop(state);
                 let what = format!("the server `{}` refused the call", self.server);
                 let failure = reason.failure(Category::PermanentFailure, &what);
-                Ok(Attempt::Done(self.with_advice(Err(failure)).await))
+                Ok(Attempt::Done(self.with_advice(Err(failure), &connection, start).await))
             }
             Err(CallError::Lost(reason)) => {
                 if state.has(&connection) && connection.is_forgotten() {
@@ -216,33 +216,58 @@ impl Server {
         }
     }
 
-    /// Adds advice to a failure of which a missing grant may be the cause.
-    async fn with_advice(&self, outcome: Outcome) -> Outcome {
+    /// Adds advice to a failure of a call if a missing grant may be the cause.
+    async fn with_advice(
+        &self,
+        outcome: Outcome,
+        connection: &Connection,
+        start: CallStart,
+    ) -> Outcome {
         let failure = match outcome {
             Ok(output) => return Ok(output),
             Err(failure) => failure,
         };
-        let words = words_of(&failure);
+        let failure_text = text_of(&failure);
+        // Some servers write the cause only to their log.
+        let stderr = connection.stderr_since(start.stderr_length).await;
+        let denial = connection.denial_since(start.time);
         let launch = Arc::clone(&self.running.launch);
-        let advised = tokio::task::spawn_blocking(move || launch.advise(&words)).await;
-        let Ok(Some(advice)) = advised else { return Err(failure) };
+        let result = tokio::task::spawn_blocking(move || {
+            launch.advise(&[&failure_text, &stderr], denial.as_ref())
+        })
+        .await;
+        let Ok(Some(advice)) = result else { return Err(failure) };
+        // The description of the server also contains the advice.
         self.running.state.lock().await.advice = Some(advice.clone());
         Err(failure.with_suggestion(advice))
     }
 }
 
-/// Returns the beginning of a server's words about a failure.
-fn words_of(failure: &Failure) -> String {
-    let mut words = String::new();
+/// The start of a call, from which the cause of a failure is searched.
+struct CallStart {
+    time: Instant,
+    /// Bytes that the server had written to its standard error before the call.
+    stderr_length: usize,
+}
+
+impl CallStart {
+    fn new(connection: &Connection) -> Self {
+        Self { time: Instant::now(), stderr_length: connection.state().stderr_length() }
+    }
+}
+
+/// Returns the start of the text that the server sent with a failure.
+fn text_of(failure: &Failure) -> String {
+    let mut failure_text = String::new();
     for part in &failure.content {
         if let Body::Text(text) = &part.body
-            && words.len() < MAX_WORDS
+            && failure_text.len() < MAX_FAILURE_TEXT
         {
-            words.push('\n');
-            words.push_str(cut(text, MAX_WORDS));
+            failure_text.push('\n');
+            failure_text.push_str(cut(text, MAX_FAILURE_TEXT));
         }
     }
-    words
+    failure_text
 }
 
 impl ToolSource for Server {
@@ -274,19 +299,30 @@ impl ToolSource for Server {
     fn call(&self, mut call: Call) -> BoxFuture<'_, Outcome> {
         Box::pin(async move {
             let limit = Duration::from_secs(self.running.launch.server.timeout_secs.get());
-            let time = call.time.map_or(limit, |time| time.min(limit));
+            let time = match call.time {
+                Some(time) => time.min(limit),
+                None => limit,
+            };
+
+            // The time limit doesn't include the time in which the user answers a question.
             let clock = Arc::new(WaitClock::default());
-            let may_ask = self.running.launch.server.elicitation;
-            let inquirer = if may_ask { call.inquirer.take() } else { None };
-            call.inquirer = inquirer.map(|inquirer| {
-                Arc::new(MeasuringInquirer { inquirer, clock: Arc::clone(&clock) }) as _
-            });
+            let can_ask_user = self.running.launch.server.elicitation;
+            let inquirer = call.inquirer.take();
+            if let Some(inquirer) = inquirer
+                && can_ask_user
+            {
+                let clock = Arc::clone(&clock);
+                call.inquirer = Some(Arc::new(MeasuringInquirer { inquirer, clock }));
+            }
+
             let run = within(time, &clock, self.run(&call));
             match call.cancel.run_until_cancelled(run).await {
                 None => Err(Failure::new(Category::Cancelled, "the call was cancelled")),
                 Some(Some(outcome)) => outcome,
+                // The time limit has passed.
                 Some(None) => {
-                    // If the state is locked, the server is starting.
+                    // The state is locked while the server starts. A slow start isn't a timeout of
+                    // a call.
                     if let Ok(mut state) = self.running.state.try_lock() {
                         state.count_timeout();
                     }
@@ -304,7 +340,6 @@ impl ToolSource for Server {
     }
 }
 
-/// A failure after which a call can be repeated later.
 trait RetryIn {
     fn retry_in(self, time: Duration) -> Self;
 }
@@ -316,8 +351,8 @@ impl RetryIn for Failure {
     }
 }
 
-/// Removes a structured value that doesn't match the tool's output schema. A client that expects a
-/// value then gets an error.
+/// Removes a structured value that doesn't match the tool's output schema. A client that requires
+/// the value then gets an error.
 async fn remove_unfit_value(tool: &OfferedTool, outcome: Outcome) -> Outcome {
     let mut output = outcome?;
     if tool.definition.output_schema.is_none() {
@@ -325,42 +360,44 @@ async fn remove_unfit_value(tool: &OfferedTool, outcome: Outcome) -> Outcome {
     }
     let Some(value) = output.structured.take() else { return Ok(output) };
     let tool = tool.clone();
-    let checked = tokio::task::spawn_blocking(move || tool.fits(&value).then_some(value)).await;
-    output.structured = checked.unwrap_or(None);
+    let checking =
+        tokio::task::spawn_blocking(move || if tool.fits(&value) { Some(value) } else { None });
+    // A panic in the check also removes the value.
+    output.structured = checking.await.unwrap_or(None);
     Ok(output)
 }
 
-/// Joins the name and version of a server's program. Both may be empty.
+/// Joins a name and a version. Both may be empty.
 pub(crate) fn join_version(name: &str, version: &str) -> String {
     format!("{name} {version}").trim().to_owned()
 }
 
-/// Converts a resource to the host's form, with one part for each of its contents.
 pub(crate) fn resource(result: ReadResourceResult) -> Outcome {
     let content = result.contents.into_iter().map(contents).collect();
     Ok(Output { content, structured: None, meta: None })
 }
 
-/// Converts a prompt to the host's form, with one part for each message.
+/// Converts a prompt to the content of an answer. Messages of the assistant are marked.
 pub(crate) fn prompt(result: GetPromptResult) -> Outcome {
-    let parts = result.messages.into_iter().map(|message| {
+    let mut parts = Vec::new();
+    for message in result.messages {
         let mut part = content(message.content);
         if message.role == Role::Assistant {
             part.meta = Some(json!({ "role": "assistant" }));
         }
-        part
-    });
-    Ok(Output { content: parts.collect(), structured: None, meta: None })
+        parts.push(part);
+    }
+    Ok(Output { content: parts, structured: None, meta: None })
 }
 
-/// Converts the result of a call to the host's form.
+/// Converts the result of a tool to an answer or a failure.
 pub(crate) fn outcome(result: CallToolResult) -> Outcome {
     let mut content: Vec<Content> = result.content.into_iter().map(content).collect();
     let structured = result.structured_content;
     if result.is_error != Some(true) {
         return Ok(Output { content, structured, meta: None });
     }
-    // Clients and models that read only text would learn nothing of the error.
+    // Clients that ignore structured values would otherwise show no error text.
     if content.is_empty()
         && let Some(error) = &structured
     {
@@ -379,6 +416,7 @@ fn bytes(data: &str, kind: Option<String>) -> Content {
     }
 }
 
+/// Converts the contents of a resource.
 fn contents(contents: ResourceContents) -> Content {
     match contents {
         ResourceContents::TextResourceContents { text, mime_type, .. } => {
@@ -389,6 +427,7 @@ fn contents(contents: ResourceContents) -> Content {
     }
 }
 
+/// Converts a block of content.
 fn content(block: ContentBlock) -> Content {
     match block {
         ContentBlock::Text(text) => Content::text(text.text),

@@ -1,9 +1,8 @@
-//! Limits the open requests of a client's connection, and answers its calls. Calls are also
-//! answered for some seconds after the client has closed its side.
+//! Limits the open requests of a connection and answers its calls.
 //!
-//! A call is the most frequent request. Each call gets one task, which handles the call with the
-//! protocol's crate and writes the answer. The loop of that crate handles all other requests. For a
-//! call, that loop would need two tasks, a queue and three turns.
+//! Each call gets one task, which writes the answer. The protocol's crate handles all other
+//! requests. It isn't used for calls, the most frequent requests, because it needs two tasks, a
+//! queue and three turns for each.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
@@ -30,78 +29,84 @@ use toolhold_core::CancellationToken;
 
 use crate::lines::{Lines, WriteHalf};
 
-/// Open requests of one client.
-const MOST: usize = 256;
+/// Maximum number of open requests of one client.
+const MAX_OPEN: usize = 256;
 
-/// Further requests that are read and then wait, so that a ping or a cancellation after them is
-/// noticed. All other requests stay in the client's pipe and use no memory of this process.
-const LATER: usize = 32;
+/// Maximum number of further requests that are read and then wait, so that later pings and
+/// cancellations are still read. More requests stay in the client's pipe.
+const MAX_WAITING: usize = 32;
 
-/// The time for open calls and other requests when the connection ends. The connection ends after
-/// the client has closed its side, and when the server ends.
-const AFTER_CLIENT: Duration = Duration::from_secs(5);
-const AFTER_SERVER: Duration = Duration::from_secs(2);
+/// Time for open requests to end after the client, or the server, has closed the connection.
+const MAX_WAIT_AFTER_CLIENT: Duration = Duration::from_secs(5);
+const MAX_WAIT_AFTER_SERVER: Duration = Duration::from_secs(2);
 
-/// A transport that stops reading while too many requests are open. This limits the memory of a
-/// client's requests.
+/// A transport that stops reading while too many requests are open.
 pub(crate) struct Bounded<S, R, W> {
     inner: Lines<R, W>,
     service: Arc<S>,
-    under_way: Arc<OpenRequests>,
-    later: VecDeque<JsonRpcRequest<ClientRequest>>,
-    /// A refusal that is being sent. The next message is read only after the refusal was sent.
+    open_requests: Arc<OpenRequests>,
+    waiting: VecDeque<JsonRpcRequest<ClientRequest>>,
+    /// A refusal that is being sent. `receive` reads no message meanwhile.
     refusing: Option<Refusing>,
     /// Cancelled when the client has closed its side.
-    gone: CancellationToken,
-    /// Cancelled when the server and its calls end.
-    end: CancellationToken,
+    client_gone: CancellationToken,
+    server_end: CancellationToken,
 }
 
 type Refusing = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Handles the requests of the connection, and reports when a request is finished. A client that
-/// cancels a request gets no answer, but the request keeps its slot until its work has ended.
+/// Handles the requests of the connection. A cancelled request gets no answer, but stays open until
+/// its work has ended.
 pub(crate) struct Counted<S> {
     inner: Arc<S>,
-    under_way: Arc<OpenRequests>,
+    open_requests: Arc<OpenRequests>,
 }
 
-/// Limits a connection. Returns the service and the transport that implement the limit together.
-pub(crate) fn bounded<S, R, W>(
+/// Limits the open requests of a connection. The returned service and transport belong together.
+/// `client_gone` is cancelled when the client has closed its side, and `server_end` when the server
+/// ends.
+pub(crate) fn limit_open_requests<S, R, W>(
     service: S,
     transport: Lines<R, W>,
-    gone: CancellationToken,
-    end: CancellationToken,
+    client_gone: CancellationToken,
+    server_end: CancellationToken,
 ) -> (Counted<S>, Bounded<S, R, W>) {
     let service = Arc::new(service);
-    let under_way = Arc::<OpenRequests>::default();
-    let counted = Counted { inner: Arc::clone(&service), under_way: Arc::clone(&under_way) };
-    let later = VecDeque::new();
-    (counted, Bounded { inner: transport, service, under_way, later, refusing: None, gone, end })
+    let open_requests = Arc::<OpenRequests>::default();
+    let counted =
+        Counted { inner: Arc::clone(&service), open_requests: Arc::clone(&open_requests) };
+    let bounded = Bounded {
+        inner: transport,
+        service,
+        open_requests,
+        waiting: VecDeque::new(),
+        refusing: None,
+        client_gone,
+        server_end,
+    };
+    (counted, bounded)
 }
 
 #[derive(Default)]
 struct OpenRequests {
     requests: Mutex<HashMap<RequestId, Open>>,
-    fewer: Notify,
-    /// The client. Set when the client's session has started.
+    finished: Notify,
+    /// Set when the client's session has started.
     peer: OnceLock<Peer<RoleServer>>,
 }
 
-/// An open request.
 struct Open {
     stage: Stage,
     /// Cancels a call that has its own task. `None` if the protocol's crate handles the request.
     cancel: Option<CancellationToken>,
 }
 
-/// The stage of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    Begun,
-    /// The client has cancelled the request.
-    TakenBack,
-    /// The answer to the request is being sent.
+    Started,
+    /// Cancelled by the client.
+    Cancelled,
+    /// The answer is being sent.
     Ended,
 }
 
@@ -112,52 +117,50 @@ impl OpenRequests {
 
     fn finish(&self, id: &RequestId) {
         self.requests().remove(id);
-        self.fewer.notify_one();
+        self.finished.notify_one();
     }
 
-    /// Notes that a request has reached a stage. A request that was taken back and has ended is
-    /// finished, since a request that the client cancelled gets no answer.
-    fn reach(&self, id: &RequestId, stage: Stage) {
+    fn set_stage(&self, id: &RequestId, stage: Stage) {
         let mut requests = self.requests();
         let Some(open) = requests.get_mut(id) else { return };
-        let is_second_stage = open.stage != Stage::Begun && open.stage != stage;
-        if is_second_stage && open.cancel.is_none() {
+        let is_cancelled_and_ended = open.stage != Stage::Started && open.stage != stage;
+        let has_own_task = open.cancel.is_some();
+        if is_cancelled_and_ended && !has_own_task {
+            // The request gets no answer, so it is removed now.
             drop(requests);
             self.finish(id);
             return;
         }
-        // The task of a call finishes the call, even if the answer is being written.
-        if open.stage == Stage::Ended && stage == Stage::TakenBack {
+        // The answer is being written, so the cancellation is too late. The call's task removes the
+        // request.
+        if open.stage == Stage::Ended && stage == Stage::Cancelled {
             return;
         }
         open.stage = stage;
-        if stage == Stage::TakenBack
+        if stage == Stage::Cancelled
             && let Some(cancel) = &open.cancel
         {
             cancel.cancel();
         }
     }
 
-    /// Waits until no call with its own task is open.
-    async fn calls_ended(&self) {
+    async fn wait_for_calls(&self) {
         while self.requests().values().any(|open| open.cancel.is_some()) {
-            self.fewer.notified().await;
+            self.finished.notified().await;
         }
     }
 }
 
-/// A call with its own task.
 struct OwnCall {
-    under_way: Arc<OpenRequests>,
+    open_requests: Arc<OpenRequests>,
     id: RequestId,
 }
 
 impl OwnCall {
-    /// Ends the call. Returns whether the answer must be sent. Returns `false` if the client has
-    /// cancelled the call.
-    fn end(&self) -> bool {
-        match self.under_way.requests().get_mut(&self.id) {
-            Some(open) if open.stage == Stage::Begun => {
+    /// Ends the call, and returns whether the client gets an answer. Cancelled calls get no answer.
+    fn try_end(&self) -> bool {
+        match self.open_requests.requests().get_mut(&self.id) {
+            Some(open) if open.stage == Stage::Started => {
                 open.stage = Stage::Ended;
                 true
             }
@@ -165,7 +168,7 @@ impl OwnCall {
         }
     }
 
-    /// Handles the call, and writes its answer.
+    /// Runs the call and writes its answer.
     async fn answer<S: Service<RoleServer>, W: AsyncWrite + Unpin>(
         self,
         service: Arc<S>,
@@ -179,21 +182,22 @@ impl OwnCall {
                 Ok(result) => JsonRpcMessage::response(result, id),
                 Err(error) => JsonRpcMessage::error(error, Some(id)),
             };
-        if !self.end() {
+        if !self.try_end() {
             return;
         }
-        if let Err(error) = out.put(&answer) {
+        if let Err(error) = out.queue(&answer) {
             tracing::error!("an answer can't be written: {error}");
         }
         drop(answer);
-        // The other tasks run once, so that further answers that are ready can be written together
-        // with this answer.
-        let mut has_waited = false;
+
+        // Yields to the runtime once, so that all waiting tasks run and their answers are written
+        // together with this answer.
+        let mut has_yielded = false;
         poll_fn(|context| {
-            if has_waited {
+            if has_yielded {
                 return Poll::Ready(());
             }
-            has_waited = true;
+            has_yielded = true;
             context.waker().wake_by_ref();
             Poll::Pending
         })
@@ -204,19 +208,18 @@ impl OwnCall {
 
 impl Drop for OwnCall {
     fn drop(&mut self) {
-        self.under_way.finish(&self.id);
+        self.open_requests.finish(&self.id);
     }
 }
 
-/// A request that the protocol's crate handles.
 struct Answering<'u> {
-    under_way: &'u OpenRequests,
+    open_requests: &'u OpenRequests,
     id: RequestId,
 }
 
 impl Drop for Answering<'_> {
     fn drop(&mut self) {
-        self.under_way.reach(&self.id, Stage::Ended);
+        self.open_requests.set_stage(&self.id, Stage::Ended);
     }
 }
 
@@ -226,27 +229,24 @@ impl<S: Service<RoleServer>> Service<RoleServer> for Counted<S> {
         request: ClientRequest,
         context: RequestContext<RoleServer>,
     ) -> impl Future<Output = Result<ServerResult, ErrorData>> + Send {
-        let under_way = &self.under_way;
-        let answering = Answering { under_way, id: context.id.clone() };
-        // A session starts with its handshake. Since 2026-07-28, it starts with its first request.
+        let open_requests = &self.open_requests;
+        let answering = Answering { open_requests, id: context.id.clone() };
+        // Since 2026-07-28, a session has no handshake and starts with its first request.
         let starts_session = matches!(
             request,
             ClientRequest::InitializeRequest(_) | ClientRequest::CallToolRequest(_)
         );
-        let new_peer = if starts_session && under_way.peer.get().is_none() {
-            Some(context.peer.clone())
-        } else {
-            None
-        };
-        // A separate allocation: the request's task is moved several times. Without the allocation,
-        // each move would copy the work for any kind of request.
+        let mut new_peer = None;
+        if starts_session && open_requests.peer.get().is_none() {
+            new_peer = Some(context.peer.clone());
+        }
+        // Boxed, because each move of the task copies this future.
         let work = Box::pin(self.inner.handle_request(request, context));
         async move {
             let _answering = answering;
             let result = work.await;
             if let (Ok(_), Some(peer)) = (&result, new_peer) {
-                // All requests have the same peer.
-                let _ = under_way.peer.set(peer);
+                let _ = open_requests.peer.set(peer);
             }
             result
         }
@@ -275,43 +275,44 @@ where
     R: AsyncRead + Send + Unpin,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    /// Checks whether a request with this ID is open or waits.
     fn contains(&self, id: &RequestId) -> bool {
-        self.under_way.requests().contains_key(id)
-            || self.later.iter().any(|request| request.id == *id)
+        self.open_requests.requests().contains_key(id)
+            || self.waiting.iter().any(|request| request.id == *id)
     }
 
-    /// Opens a request. Starts a call in a session and returns `None`. Returns any other request
-    /// for the protocol's crate.
-    fn begin(
+    /// Starts a request. A call in a session gets its own task, and `None` is returned. Any other
+    /// request is returned for the protocol's crate.
+    fn start(
         &self,
         request: JsonRpcRequest<ClientRequest>,
     ) -> Option<RxJsonRpcMessage<RoleServer>> {
         let JsonRpcRequest { id, request: ClientRequest::CallToolRequest(mut call), .. } = request
         else {
-            self.open(request.id.clone(), None);
+            self.add(request.id.clone(), None);
             return Some(JsonRpcMessage::Request(request));
         };
-        let Some(peer) = self.under_way.peer.get() else {
-            self.open(id.clone(), None);
+        // The peer is set when the session starts.
+        let Some(peer) = self.open_requests.peer.get() else {
+            self.add(id.clone(), None);
             return Some(JsonRpcMessage::request(ClientRequest::CallToolRequest(call), id));
         };
         let mut context = RequestContext::new(id.clone(), peer.clone());
-        context.ct = self.end.child_token();
+        context.ct = self.server_end.child_token();
         context.extensions = std::mem::take(&mut call.extensions);
         context.meta = context.extensions.remove::<RequestMetaObject>().unwrap_or_default();
-        self.open(id.clone(), Some(context.ct.clone()));
-        let own_call = OwnCall { under_way: Arc::clone(&self.under_way), id };
+        self.add(id.clone(), Some(context.ct.clone()));
+        let own_call = OwnCall { open_requests: Arc::clone(&self.open_requests), id };
         let request = ClientRequest::CallToolRequest(call);
         let service = Arc::clone(&self.service);
         let answering = own_call.answer(service, request, context, self.inner.writer());
-        // A separate allocation, for the same reason as above.
+        // Boxed, because each move of the task copies the future.
         tokio::spawn(Box::pin(answering));
         None
     }
 
-    fn open(&self, id: RequestId, cancel: Option<CancellationToken>) {
-        self.under_way.requests().insert(id, Open { stage: Stage::Begun, cancel });
+    /// Adds a request to the open requests. `cancel` cancels a call that has its own task.
+    fn add(&self, id: RequestId, cancel: Option<CancellationToken>) {
+        self.open_requests.requests().insert(id, Open { stage: Stage::Started, cancel });
     }
 }
 
@@ -327,55 +328,56 @@ where
         &mut self,
         message: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        let answered = match &message {
+        let answered_request = match &message {
             JsonRpcMessage::Response(response) => Some(response.id.clone()),
             JsonRpcMessage::Error(error) => error.id.clone(),
             _ => None,
         };
         let sending = self.inner.send(message);
-        let under_way = Arc::clone(&self.under_way);
+        let open_requests = Arc::clone(&self.open_requests);
         async move {
             let result = sending.await;
-            if let Some(id) = answered {
-                under_way.finish(&id);
+            if let Some(id) = answered_request {
+                open_requests.finish(&id);
             }
             result
         }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
-        // This future may be dropped at any point and made again. A message that was read is then
-        // returned or is in `later`.
+        // This future may be dropped at any await. Each read message is then in `waiting`, or was
+        // returned.
         loop {
             if let Some(refusing) = &mut self.refusing {
                 refusing.await;
                 self.refusing = None;
             }
-            let under_way = self.under_way.requests().len();
-            if under_way < MOST
-                && let Some(request) = self.later.pop_front()
+            let open_count = self.open_requests.requests().len();
+            if open_count < MAX_OPEN
+                && let Some(request) = self.waiting.pop_front()
             {
-                match self.begin(request) {
+                match self.start(request) {
                     None => continue,
                     message => return message,
                 }
             }
-            // Pings are allowed beyond the limit, up to the number of waiting requests.
-            if self.later.len() >= LATER || under_way >= MOST + LATER {
-                self.under_way.fewer.notified().await;
+            // `waiting` has no pings, so up to `MAX_WAITING` pings may be open in addition to
+            // `MAX_OPEN` requests.
+            if self.waiting.len() >= MAX_WAITING || open_count >= MAX_OPEN + MAX_WAITING {
+                self.open_requests.finished.notified().await;
                 continue;
             }
+            let finished = &self.open_requests.finished;
             let message = tokio::select! {
                 message = self.inner.receive() => message,
-                () = self.under_way.fewer.notified(), if !self.later.is_empty() => continue,
+                () = finished.notified(), if !self.waiting.is_empty() => continue,
             };
             match message {
                 None => {
-                    self.gone.cancel();
+                    self.client_gone.cancel();
                     return None;
                 }
-                // A request with the ID of an open request can't be distinguished from it and
-                // wouldn't be counted.
+                // Open requests are counted by their IDs, so each ID must be unique.
                 Some(JsonRpcMessage::Request(request)) if self.contains(&request.id) => {
                     let error = ErrorData::invalid_request(
                         "another request with this id is under way",
@@ -386,24 +388,25 @@ where
                 }
                 Some(JsonRpcMessage::Request(request)) => {
                     let is_ping = matches!(request.request, ClientRequest::PingRequest(_));
-                    if is_ping || self.under_way.requests().len() < MOST {
-                        match self.begin(request) {
+                    if is_ping || self.open_requests.requests().len() < MAX_OPEN {
+                        match self.start(request) {
                             None => continue,
                             message => return message,
                         }
                     }
-                    self.later.push_back(request);
+                    self.waiting.push_back(request);
                 }
                 Some(JsonRpcMessage::Notification(notification)) => {
                     if let ClientNotification::CancelledNotification(cancelled) =
                         &notification.notification
                         && let Some(id) = &cancelled.params.request_id
                     {
-                        if let Some(at) = self.later.iter().position(|request| request.id == *id) {
-                            self.later.remove(at);
+                        if let Some(at) = self.waiting.iter().position(|request| request.id == *id)
+                        {
+                            self.waiting.remove(at);
                             continue;
                         }
-                        self.under_way.reach(id, Stage::TakenBack);
+                        self.open_requests.set_stage(id, Stage::Cancelled);
                     }
                     return Some(JsonRpcMessage::Notification(notification));
                 }
@@ -413,9 +416,13 @@ where
     }
 
     async fn close(&mut self) -> io::Result<()> {
-        let patience = if self.gone.is_cancelled() { AFTER_CLIENT } else { AFTER_SERVER };
-        if timeout(patience, self.under_way.calls_ended()).await.is_err() {
-            for open in self.under_way.requests().values() {
+        let max_wait = if self.client_gone.is_cancelled() {
+            MAX_WAIT_AFTER_CLIENT
+        } else {
+            MAX_WAIT_AFTER_SERVER
+        };
+        if timeout(max_wait, self.open_requests.wait_for_calls()).await.is_err() {
+            for open in self.open_requests.requests().values() {
                 if let Some(cancel) = &open.cancel {
                     cancel.cancel();
                 }
@@ -432,49 +439,49 @@ mod tests {
 
     #[test]
     fn cancelled_request_keeps_its_slot_until_it_has_ended() {
-        let under_way = OpenRequests::default();
+        let open_requests = OpenRequests::default();
         let id = NumberOrString::Number(1);
         let begin = || {
-            let open = Open { stage: Stage::Begun, cancel: None };
-            assert!(under_way.requests().insert(id.clone(), open).is_none());
+            let open = Open { stage: Stage::Started, cancel: None };
+            assert!(open_requests.requests().insert(id.clone(), open).is_none());
         };
-        let there = || under_way.requests().len();
-        for (first, then) in [(Stage::TakenBack, Stage::Ended), (Stage::Ended, Stage::TakenBack)] {
+        let there = || open_requests.requests().len();
+        for (first, then) in [(Stage::Cancelled, Stage::Ended), (Stage::Ended, Stage::Cancelled)] {
             begin();
-            under_way.reach(&id, first);
-            under_way.reach(&id, first);
+            open_requests.set_stage(&id, first);
+            open_requests.set_stage(&id, first);
             assert_eq!(there(), 1);
-            under_way.reach(&id, then);
+            open_requests.set_stage(&id, then);
             assert_eq!(there(), 0);
         }
         begin();
-        under_way.reach(&id, Stage::Ended);
-        under_way.finish(&id);
-        under_way.reach(&id, Stage::TakenBack);
+        open_requests.set_stage(&id, Stage::Ended);
+        open_requests.finish(&id);
+        open_requests.set_stage(&id, Stage::Cancelled);
         assert_eq!(there(), 0, "what was answered can't be taken back");
     }
 
     #[test]
     fn cancelled_call_is_stopped_and_keeps_its_slot_until_it_has_ended() {
-        let under_way = Arc::<OpenRequests>::default();
+        let open_requests = Arc::<OpenRequests>::default();
         let id = NumberOrString::Number(1);
         let begin = || {
             let cancel = CancellationToken::new();
-            let open = Open { stage: Stage::Begun, cancel: Some(cancel.clone()) };
-            assert!(under_way.requests().insert(id.clone(), open).is_none());
-            (OwnCall { under_way: Arc::clone(&under_way), id: id.clone() }, cancel)
+            let open = Open { stage: Stage::Started, cancel: Some(cancel.clone()) };
+            assert!(open_requests.requests().insert(id.clone(), open).is_none());
+            (OwnCall { open_requests: Arc::clone(&open_requests), id: id.clone() }, cancel)
         };
-        let there = || under_way.requests().len();
+        let there = || open_requests.requests().len();
         let (call, cancel) = begin();
-        under_way.reach(&id, Stage::TakenBack);
-        under_way.reach(&id, Stage::TakenBack);
+        open_requests.set_stage(&id, Stage::Cancelled);
+        open_requests.set_stage(&id, Stage::Cancelled);
         assert!(cancel.is_cancelled() && there() == 1);
-        assert!(!call.end());
+        assert!(!call.try_end());
         drop(call);
         assert_eq!(there(), 0);
         let (call, cancel) = begin();
-        assert!(call.end());
-        under_way.reach(&id, Stage::TakenBack);
+        assert!(call.try_end());
+        open_requests.set_stage(&id, Stage::Cancelled);
         assert!(!cancel.is_cancelled() && there() == 1, "its answer is being sent");
         drop(call);
         assert_eq!(there(), 0);

@@ -1,4 +1,4 @@
-//! Writes the answer of a call in the form of MCP, with a failure as a tool's result.
+//! Converts the answer of a call to MCP.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,23 +10,24 @@ use toolhold_core::{Answer, Body, Category, Content, Definition, Denial, Failure
 
 use crate::{meta, tools};
 
-/// The error for a client that would refuse an answer without a structured part.
-const NOT_STRUCTURED: &str = "The call was made. Its answer has no structured part, which this tool's output schema promises, because that is \
-    too long or the tool gave none; what there is follows. Don't make the call again for it.\n";
+/// The error for a client that refuses an answer without a structured part.
+const NOT_STRUCTURED: &str = "The call was made. The answer has no structured part, although this \
+                              tool has an output schema: the structured part is too long, or the \
+                              tool returned none. The rest of the answer follows. Don't repeat the \
+                              call for the structured part.\n";
 
-/// Text of a success without output. Some model APIs refuse empty or blank texts.
+/// Text of an answer without output. Some model APIs refuse empty or blank texts.
 const NOTHING: &str = "(no output)";
 
-/// Text of a success with only spaces and line ends.
-const BLANK: &str = "(nothing but white space)";
+/// Text of an answer that contains only white space.
+const BLANK: &str = "(only white space)";
 
-/// Keys of the protocol's `_meta` for Toolhold's additional data.
+/// Key in the protocol's `_meta` for Toolhold's data.
 pub(crate) const META: &str = toolhold_core::NAME;
 
-/// Converts the answer to a call of `tool` for the client. A failure is also a tool's result, so
-/// that the model sees it. Only an unknown tool is an error of the protocol. A client that expects
-/// a structured answer refuses other answers. If there is no structured answer, the client gets an
-/// error, because errors need no structured answer.
+/// Converts the answer to a call of `tool`. A failure becomes a tool's result, because models don't
+/// see errors of the protocol. A client that needs a structured answer gets an error in place of a
+/// success without one, because it refuses such a success.
 ///
 /// # Errors
 ///
@@ -100,71 +101,85 @@ pub(crate) fn result(
     Ok(result)
 }
 
-/// Returns a text for a success that has no content for a model. Returns `None` for other answers.
+/// Returns a text for a successful answer whose texts are all empty or blank, because some model
+/// APIs refuse blank texts. Returns `None` for other answers.
 fn text_for_blank(
     answer: &Answer,
     tool: Option<&Definition>,
-    value: Option<&Value>,
+    sent_value: Option<&Value>,
 ) -> Option<String> {
     let content = &answer.outcome.as_ref().ok()?.content;
     if !is_blank(content) {
         return None;
     }
-    if let Some(text) = value_as_text(answer, tool, value) {
+    if let Some(text) = value_as_text(answer, tool, sent_value) {
         return Some(text);
     }
     let is_empty = content.iter().all(Content::is_empty);
-    Some(if is_empty { NOTHING } else { BLANK }.to_owned())
+    let text = if is_empty { NOTHING } else { BLANK };
+    Some(text.to_owned())
 }
 
-/// Formats the structured answer as text. Returns `None` if the answer also contains text, or if
-/// there is no structured answer.
+/// Formats the structured answer as text, even if the client gets no structured `sent_value`.
+/// Returns `None` if the tool also answers in text, or if the structured answer is missing.
 fn value_as_text(
     answer: &Answer,
     tool: Option<&Definition>,
-    value: Option<&Value>,
+    sent_value: Option<&Value>,
 ) -> Option<String> {
-    let tool = tool.filter(|tool| tool.output_schema.is_none() || !tool.answers_in_text())?;
-    let value = value.cloned().or_else(|| answer.structured_for_model(tool))?;
-    Some(value.to_string())
+    let tool = tool?;
+    if tool.output_schema.is_some() && tool.answers_in_text() {
+        return None;
+    }
+    match sent_value {
+        Some(value) => Some(value.to_string()),
+        None => Some(answer.structured_for_model(tool)?.to_string()),
+    }
 }
 
-/// Checks whether an answer has nothing that a model could read.
 fn is_blank(parts: &[Content]) -> bool {
     parts.iter().all(|part| part.as_text().is_some_and(|text| text.trim().is_empty()))
 }
 
-/// Converts the parts of a failed answer. Joins all texts in the first part, because some clients
-/// show only this part to their model.
+/// Converts the parts of a failed answer. All texts are joined in the first part, because some
+/// clients show models no other part.
 fn join_texts(mut text: String, parts: Vec<Content>) -> Vec<ContentBlock> {
-    let (texts, others): (Vec<Content>, Vec<Content>) =
-        parts.into_iter().partition(|part| part.as_text().is_some());
-    for part in texts.iter().filter_map(Content::as_text) {
-        if !part.trim().is_empty() {
+    let mut parts_without_text = Vec::new();
+    for part in parts {
+        let Some(part_text) = part.as_text() else {
+            parts_without_text.push(part);
+            continue;
+        };
+        if !part_text.trim().is_empty() {
             text.push('\n');
-            text.push_str(part);
+            text.push_str(part_text);
         }
     }
-    let mut parts = vec![ContentBlock::text(text)];
-    parts.extend(blocks(others));
-    parts
+    let mut joined = vec![ContentBlock::text(text)];
+    joined.extend(blocks(parts_without_text));
+    joined
 }
 
-/// Divides the metadata of an answer. Adds keys of the host to `host_meta`. Adds keys of the tool
-/// to `tool_meta`, except for keys of the protocol. The client gets `tool_meta` unchanged.
+/// Adds the host's keys in `meta` to `host_meta`, and the tool's keys to `tool_meta`. Drops keys
+/// that are reserved for the protocol.
 fn divide_meta(
     meta: Option<Value>,
     host_meta: &mut Map<String, Value>,
     tool_meta: &mut Map<String, Value>,
 ) {
     let Some(Value::Object(fields)) = meta else { return };
-    // The runtime lets no tool write keys with this prefix.
-    let (host, tool): (Map<_, _>, Map<_, _>) =
-        fields.into_iter().partition(|(key, _)| key.starts_with("toolhold:"));
-    if !host.is_empty() {
-        host_meta.insert("tool".to_owned(), Value::Object(host));
+    let mut host_fields = Map::new();
+    for (key, value) in fields {
+        // Only the host adds keys with this prefix. The runtime removes such keys of tools.
+        if key.starts_with("toolhold:") {
+            host_fields.insert(key, value);
+        } else if !meta::is_reserved(&key) {
+            tool_meta.insert(key, value);
+        }
     }
-    tool_meta.extend(tool.into_iter().filter(|(key, _)| !meta::is_reserved(key)));
+    if !host_fields.is_empty() {
+        host_meta.insert("tool".to_owned(), Value::Object(host_fields));
+    }
 }
 
 fn denial_value(denial: Denial) -> Value {
@@ -172,15 +187,15 @@ fn denial_value(denial: Denial) -> Value {
     json!({ "capability": capability, "action": action, "rule": rule, "place": place, "remedy": remedy })
 }
 
-/// Converts the parts without empty texts.
+/// Converts the parts. Empty and blank texts are left out.
 fn blocks(parts: Vec<Content>) -> Vec<ContentBlock> {
     let shown =
         parts.into_iter().filter(|part| part.as_text().is_none_or(|text| !text.trim().is_empty()));
     shown.enumerate().map(|(at, part)| block(at, part)).collect()
 }
 
-/// Converts a part to the protocol's form. `at` is the index of the part in the answer.
-pub(crate) fn block(at: usize, part: Content) -> ContentBlock {
+/// Converts a part of an answer. `index` is the index of the part in the answer.
+pub(crate) fn block(index: usize, part: Content) -> ContentBlock {
     let Content { body, media_type, .. } = part;
     match body {
         Body::Text(text) => ContentBlock::text(text),
@@ -197,7 +212,7 @@ pub(crate) fn block(at: usize, part: Content) -> ContentBlock {
             } else if media_type.starts_with("audio/") {
                 ContentBlock::audio(data, media_type)
             } else {
-                let uri = format!("toolhold://answer/part/{at}");
+                let uri = format!("toolhold://answer/part/{index}");
                 ContentBlock::resource(ResourceContents::blob(data, uri).with_mime_type(media_type))
             }
         }

@@ -1,10 +1,9 @@
 //! Asks the user of an MCP client for approval, by elicitation or by a sealed ticket that the
 //! client sends back.
 //!
-//! In revisions before 2026-07-28, the client is asked while the call waits. In revision
-//! 2026-07-28, the server can't send requests to the client, so the call ends with the question.
-//! The client repeats the call with the answer and a sealed ticket. The ticket names the question
-//! and is valid once.
+//! Before revision 2026-07-28, the client is asked while the call waits. In this revision, the
+//! server can't send requests, so the call ends with the question. The client repeats the call with
+//! the answer and a sealed ticket. A ticket belongs to one question and is valid once.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -30,42 +29,41 @@ use toolhold_core::{
     Reply, Scope, state,
 };
 
-use crate::parked::{FIELD, OpenQuestion, ParkedCalls};
+use crate::parked::{ANSWER_FIELD, OpenQuestion, ParkedCalls};
 use crate::random;
 use crate::tasks::{StartedTask, Task, owner};
 
-/// The choices.
 const ONCE: &str = "once";
 const SESSION: &str = "session";
 const TOOL: &str = "tool";
 const ALL: &str = "all";
 const NO: &str = "no";
 
-/// Bytes of a client's name.
-const NAME: usize = 100;
+/// Maximum length of a client's error in bytes. Longer errors are cut.
+const MAX_ERROR: usize = 200;
 
-/// The folder in the data folder, and the file in this folder with the key that seals tickets.
+/// Maximum length of a client's name in bytes. Longer names are cut.
+const MAX_NAME_BYTES: usize = 100;
+
+/// The folder in the data folder, and the file with the key that seals tickets.
 pub(crate) const FOLDER: &str = "mcp";
 pub(crate) const KEY: &str = "key";
 
-/// The shortest time in which a person reads a question and declines it. A client without a person,
-/// such as `codex exec`, declines each question at once.
+/// A person needs at least this time to read and decline a question. Clients without a person, such
+/// as `codex exec`, decline each question at once.
 const SHORTEST_READING: Duration = Duration::from_secs(1);
 
-/// Used tickets that haven't expired. No person answers more in that time.
-const MOST_USED: usize = 4096;
+/// Maximum number of used tickets of a caller that haven't expired. More tickets are refused.
+const MAX_USED_TICKETS: usize = 4096;
 
-/// How a server's clients get approvals.
 pub(crate) struct QuestionMeans {
-    /// Where questions go.
     pub(crate) mcp: McpApprovals,
-    /// Asks if the client can't, or must not.
+    /// Asks at a terminal if the client can't ask or must not be asked.
     pub(crate) posting: PostingApprover,
-    /// Calls that wait for the answer to their tool's elicitation.
+    /// Calls that wait for the answer to an elicitation of their tool.
     pub(crate) parked: ParkedCalls,
 }
 
-/// The obstacle to sealing or opening a ticket.
 #[derive(Debug, thiserror::Error)]
 enum TicketError {
     #[error(transparent)]
@@ -76,150 +74,142 @@ enum TicketError {
     Fingerprint(#[from] serde_json::Error),
     #[error(transparent)]
     State(#[from] HostError),
-    #[error("it was used before, or too many newer ones were used")]
+    #[error("the ticket was already used, or too many newer tickets were used")]
     Used,
 }
 
-/// Seals tickets and stores the used tickets. All servers of a user share them, so a client can
-/// send its ticket to any of these servers.
+/// Seals tickets and stores the used tickets. All servers of a user share them, because a client
+/// may repeat its call at another server.
 pub(crate) struct Tickets {
     codec: RequestStateCodec,
     folder: PathBuf,
-    lasting: Duration,
+    lifetime: Duration,
 }
 
 impl Tickets {
-    /// Uses the key in the data folder. The key is created at the first use.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the key can't be read or created.
-    pub(crate) fn new(folders: &Folders, lasting: Duration) -> Result<Self, HostError> {
+    /// Creates `Tickets` with the key in the data folder. A missing key is created.
+    pub(crate) fn new(folders: &Folders, lifetime: Duration) -> Result<Self, HostError> {
         let folder = folders.data.join(FOLDER);
         let key = state::secret(&folder, KEY)?;
         let codec = RequestStateCodec::try_new(key.into_bytes())
-            .map_err(|error| HostError::io(KEY)(std::io::Error::other(error)))?;
-        Ok(Self { codec, folder, lasting })
+            .map_err(std::io::Error::other)
+            .map_err(HostError::io(KEY))?;
+        Ok(Self { codec, folder, lifetime })
     }
 
     fn seal(&self, session: &str, fingerprint: Fingerprint) -> Result<String, TicketError> {
         let ticket = json!([fingerprint, random::name()?, milliseconds()]);
-        let options = SealOptions::new().associated_data(session.as_bytes()).ttl(self.lasting);
+        let options = SealOptions::new().associated_data(session.as_bytes()).ttl(self.lifetime);
         Ok(self.codec.seal_json_with(&ticket, &options)?)
     }
 
-    /// Opens a ticket, and marks it as used. Returns the fingerprint of its question, and the time
-    /// since the question was asked.
-    ///
-    /// # Errors
-    ///
-    /// The ticket isn't this server's, is for another session, has expired, or was used before.
+    /// Opens a sealed ticket and marks it as used. Returns the fingerprint of the question and the
+    /// time since the question was asked.
     fn open(&self, session: &str, sealed: &str) -> Result<(Fingerprint, Duration), TicketError> {
         let ticket: Value = self.codec.open_json_with(sealed, session.as_bytes())?;
+        // `seal` wrote these three parts, so all of them exist.
         let fingerprint = serde_json::from_value(ticket[0].clone())?;
-        let asked_at = ticket[2].as_u64().unwrap_or_default();
-        let taken = Duration::from_millis(milliseconds().saturating_sub(asked_at));
         let nonce = ticket[1].as_str().unwrap_or_default().to_owned();
+        let asked_at_ms = ticket[2].as_u64().unwrap_or_default();
+        let taken = Duration::from_millis(milliseconds().saturating_sub(asked_at_ms));
+
+        // Used tickets are remembered until they expire. The added second makes up for parts of a
+        // second, which `seconds` drops.
         let now = seconds();
-        // A used ticket is removed only after it has expired.
-        let forget_at = now + self.lasting.as_secs() + 1;
+        let forget_at = now + self.lifetime.as_secs() + 1;
         let is_first_use =
             state::update(&self.folder, &used_by(session), |used: &mut BTreeMap<String, u64>| {
-                used.retain(|_, until| *until > now);
-                Ok(used.len() < MOST_USED && used.insert(nonce, forget_at).is_none())
+                used.retain(|_nonce, forget_at| *forget_at > now);
+                if used.len() >= MAX_USED_TICKETS {
+                    return Ok(false);
+                }
+                let earlier_use = used.insert(nonce, forget_at);
+                Ok(earlier_use.is_none())
             })?;
         if is_first_use { Ok((fingerprint, taken)) } else { Err(TicketError::Used) }
     }
 }
 
-/// Names the file with a caller's used tickets. Each caller has its own file because the number of
-/// tickets in a file is limited.
+/// Names the file with a caller's used tickets. Each caller has its own file, because a caller
+/// could fill a shared file up to [`MAX_USED_TICKETS`].
 fn used_by(session: &str) -> String {
     let hash = ring::digest::digest(&ring::digest::SHA256, owner(session).as_bytes());
     let digest: String = hash.as_ref()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
     format!("used-{digest}.json")
 }
 
-/// Returns the Unix time in seconds.
 pub(crate) fn seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Returns the Unix time in milliseconds.
 fn milliseconds() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Asks for approval of one call.
 pub(crate) struct CallApprover {
-    pub(crate) way: AskMode,
+    pub(crate) ask_mode: AskMode,
     pub(crate) asking: Arc<QuestionMeans>,
-    /// The client that is asked. `None` if the client doesn't name itself, or if it isn't asked.
+    /// The client that is asked, if it names itself.
     client: Option<Implementation>,
-    /// Whether the client's revision supports titles for choices. They exist since 2025-11-25.
+    /// Whether the client's revision supports titles for choices (since 2025-11-25).
     has_titles: bool,
-    /// The call, if its client supports MCP tasks.
+    /// Set if the client supports MCP tasks.
     pub(crate) started_task: Option<Arc<StartedTask>>,
-    /// Whether the client shows addresses.
+    /// Whether the client can open a URL for its user.
     pub(crate) can_visit: bool,
-    /// The elicitations of the call's tool, if they end the request of the call.
+    /// Receives the elicitations of the call's tool. Set if an elicitation ends the request.
     questions: Mutex<Option<mpsc::Receiver<OpenQuestion>>>,
 }
 
 pub(crate) enum AskMode {
     /// Asks while the call waits.
     Elicit(Peer<RoleServer>),
-    /// The call ends, and the client repeats it.
+    /// Ends the call with the question. The client repeats the call.
     Return(Box<TicketAnswer>),
     Elsewhere,
     Nobody,
 }
 
-/// A question that the client shows while this is held.
+/// A question that the client shows. A drop closes the question.
 struct Open(Option<(Peer<RoleServer>, RequestId)>);
 
 impl Drop for Open {
     fn drop(&mut self) {
         let Some((peer, id)) = self.0.take() else { return };
-        // If the runtime has ended, no notification can be sent.
+        // Without a runtime, no notification can be sent.
         let Ok(runtime) = Handle::try_current() else { return };
         runtime.spawn(async move {
             let reason = "the call has ended".to_owned();
             let cancelled = CancelledNotificationParam::new(Some(id), Some(reason));
-            // A client that is gone shows nothing.
             let _ = peer.notify_cancelled(cancelled).await;
         });
     }
 }
 
 pub(crate) struct TicketAnswer {
-    /// Where questions of the call's tool go.
+    /// Receives the elicitations of the call's tool.
     pub(crate) questions: mpsc::Sender<OpenQuestion>,
     tickets: Arc<Tickets>,
     session: Arc<str>,
     /// The client's answer to an earlier question.
     answer: Option<TicketedAnswer>,
-    /// The question for the client.
     required: Mutex<Option<InputRequiredResult>>,
 }
 
-/// The client's answer to a question of an earlier request.
 struct TicketedAnswer {
-    /// The question.
     fingerprint: Fingerprint,
-    /// The time between the question and the answer.
     taken: Duration,
     result: ElicitResult,
 }
 
 impl CallApprover {
-    /// Makes the approver of a call in a session. `asks` are the client's ways to ask its user.
-    /// `ticket_and_responses` are the client's answer to an earlier question.
+    /// `asks` are the client's ways to ask its user. `ticket_and_responses` answer an earlier
+    /// question.
     ///
     /// # Errors
     ///
-    /// Returns an error if the ticket isn't from this server or was already used.
+    /// Returns an error if the ticket is invalid or was used before.
     pub(crate) async fn new(
         asking: &Arc<QuestionMeans>,
         tickets: &Arc<Tickets>,
@@ -234,7 +224,7 @@ impl CallApprover {
         let has_titles = version
             .is_some_and(|version| version.as_str() >= ProtocolVersion::V_2025_11_25.as_str());
         let mut questions = None;
-        let way = match (asking.mcp, asks.forms) {
+        let ask_mode = match (asking.mcp, asks.forms) {
             (McpApprovals::Deny, _) => AskMode::Nobody,
             (McpApprovals::Terminal, _) | (McpApprovals::Client, false) => AskMode::Elsewhere,
             (McpApprovals::Client, true) if ends_request => {
@@ -253,12 +243,12 @@ impl CallApprover {
             }
             (McpApprovals::Client, true) => AskMode::Elicit(context.peer.clone()),
         };
-        let client = match way {
+        let client = match ask_mode {
             AskMode::Elicit(_) | AskMode::Return(_) => context.client_info(),
             AskMode::Elsewhere | AskMode::Nobody => None,
         };
         Ok(Self {
-            way,
+            ask_mode,
             asking: Arc::clone(asking),
             client,
             has_titles,
@@ -268,14 +258,13 @@ impl CallApprover {
         })
     }
 
-    /// Takes the questions of the call's tool, for the code that answers the request.
     pub(crate) fn take_questions(&self) -> Option<mpsc::Receiver<OpenQuestion>> {
         self.questions.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Takes the question that the client must ask before it repeats the call.
+    /// Takes the question for the client, if there is one.
     pub(crate) fn required(&self) -> Option<InputRequiredResult> {
-        let AskMode::Return(returned) = &self.way else { return None };
+        let AskMode::Return(returned) = &self.ask_mode else { return None };
         returned.required.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
@@ -283,16 +272,16 @@ impl CallApprover {
         if let Some(reason) = question.too_large() {
             return Reply::Unasked(reason);
         }
-        // A person who answered at a terminal isn't asked again in the client.
-        if matches!(self.way, AskMode::Elicit(_) | AskMode::Return(_))
+        // The question may already have an answer from a terminal.
+        if matches!(self.ask_mode, AskMode::Elicit(_) | AskMode::Return(_))
             && let Ok(Some(reply)) = self.asking.posting.take_answer(&question).await
         {
             return reply;
         }
-        match &self.way {
-            AskMode::Nobody => {
-                Reply::Unasked("clients can't ask: `mcp = \"deny\"` in [approvals]".to_owned())
-            }
+        match &self.ask_mode {
+            AskMode::Nobody => Reply::Unasked(
+                "MCP clients may not ask for approval: `mcp = \"deny\"` in [approvals]".to_owned(),
+            ),
             AskMode::Elsewhere => self.ask_elsewhere(question).await,
             AskMode::Elicit(peer) => {
                 let asked_at = Instant::now();
@@ -300,7 +289,7 @@ impl CallApprover {
                     Ok(result) => self.reply_of(question, &result, asked_at.elapsed()).await,
                     Err(error) => Reply::Unasked(format!(
                         "the client could not ask: {}",
-                        neutral_line(cut(&error.to_string(), 200))
+                        neutral_line(cut(&error.to_string(), MAX_ERROR))
                     )),
                 }
             }
@@ -310,15 +299,36 @@ impl CallApprover {
                 {
                     return self.reply_of(question, &answer.result, answer.taken).await;
                 }
-                match self.started_task.as_ref().and_then(|started| started.asks()) {
+                let task =
+                    self.started_task.as_ref().and_then(|started| started.task_for_question());
+                match task {
                     Some(task) => self.ask_in_task(&task, question).await,
+                    // The call already runs, so it must not be repeated.
+                    None if question.host.is_some() => {
+                        self.ask_while_parked(ticket_answer, question).await
+                    }
                     None => self.return_question(ticket_answer, &question),
                 }
             }
         }
     }
 
-    /// Stores the question for the client. The question ends the request.
+    /// Ends the request with the question, and lets the running call wait for the answer.
+    async fn ask_while_parked(&self, ticket_answer: &TicketAnswer, question: Question) -> Reply {
+        let Ok(id) = random::name() else {
+            return Reply::Unasked("the system has no random bytes".to_owned());
+        };
+        let asked_at = Instant::now();
+        let form = self.form(&question);
+        let asking = self.asking.parked.ask(id, form, &ticket_answer.questions);
+        match tokio::time::timeout(self.asking.posting.lasting, asking).await {
+            Ok(Some(result)) => self.reply_of(question, &result, asked_at.elapsed()).await,
+            Ok(None) | Err(_) => Reply::Unasked("the client did not answer".to_owned()),
+        }
+    }
+
+    /// Stores the question and a new ticket for the client. The request then ends with the
+    /// question.
     fn return_question(&self, ticket_answer: &TicketAnswer, question: &Question) -> Reply {
         let sealed = ticket_answer.tickets.seal(&ticket_answer.session, question.fingerprint);
         let ticket = match sealed {
@@ -326,13 +336,14 @@ impl CallApprover {
             Err(error) => return Reply::Unasked(format!("the client can't be asked: {error}")),
         };
         let request = InputRequest::Elicitation(ElicitRequest::new(self.form(question)));
-        let requests = [(FIELD.to_owned(), request)].into();
+        let requests = [(ANSWER_FIELD.to_owned(), request)].into();
         let required = InputRequiredResult::new(Some(requests), Some(ticket));
         *ticket_answer.required.lock().unwrap_or_else(PoisonError::into_inner) = Some(required);
-        Reply::Unasked("the client was sent the question".to_owned())
+        Reply::Unasked("the client got the question".to_owned())
     }
 
-    /// Asks while the call waits. If the call stops waiting, the client closes the question.
+    /// Asks the user with a form in the client, while the call waits. A drop of this future closes
+    /// the question.
     pub(crate) async fn elicit_form(
         &self,
         peer: &Peer<RoleServer>,
@@ -341,24 +352,25 @@ impl CallApprover {
         let request = ServerRequest::ElicitRequest(ElicitRequest::new(form));
         let handle =
             peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await?;
-        let mut open = Open(Some((peer.clone(), handle.id.clone())));
+        let mut open_question = Open(Some((peer.clone(), handle.id.clone())));
         let answer = handle.await_response().await;
-        open.0 = None;
+        // An answered question must not be closed in the client.
+        open_question.0 = None;
         match answer? {
             ClientResult::ElicitResult(result) => Ok(result),
             _ => Err(ServiceError::UnexpectedResponse),
         }
     }
 
-    /// Asks at a terminal, and shows this in the task's status message.
+    /// Asks at a terminal. Meanwhile, the status message of the task says so.
     async fn ask_elsewhere(&self, question: Question) -> Reply {
-        self.say("waits for approval: `toolhold approvals`");
+        self.set_task_message("waits for approval: `toolhold approvals`");
         let reply = self.asking.posting.ask(question).await;
-        self.say("");
+        self.set_task_message("");
         reply
     }
 
-    /// Asks at a terminal, because the client answered without a person.
+    /// Asks at a terminal, because no person answered in the client.
     async fn ask_elsewhere_instead(&self, question: Question) -> Reply {
         let remedy = match self.ask_elsewhere(question).await {
             Reply::Unasked(remedy) => remedy,
@@ -371,14 +383,12 @@ impl CallApprover {
         Reply::Unasked(message)
     }
 
-    /// Sets the status message of the call, if its client supports MCP tasks.
-    fn say(&self, text: &str) {
+    fn set_task_message(&self, text: &str) {
         if let Some(started_task) = &self.started_task {
-            started_task.say(text);
+            started_task.set_status_message(text);
         }
     }
 
-    /// Asks after the call's request was answered.
     async fn ask_in_task(&self, task: &Task, question: Question) -> Reply {
         let asked_at = Instant::now();
         let answer =
@@ -393,31 +403,17 @@ impl CallApprover {
             Ok(result) => self.reply_of(question, &result, asked_at.elapsed()).await,
             Err(error) => Reply::Unasked(format!(
                 "the client's answer is invalid: {}",
-                neutral_line(cut(&error.to_string(), 200))
+                neutral_line(cut(&error.to_string(), MAX_ERROR))
             )),
         }
     }
 
-    /// Makes the form that the client shows.
     fn form(&self, question: &Question) -> ElicitRequestParams {
-        let choices = choices(question);
-        let title = Some("Allow it?".into());
-        let choice = if self.has_titles {
-            let mut choice = TitledSingleSelectEnumSchema::new(
-                choices.into_iter().map(|(value, title)| ConstTitle::new(value, title)).collect(),
-            );
-            choice.title = title;
-            EnumSchema::Single(SingleSelectEnumSchema::Titled(choice))
-        } else {
-            let values = choices.iter().map(|(value, _)| (*value).to_owned()).collect();
-            let mut choice = LegacyEnumSchema::new(values);
-            choice.enum_names = Some(choices.into_iter().map(|(_, title)| title).collect());
-            choice.title = title;
-            EnumSchema::Legacy(choice)
-        };
-        let properties = [(FIELD.to_owned(), PrimitiveSchemaDefinition::Enum(choice))].into();
+        let choice = choice_schema(choices(question), self.has_titles);
+        let properties =
+            [(ANSWER_FIELD.to_owned(), PrimitiveSchemaDefinition::Enum(choice))].into();
         let mut requested_schema = ElicitationSchema::new(properties);
-        requested_schema.required = Some(vec![FIELD.to_owned()]);
+        requested_schema.required = Some(vec![ANSWER_FIELD.to_owned()]);
         ElicitRequestParams::FormElicitationParams {
             meta: None,
             message: question.to_text(),
@@ -425,27 +421,28 @@ impl CallApprover {
         }
     }
 
-    /// Returns the name of the user who answers, for the record.
+    /// Describes the client for the audit log.
     pub(crate) fn by(&self) -> String {
         let Some(client) = &self.client else { return "MCP client".to_owned() };
         let name = format!("{} {}", client.name, client.version);
-        format!("MCP client {}", neutral_line(cut(&name, NAME)))
+        format!("MCP client {}", neutral_line(cut(&name, MAX_NAME_BYTES)))
     }
 
-    /// Converts the client's answer, which took this time. A client without a person cancels each
-    /// question, or declines it at once. Then the question waits for a person elsewhere.
+    /// Converts the client's answer. `taken` is the time between question and answer. A client
+    /// without a person cancels each question, or declines each question at once. Such a question
+    /// is asked again at a terminal.
     async fn reply_of(&self, question: Question, result: &ElicitResult, taken: Duration) -> Reply {
-        let offers_wider = question.wider.is_some();
+        let offers_whole_tools = question.wider.is_some();
         let by = self.by();
-        let field = result.content.as_ref().and_then(|content| content.get(FIELD));
+        let field = result.content.as_ref().and_then(|content| content.get(ANSWER_FIELD));
         let choice = field.and_then(Value::as_str);
         let reply = match (&result.action, choice) {
             (ElicitationAction::Accept, Some(ONCE)) => Reply::Yes { scope: Scope::Once, by },
             (ElicitationAction::Accept, Some(SESSION)) => Reply::Yes { scope: Scope::Session, by },
-            (ElicitationAction::Accept, Some(TOOL)) if offers_wider => {
+            (ElicitationAction::Accept, Some(TOOL)) if offers_whole_tools => {
                 Reply::Yes { scope: Scope::SessionTool, by }
             }
-            (ElicitationAction::Accept, Some(ALL)) if offers_wider => {
+            (ElicitationAction::Accept, Some(ALL)) if offers_whole_tools => {
                 Reply::Yes { scope: Scope::SessionSource, by }
             }
             (ElicitationAction::Accept, Some(NO)) => Reply::No { by, reason: String::new() },
@@ -457,32 +454,64 @@ impl CallApprover {
             }
             _ => {
                 return Reply::Unasked(format!(
-                    "the client's answer has no `{FIELD}` among \"{ONCE}\", \"{SESSION}\" and \
-                     \"{NO}\""
+                    "the client's answer has no `{ANSWER_FIELD}` among \"{ONCE}\", \
+                     \"{SESSION}\" and \"{NO}\""
                 ));
             }
         };
-        // If that fails, the question expires.
+        // A question that stays at the terminal expires later.
         let _ = self.asking.posting.withdraw(question).await;
         reply
     }
 }
 
-/// Returns the choices of the form, each with its title. A permanent approval isn't among them: a
-/// client, which may be on another machine, doesn't change the user's configuration.
+/// Returns each choice with its title. Permanent approval isn't offered, because the client may run
+/// on another machine and must not change the user's configuration.
 fn choices(question: &Question) -> Vec<(&'static str, String)> {
+    if question.host.is_some() {
+        return vec![
+            (ONCE, "Allow this host for this call".to_owned()),
+            (SESSION, "Allow this host in this session".to_owned()),
+            (NO, "Deny".to_owned()),
+        ];
+    }
     let mut choices = vec![
         (ONCE, "Allow this call".to_owned()),
         (SESSION, "Allow identical calls in this session".to_owned()),
     ];
-    if question.wider.is_some() {
-        let tool = neutral_line(cut(&question.tool, NAME));
-        let source = neutral_line(cut(question.source(), NAME));
+    let offers_whole_tools = question.wider.is_some();
+    if offers_whole_tools {
+        let tool = neutral_line(cut(&question.tool, MAX_NAME_BYTES));
+        let source = neutral_line(cut(question.source(), MAX_NAME_BYTES));
         choices.push((TOOL, format!("Allow any call of {tool} in this session")));
-        choices.push((ALL, format!("Allow every tool of {source} in this session")));
+        choices.push((
+            ALL,
+            format!(
+                "Allow every tool of {source} in this session, except tools that say that they may \
+                 destroy something"
+            ),
+        ));
     }
-    choices.push((NO, "Don't allow it".to_owned()));
+    choices.push((NO, "Deny this call".to_owned()));
     choices
+}
+
+/// Creates the schema of the field with the choices. `has_titles` is false for clients with an
+/// older revision of the protocol, which know only `enumNames`.
+fn choice_schema(choices: Vec<(&'static str, String)>, has_titles: bool) -> EnumSchema {
+    let title = Some("Allow it?".into());
+    if has_titles {
+        let mut schema = TitledSingleSelectEnumSchema::new(
+            choices.into_iter().map(|(value, title)| ConstTitle::new(value, title)).collect(),
+        );
+        schema.title = title;
+        return EnumSchema::Single(SingleSelectEnumSchema::Titled(schema));
+    }
+    let values = choices.iter().map(|(value, _title)| (*value).to_owned()).collect();
+    let mut schema = LegacyEnumSchema::new(values);
+    schema.enum_names = Some(choices.into_iter().map(|(_value, title)| title).collect());
+    schema.title = title;
+    EnumSchema::Legacy(schema)
 }
 
 impl Approver for CallApprover {
@@ -491,11 +520,11 @@ impl Approver for CallApprover {
     }
 
     fn inquire(&self, inquiry: Inquiry) -> BoxFuture<'_, InquiryAnswer> {
-        Box::pin(self.put(inquiry))
+        Box::pin(self.ask_user(inquiry))
     }
 
     fn waits(&self) -> bool {
-        match &self.way {
+        match &self.ask_mode {
             AskMode::Elicit(_) => true,
             AskMode::Elsewhere => self.asking.posting.waits(),
             AskMode::Return(_) => {
@@ -506,12 +535,11 @@ impl Approver for CallApprover {
     }
 }
 
-/// A client's ways to ask its user.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ClientAsks {
-    /// Whether the client supports forms. A client that names no mode supports them.
+    /// Also true for a client that supports elicitation but names no mode.
     forms: bool,
-    /// To open an address.
+    /// Whether the client can open a URL for its user.
     addresses: bool,
 }
 
@@ -523,25 +551,23 @@ impl ClientAsks {
     }
 }
 
-/// Parses the client's answer to an earlier question and opens the ticket. Returns `None` if the
-/// client sent no ticket.
+/// Opens the ticket and parses the client's answer. Returns `None` without a ticket.
 async fn parse_answer(
     tickets: &Arc<Tickets>,
     session: &Arc<str>,
     (ticket, responses): (Option<String>, Option<InputResponses>),
 ) -> Result<Option<TicketedAnswer>, ErrorData> {
     let Some(ticket) = ticket else { return Ok(None) };
-    let response =
-        responses.and_then(|mut responses| responses.remove(FIELD)).ok_or_else(|| {
-            ErrorData::invalid_params(format!("`inputResponses` has no `{FIELD}`"), None)
-        })?;
+    let mut responses = responses.unwrap_or_default();
+    let response = responses.remove(ANSWER_FIELD).ok_or_else(|| {
+        ErrorData::invalid_params(format!("`inputResponses` has no `{ANSWER_FIELD}`"), None)
+    })?;
     let result = serde_json::from_value(response).map_err(wrong_ticket)?;
     let tickets = Arc::clone(tickets);
     let session = Arc::clone(session);
-    let (fingerprint, taken) = tokio::task::spawn_blocking(move || tickets.open(&session, &ticket))
-        .await
-        .map_err(wrong_ticket)?
-        .map_err(wrong_ticket)?;
+    let joined = tokio::task::spawn_blocking(move || tickets.open(&session, &ticket)).await;
+    let opened = joined.map_err(wrong_ticket)?;
+    let (fingerprint, taken) = opened.map_err(wrong_ticket)?;
     Ok(Some(TicketedAnswer { fingerprint, taken, result }))
 }
 

@@ -1,4 +1,4 @@
-//! Runs the calls of a server. Makes long calls MCP tasks, and ends all calls together.
+//! Runs the calls of a server. Long calls become MCP tasks. All calls can be ended together.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,73 +13,69 @@ use crate::answer;
 use crate::live::LiveHost;
 use crate::metrics::Metrics;
 use crate::parked::{OpenQuestion, RequiredInput, WaitingCall};
-use crate::tasks::{End, KEPT, QUICK, StartedTask, Task, Tasks};
+use crate::tasks::{End, RESULT_LIFETIME, StartedTask, TASK_DELAY, Task, Tasks};
 
-/// Calls of one process at a time. A host runs fewer calls, and the others wait for a slot in the
-/// host.
-const CALLS: u32 = 4096;
+/// Maximum number of running and waiting calls of a server. Further calls wait. A host has its own,
+/// lower limit.
+const MAX_CALLS: u32 = 4096;
 
-/// Time for running calls to end when the client is gone.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Time for running calls to end after the client is gone.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The calls of a server. They can be ended together.
 #[derive(Clone)]
 pub(crate) struct Calls {
     live: Arc<LiveHost>,
     places: Arc<Semaphore>,
     pub(crate) end: CancellationToken,
     pub(crate) tasks: Arc<Tasks>,
-    /// The metrics, if the server serves them.
+    /// Set if the server serves metrics.
     metrics: Option<Arc<Metrics>>,
 }
 
-/// The state of a call when its request is answered.
+/// The response to the request of a call.
 pub(crate) enum CallResponse {
     Answer(Box<Answer>, RequiredInput),
     Task(Arc<Task>),
-    /// The call waits for the answer to its tool's elicitation.
+    /// The tool sent an elicitation, and the call waits for the answer.
     Question(Box<(WaitingCall, OpenQuestion)>),
-    /// The call ended early.
+    /// The call ended without an answer.
     Lost,
 }
 
 impl Calls {
     pub(crate) fn new(live: Arc<LiveHost>) -> Self {
-        let places = Arc::new(Semaphore::new(CALLS as usize));
+        let places = Arc::new(Semaphore::new(MAX_CALLS as usize));
         Self { live, places, end: CancellationToken::new(), tasks: Arc::default(), metrics: None }
     }
 
-    /// Returns the calls with metrics.
     pub(crate) fn counted(&self, metrics: Arc<Metrics>) -> Self {
         Self { metrics: Some(metrics), ..self.clone() }
     }
 
-    /// Waits until no call runs. Returns `false` if this takes longer than the limit.
+    /// Waits until all calls have ended. Returns `false` if this takes longer than `patience`.
     pub(crate) async fn ended_within(&self, patience: Duration) -> bool {
-        tokio::time::timeout(patience, self.places.acquire_many(CALLS)).await.is_ok()
+        tokio::time::timeout(patience, self.places.acquire_many(MAX_CALLS)).await.is_ok()
     }
 
-    /// Ends all running calls and waits until that is recorded.
+    /// Cancels all calls and waits until they are recorded.
     pub(crate) async fn end(&self) {
         self.end.cancel();
-        if !self.ended_within(PATIENCE).await {
-            tracing::warn!("a call did not end within {} s of its client", PATIENCE.as_secs());
+        if !self.ended_within(END_TIMEOUT).await {
+            tracing::warn!("a call did not end within {} s of its client", END_TIMEOUT.as_secs());
         }
     }
 
-    /// Makes a call that ends with the server.
     pub(crate) async fn run(&self, request: Request) -> Answer {
         // The semaphore is never closed.
         let _permit = self.places.acquire().await;
         let cancel = request.cancel.clone();
         let started = Instant::now();
-        let _running = self.metrics.as_ref().map(|metrics| metrics.runs());
-        // A separate allocation: a request's task is moved before it runs. Without the allocation,
-        // each move would copy the whole call.
+        let _running = self.metrics.as_ref().map(|metrics| metrics.count_running());
         let host = self.live.current();
+        // Boxed, because each move of this future copies the call.
         let mut call = Box::pin(host.call(request));
         let mut answer = tokio::select! {
-            // Most calls end before they wait for anything.
+            // The answer is polled first, because most calls are ready at once.
             biased;
             answer = &mut call => answer,
             () = self.end.cancelled() => {
@@ -87,6 +83,7 @@ impl Calls {
                 call.await
             }
         };
+
         if let Some(note) = self.live.take_note() {
             let content = match &mut answer.outcome {
                 Ok(output) => &mut output.content,
@@ -95,25 +92,28 @@ impl Calls {
             content.push(Content::text(format!("[{note}]\n")));
             answer.notices.push(note);
         }
-        // Only existing tools are counted, or clients would make up label values.
-        if let (Some(metrics), Some(tool)) = (&self.metrics, &answer.tool) {
-            let outcome = match &answer.outcome {
-                Ok(_) => "success",
-                Err(failure) => failure.category.as_str(),
-            };
-            metrics.count_call(tool, outcome, started.elapsed());
-            if let Some(summary) = &answer.filtered {
-                metrics.filtered(summary);
-            }
-        }
+        self.count_call(&answer, started);
         answer
     }
 
-    /// Returns the client's answer to a call.
+    fn count_call(&self, answer: &Answer, started: Instant) {
+        // Unknown tools aren't counted, because clients could create any number of label values.
+        let (Some(metrics), Some(tool)) = (&self.metrics, &answer.tool) else { return };
+        let outcome = match &answer.outcome {
+            Ok(_) => "success",
+            Err(failure) => failure.category.as_str(),
+        };
+        metrics.count_call(tool, outcome, started.elapsed());
+        if let Some(summary) = &answer.filtered {
+            metrics.count_filtered(summary);
+        }
+    }
+
+    /// Converts the answer of a call.
     ///
     /// # Errors
     ///
-    /// The tool doesn't exist.
+    /// Returns an error if the tool doesn't exist.
     pub(crate) fn result(
         &self,
         answer: Answer,
@@ -124,7 +124,7 @@ impl Calls {
     }
 
     /// Waits until a call ends or its tool sends an elicitation. With `started_task`, a long call
-    /// becomes a task of its session. `gone` is cancelled when the client cancels its request.
+    /// becomes an MCP task. `gone` is cancelled when the client cancels its request.
     pub(crate) async fn wait(
         &self,
         mut waiting: WaitingCall,
@@ -134,7 +134,7 @@ impl Calls {
         structured: Structured,
     ) -> CallResponse {
         let cancel = waiting.cancel.clone();
-        let mut quick = std::pin::pin!(tokio::time::sleep(QUICK));
+        let mut task_delay = std::pin::pin!(tokio::time::sleep(TASK_DELAY));
         let mut may_become_task = started_task.is_some();
         let task = loop {
             tokio::select! {
@@ -146,7 +146,7 @@ impl Calls {
                     return CallResponse::Question(Box::new((waiting, question)));
                 }
                 () = gone.cancelled(), if !cancel.is_cancelled() => cancel.cancel(),
-                () = &mut quick, if may_become_task => {
+                () = &mut task_delay, if may_become_task => {
                     may_become_task = false;
                     if let Some(started_task) = started_task
                         && let Some(task) = self.tasks.begin(started_task, session, cancel.clone())
@@ -159,7 +159,7 @@ impl Calls {
         let calls = self.clone();
         let ended_task = Arc::clone(&task);
         tokio::spawn(async move {
-            // The task sends its elicitations itself.
+            // A task sends elicitations directly to its client.
             let WaitingCall { call, questions, .. } = waiting;
             drop(questions);
             let Some(answer) = call.await else { return };
@@ -169,7 +169,7 @@ impl Calls {
             };
             calls.tasks.end(&ended_task, end);
             tokio::select! {
-                () = tokio::time::sleep(KEPT) => {}
+                () = tokio::time::sleep(RESULT_LIFETIME) => {}
                 () = calls.end.cancelled() => {}
             }
             calls.tasks.forget(&ended_task);

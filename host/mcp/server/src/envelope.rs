@@ -1,38 +1,35 @@
-//! Finds the ID of a message that can't be read completely because it is too long or malformed.
+//! Finds the ID of a message that is too long or malformed.
 
 use rmcp::model::RequestId;
 
-/// Most bytes of a name or an ID. A longer name or ID is ignored.
-const KEPT: usize = 1024;
+/// Maximum length of a name or ID in bytes. Longer names and IDs are ignored.
+const MAX_TOKEN_BYTES: usize = 1024;
 
-/// Reads the top-level names of an object and finds its ID.
 #[derive(Default)]
 pub(crate) struct Envelope {
     depth: usize,
     in_string: bool,
-    /// Whether the next byte of a string is escaped.
+    /// Whether a backslash escapes the next byte.
     is_escaped: bool,
-    /// Whether a value follows, not a name.
     in_value: bool,
-    /// The part of the name or value that was read.
+    /// The bytes of the current name or value.
     token: Vec<u8>,
     name: Vec<u8>,
     id: Option<RequestId>,
     is_request: bool,
     has_started: bool,
-    /// Whether the text isn't an object, or the object has ended.
+    /// Set when the object has ended, or when the text isn't an object.
     is_over: bool,
 }
 
 impl Envelope {
-    /// Finds the ID of a request. Returns `None` if the line has no readable ID.
     pub(crate) fn parse_id(line: &[u8]) -> Option<RequestId> {
         let mut envelope = Self::default();
         envelope.read(line);
         envelope.id()
     }
 
-    /// Reads further bytes.
+    /// Reads further bytes of the message.
     pub(crate) fn read(&mut self, bytes: &[u8]) {
         for byte in bytes {
             if self.is_over {
@@ -42,17 +39,17 @@ impl Envelope {
         }
     }
 
-    /// Checks whether the text starts like a message.
     pub(crate) fn is_object(&self) -> bool {
         self.has_started
     }
 
-    /// Returns the ID of a request, if it was read. The ID of an answer isn't returned, because
-    /// this side chose it.
+    /// Returns the ID of a request. Returns `None` for an answer, because this side chose the
+    /// answer's ID.
     pub(crate) fn id(self) -> Option<RequestId> {
         if self.is_request { self.id } else { None }
     }
 
+    /// Reads a byte of the JSON text. Only the fields of the outermost object matter.
     fn read_byte(&mut self, byte: u8) {
         if self.in_string {
             self.read_byte_of_string(byte);
@@ -62,6 +59,7 @@ impl Envelope {
             b'{' | b'[' => {
                 if !self.has_started {
                     self.has_started = byte == b'{';
+                    // A message that isn't an object has no ID.
                     self.is_over = !self.has_started;
                 }
                 self.depth += 1;
@@ -80,14 +78,16 @@ impl Envelope {
             b',' if self.depth == 1 => self.end_value(),
             b' ' | b'\t' | b'\r' | b'\n' => {}
             _ => {
+                let is_of_byte_order_mark = b"\xef\xbb\xbf".contains(&byte);
                 // Only a byte order mark may come before the object.
-                self.is_over = !self.has_started && !b"\xef\xbb\xbf".contains(&byte);
+                self.is_over = !self.has_started && !is_of_byte_order_mark;
                 self.in_string = byte == b'"';
                 self.add_to_token(byte);
             }
         }
     }
 
+    /// Reads a byte inside of a string, or the quote at the end of the string.
     fn read_byte_of_string(&mut self, byte: u8) {
         self.add_to_token(byte);
         if self.is_escaped {
@@ -103,15 +103,18 @@ impl Envelope {
 
     fn add_to_token(&mut self, byte: u8) {
         // One byte above the limit shows that the token is too long.
-        if self.depth == 1 && self.token.len() <= KEPT {
+        if self.depth == 1 && self.token.len() <= MAX_TOKEN_BYTES {
             self.token.push(byte);
         }
     }
 
+    /// Ends the value of a field. Stores the value if the field is the ID.
     fn end_value(&mut self) {
         let value = std::mem::take(&mut self.token);
         match self.name.as_slice() {
-            br#""id""# if value.len() <= KEPT => self.id = serde_json::from_slice(&value).ok(),
+            br#""id""# if value.len() <= MAX_TOKEN_BYTES => {
+                self.id = serde_json::from_slice(&value).ok();
+            }
             br#""method""# => self.is_request = true,
             _ => {}
         }
@@ -165,7 +168,7 @@ mod tests {
         let mut envelope = Envelope::default();
         envelope.read(br#"{"id":""#);
         (0..1000).for_each(|_| envelope.read(&[b'x'; 1000]));
-        assert!(envelope.token.capacity() < 8 * KEPT);
+        assert!(envelope.token.capacity() < 8 * MAX_TOKEN_BYTES);
         envelope.read(br#"","method":"x"}"#);
         assert_eq!(envelope.id(), None);
     }

@@ -1,18 +1,18 @@
-//! The reasons why serving MCP clients ended before the client did.
+//! The errors that end a server.
 
-/// The reason why serving ended before the client did.
+/// An error that ends a server.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// The system refuses something that serving needs.
+    /// An operation of the system failed.
     #[error("{what}: {error}")]
     Io {
-        /// The attempted step.
+        /// The operation.
         what: &'static str,
         /// The system's error.
         error: std::io::Error,
     },
-    /// The settings can't be used. The text names the line to change.
+    /// The settings are invalid. The text names the key to change.
     #[error("{0}")]
     Settings(String),
     /// The address can't be listened on.
@@ -26,7 +26,7 @@ pub enum ServeError {
     /// Stored state can't be read or written.
     #[error(transparent)]
     Kept(#[from] toolhold_core::HostError),
-    /// The client's first message isn't the protocol's.
+    /// The client's first message is invalid.
     #[error("the client does not speak the protocol: {0}")]
     Protocol(String),
 }

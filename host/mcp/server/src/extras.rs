@@ -7,19 +7,18 @@ use rmcp::model::{
 };
 use toolhold_core::{BoxFuture, Session};
 
-/// Prompts and resources of the embedding program. Clients get them in addition to Toolhold's. The
-/// program's tools come from a [`ToolSource`](toolhold_core::ToolSource).
+/// Prompts and resources of an embedding program, in addition to Toolhold's. The program's tools
+/// come from a [`ToolSource`](toolhold_core::ToolSource).
 ///
-/// The program is responsible for these prompts and resources: configured rules don't apply to
-/// them, and their use isn't recorded. The session identifies the caller. Requests for Toolhold's
-/// own names (`tools`, `toolhold://…`) aren't passed to this trait.
+/// No rule and no audit entry applies to these prompts and resources. The session identifies the
+/// caller. Requests for Toolhold's own names (`tools`, `toolhold://…`) never reach this trait.
 pub trait Extras: Send + Sync + 'static {
     /// Returns the prompts in the order of the list.
     fn prompts(&self) -> Vec<Prompt> {
         Vec::new()
     }
 
-    /// Expands a prompt. Returns `None` if no prompt has this name.
+    /// Expands a prompt. Returns `None` if no prompt has this name, as the default does.
     fn prompt<'a>(
         &'a self,
         _: &'a Session,
@@ -38,7 +37,8 @@ pub trait Extras: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Returns the content of a resource. Returns `None` if there is no resource at this address.
+    /// Returns the content of a resource, or `None` if there is no resource at this address, as by
+    /// default.
     fn resource<'a>(
         &'a self,
         _: &'a Session,
@@ -47,8 +47,8 @@ pub trait Extras: Send + Sync + 'static {
         Box::pin(std::future::ready(None))
     }
 
-    /// Completes an argument of a prompt or a part of an address. Returns `None` if there is no
-    /// completion.
+    /// Completes an argument of a prompt or a part of an address. Returns `None` without a
+    /// completion, as by default.
     fn completed<'a>(
         &'a self,
         _: &'a Session,
@@ -58,7 +58,6 @@ pub trait Extras: Send + Sync + 'static {
     }
 }
 
-/// No extras.
 pub(crate) struct NoExtras;
 
 impl Extras for NoExtras {}

@@ -1,4 +1,4 @@
-//! Puts questions of a tool's own to the MCP client's user.
+//! Sends a tool's elicitation to the user of an MCP client.
 
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use crate::approver::{AskMode, CallApprover};
 use crate::random;
 use crate::tasks::Task;
 
-/// A question that a task shows while this is held.
+/// An elicitation that a task shows. A drop withdraws the elicitation.
 struct OpenInTask<'a>(&'a Task);
 
 impl Drop for OpenInTask<'_> {
@@ -22,14 +22,13 @@ fn unanswered(why: &str) -> InquiryAnswer {
 }
 
 impl CallApprover {
-    /// Asks the client's user. Another person isn't asked, since an absent person can't answer in
-    /// the middle of a call.
-    pub(crate) async fn put(&self, inquiry: Inquiry) -> InquiryAnswer {
+    /// Asks the client's user a question of a tool.
+    pub(crate) async fn ask_user(&self, inquiry: Inquiry) -> InquiryAnswer {
         let Ok(id) = random::name() else { return unanswered("the system has no random bytes") };
         let Some(form) = self.form_of(&inquiry, &id) else {
-            return unanswered("its form can't be shown");
+            return unanswered("the form of the question can't be shown");
         };
-        let answer = match &self.way {
+        let answer = match &self.ask_mode {
             AskMode::Nobody => {
                 let by = "`mcp = \"deny\"` in [approvals]".to_owned();
                 return InquiryAnswer::Declined { by };
@@ -37,7 +36,9 @@ impl CallApprover {
             AskMode::Elsewhere => return unanswered("the client can't ask its user"),
             AskMode::Elicit(peer) => self.elicit_form(peer, form).await.ok(),
             AskMode::Return(ticket_answer) => {
-                match self.started_task.as_ref().and_then(|started| started.asks()) {
+                let task =
+                    self.started_task.as_ref().and_then(|started| started.task_for_question());
+                match task {
                     Some(task) => ask_in_task(&task, form).await,
                     None => self.asking.parked.ask(id, form, &ticket_answer.questions).await,
                 }
@@ -63,8 +64,8 @@ impl CallApprover {
         }
     }
 
-    /// Makes the form that the client shows. If the elicitation has an address and the client can't
-    /// show addresses, the form has no fields. Returns `None` if the form isn't valid.
+    /// Creates the elicitation for a tool's question. A client that can't open a URL gets a form
+    /// without fields and a message with the URL. Returns `None` if the tool's form is invalid.
     fn form_of(&self, inquiry: &Inquiry, id: &str) -> Option<ElicitRequestParams> {
         let message = inquiry.to_text();
         let requested_schema = match &inquiry.wanted {
@@ -83,7 +84,7 @@ impl CallApprover {
     }
 }
 
-/// Sends an elicitation in a task. Returns `None` if the client gives no valid answer.
+/// Sends the form in an MCP task. Returns `None` without a valid answer.
 async fn ask_in_task(task: &Task, form: ElicitRequestParams) -> Option<ElicitResult> {
     let _open = OpenInTask(task);
     let answer = task.ask(form).await.ok()?;

@@ -1,8 +1,8 @@
 //! Serves the tools of a [`Host`](toolhold_core::Host) to clients of the Model Context Protocol.
 //!
 //! A [`Server`] serves one or more clients, in the protocol's revisions from 2025-03-26 to
-//! 2026-07-28. The server only translates the host's tools, answers, progress and questions into
-//! the protocol. It doesn't change calls or their permissions.
+//! 2026-07-28. It only translates between the host and the protocol, and makes no decisions on
+//! calls.
 //!
 //! [`serve_stdio`] serves the client that started this process. [`serve_http`] serves clients over
 //! a port or a Unix socket.
@@ -37,7 +37,7 @@ pub use error::ServeError;
 pub use extras::Extras;
 pub use http::{Http, ListenAddress, ListenAddressError, problems, serve_http};
 pub use live::LiveHost;
-/// The protocol's own types, which [`Extras`] uses.
+/// The types of the protocol in [`Extras`].
 pub use rmcp::{ErrorData, model};
 pub use server::Server;
 pub use stdio::serve_stdio;

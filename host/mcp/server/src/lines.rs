@@ -1,9 +1,8 @@
-//! Reads and writes MCP messages as lines of JSON, and skips lines that are too long.
+//! Reads and writes MCP messages as lines of JSON.
 //!
-//! Replaces the transport of the protocol's crate. That transport parses a message by trying one
-//! method after the other. This transport parses calls first, because they are the most frequent
-//! messages. Answers that are ready at the same time are written together. The crate still decides
-//! on the meaning of a line.
+//! The transport of the protocol's crate parses a message by trying one method after the other.
+//! This transport tries calls first, because calls are the most frequent messages. It also writes
+//! all answers together that are ready at the same time.
 
 use std::fmt;
 use std::io::{self, BufRead};
@@ -28,47 +27,42 @@ use tokio_util::codec::Decoder;
 
 use crate::envelope::Envelope;
 
-/// Bytes that are read at once and buffered for writing. Equals the size of a pipe.
-const BUFFER: usize = 64 << 10;
+/// Bytes of the buffers for reading and writing. Equals the size of a pipe on Linux.
+const BUFFER_BYTES: usize = 64 << 10;
 
-/// Reads and writes lines.
 pub(crate) struct Lines<R, W> {
     reader: BufReader<R>,
-    /// The part of a line that was read so far. The line isn't in the reading future, because that
-    /// future may be dropped and made again at any point.
+    /// The part of the current line that was read. The field keeps the part if the future of
+    /// `receive` is dropped in the middle of a line.
     line: Vec<u8>,
     longest: usize,
-    /// The envelope of a line that is too long and that wasn't read to its end yet.
+    /// Set while the end of a too long line is skipped.
     too_long: Option<Envelope>,
-    /// Whether `receive` has to write a refusal.
+    /// Whether `receive` must write a refusal first.
     has_refusal: bool,
     out: Arc<WriteHalf<W>>,
 }
 
-/// The writing half.
 pub(crate) struct WriteHalf<W> {
-    /// The bytes to write.
+    /// Bytes for the next write.
     ready: Mutex<Vec<u8>>,
-    /// The output. `None` if it is closed or broken.
+    /// `None` after the output was closed or failed.
     writing: tokio::sync::Mutex<Option<Writing<W>>>,
 }
 
-/// The bytes that are being written, and the position of the next byte.
 struct Writing<W> {
     writer: W,
     bytes: Vec<u8>,
     written: usize,
 }
 
-/// The result of reading.
 enum Line {
     Whole,
-    /// A line that was skipped.
+    /// The line was skipped.
     TooLong(Envelope),
 }
 
-/// An answer to a line that isn't a request. The answer always has an ID. The ID is `null` if the
-/// line has no readable ID.
+/// The answer to an invalid line. `id` is `null` if the line has no readable ID.
 #[derive(Serialize)]
 struct Refusal {
     jsonrpc: JsonRpcVersion2_0,
@@ -76,7 +70,6 @@ struct Refusal {
     error: ErrorData,
 }
 
-/// A call in the form that clients write.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Call {
@@ -88,11 +81,13 @@ struct Call {
     params: Object<CallToolRequestParams>,
 }
 
-/// A value that must be an object. The derived parser also accepts a list of the fields in order.
+/// A value that must be an object, because serde's derived parser also accepts a list of the
+/// fields.
 struct Object<T>(T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // This visitor has no `visit_seq`, so it refuses a list.
         struct Fields<T>(PhantomData<T>);
 
         impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {
@@ -112,24 +107,24 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
 }
 
 impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<R, W> {
-    /// Skips lines that are longer than this number of bytes.
+    /// Creates a transport that reads and writes lines. Lines of more than `longest` bytes are
+    /// skipped.
     pub(crate) fn new(reader: R, writer: W, longest: usize) -> Self {
         let writing = Writing { writer, bytes: Vec::new(), written: 0 };
         let out = Arc::new(WriteHalf {
             ready: Mutex::default(),
             writing: tokio::sync::Mutex::new(Some(writing)),
         });
-        let reader = BufReader::with_capacity(BUFFER, reader);
+        let reader = BufReader::with_capacity(BUFFER_BYTES, reader);
         Self { reader, line: Vec::new(), longest, too_long: None, has_refusal: false, out }
     }
 
-    /// Returns the half to which answers are written.
     pub(crate) fn writer(&self) -> Arc<WriteHalf<W>> {
         Arc::clone(&self.out)
     }
 
-    /// Reads a line including its end. Returns `None` if the input has ended. The future may be
-    /// dropped at any point and made again.
+    /// Reads a line with its line end into `line`. Returns `None` at the end of the input. The
+    /// future may be dropped at any point.
     async fn read(&mut self) -> Option<Line> {
         loop {
             let buffered = match self.reader.fill_buf().await {
@@ -140,11 +135,12 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
                     return None;
                 }
             };
-            // Unlike `position`, this function compares many bytes at a time. It reads memory, so
-            // it can't fail.
+            // `skip_until` compares many bytes at a time, unlike `position`. Reading memory can't
+            // fail.
             let length = BufRead::skip_until(&mut &*buffered, b'\n').unwrap_or(buffered.len());
             let part = &buffered[..length];
             let is_end = part.ends_with(b"\n");
+
             if self.too_long.is_none() && self.line.len() + length > self.longest {
                 tracing::error!(
                     "a message is skipped: it has more than {} bytes, the limit",
@@ -160,18 +156,18 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
             }
             self.reader.consume(length);
             if is_end {
-                return Some(match self.too_long.take() {
+                let line = match self.too_long.take() {
                     Some(envelope) => Line::TooLong(envelope),
                     None => Line::Whole,
-                });
+                };
+                return Some(line);
             }
         }
     }
 
-    /// Answers a line that isn't a message.
     fn refuse(&mut self, id: Option<RequestId>, error: ErrorData) -> io::Result<()> {
         self.has_refusal = true;
-        self.out.put(&Refusal { jsonrpc: JsonRpcVersion2_0, id, error })
+        self.out.queue(&Refusal { jsonrpc: JsonRpcVersion2_0, id, error })
     }
 }
 
@@ -184,9 +180,8 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
         &mut self,
         message: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        // The answer is added to the output now, and is written together with other answers that
-        // are ready.
-        let result = self.out.put(&message);
+        // The answer is queued now, and is written together with other answers.
+        let result = self.out.queue(&message);
         let out = Arc::clone(&self.out);
         async move {
             result?;
@@ -201,8 +196,8 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
                 self.out.write().await;
                 self.has_refusal = false;
             }
-            // A buffered line is returned without waiting. Without this call, the tasks that handle
-            // earlier lines would never run.
+            // Reading a buffered line doesn't wait. This call lets the tasks of earlier lines run
+            // while a client writes quickly.
             tokio::task::coop::consume_budget().await;
             match self.read().await? {
                 Line::Whole => {}
@@ -220,23 +215,22 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
             let message = parse(&self.line);
             let id = if message.is_err() { Envelope::parse_id(&self.line) } else { None };
             self.line.clear();
-            self.line.shrink_to(BUFFER);
+            self.line.shrink_to(BUFFER_BYTES);
             match message {
                 Ok(Some(message)) => return Some(message),
                 Ok(None) => {}
-                // The line is JSON but not a message.
                 Err(JsonRpcMessageCodecError::Serde(error)) if error.is_data() => {
-                    tracing::debug!("no message of the protocol: {error}");
+                    tracing::debug!("a line isn't a message of the protocol: {error}");
                     self.refuse(id, ErrorData::invalid_request("Invalid Request", None)).ok()?;
                 }
-                // The sender of a message that can't be read would wait for an answer.
+                // The sender of this message may wait for an answer.
                 Err(error) if is_object => {
-                    tracing::debug!("no JSON: {error}");
+                    tracing::debug!("a line isn't JSON: {error}");
                     self.refuse(id, ErrorData::parse_error("Parse error", None)).ok()?;
                 }
-                // The line doesn't resemble a message, and an answer might be echoed as another
-                // line.
-                Err(error) => tracing::debug!("a line is passed over: {error}"),
+                // Other text gets no answer, because a peer that echoes lines sends each answer
+                // back, without end.
+                Err(error) => tracing::debug!("a line is skipped: {error}"),
             }
         }
     }
@@ -252,24 +246,25 @@ impl<W: AsyncWrite + Unpin> WriteHalf<W> {
         self.ready.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends a message to the bytes to write.
-    pub(crate) fn put(&self, message: &impl Serialize) -> io::Result<()> {
+    /// Queues a message for [`Self::write`]. A message that can't be converted to JSON isn't
+    /// queued.
+    pub(crate) fn queue(&self, message: &impl Serialize) -> io::Result<()> {
         let mut ready = self.ready();
         let length_before = ready.len();
-        let result = serde_json::to_writer(&mut *ready, message);
-        match result {
-            Ok(()) => ready.push(b'\n'),
-            Err(_) => ready.truncate(length_before),
+        if let Err(error) = serde_json::to_writer(&mut *ready, message) {
+            ready.truncate(length_before);
+            return Err(error.into());
         }
-        Ok(result?)
+        ready.push(b'\n');
+        Ok(())
     }
 
-    /// Writes all output that was added before this call, unless another future writes it. The
-    /// future may be dropped at any point, and the next future continues at the same position. If
-    /// the client no longer reads, this is logged once, and further output is dropped.
+    /// Writes all queued messages, or waits until another future has written them. The future may
+    /// be dropped at any point, because the next call writes the remaining bytes. The first failure
+    /// is logged, and all later messages are dropped.
     pub(crate) async fn write(&self) {
-        let mut turn = self.writing.lock().await;
-        let Some(writing) = &mut *turn else {
+        let mut writing_guard = self.writing.lock().await;
+        let Some(writing) = &mut *writing_guard else {
             self.ready().clear();
             return;
         };
@@ -284,47 +279,48 @@ impl<W: AsyncWrite + Unpin> WriteHalf<W> {
                     "no more answers are written: writing to the client failed: {error}"
                 ),
             }
-            // Part of a line was written, so no further line would be valid.
-            *turn = None;
+            // A part of a line may have been written, so further lines are invalid.
+            *writing_guard = None;
         }
     }
 }
 
 impl<W: AsyncWrite + Unpin> Writing<W> {
-    /// Writes the rest of earlier output, and then the output that is ready at that time. Later
-    /// output is written by other futures, so that this future ends.
+    /// Writes the remaining bytes and then the bytes that are queued at that moment.
     async fn write_all<'a>(
         &mut self,
         ready: impl FnOnce() -> MutexGuard<'a, Vec<u8>>,
     ) -> io::Result<()> {
-        self.write_left().await?;
+        self.write_remaining().await?;
         self.bytes.clear();
-        self.bytes.shrink_to(BUFFER);
+        self.bytes.shrink_to(BUFFER_BYTES);
         self.written = 0;
         std::mem::swap(&mut self.bytes, &mut *ready());
-        self.write_left().await?;
+        self.write_remaining().await?;
         self.writer.flush().await
     }
 
-    async fn write_left(&mut self) -> io::Result<()> {
+    async fn write_remaining(&mut self) -> io::Result<()> {
         while self.written < self.bytes.len() {
-            match self.writer.write(&self.bytes[self.written..]).await? {
-                0 => return Err(io::ErrorKind::WriteZero.into()),
-                written => self.written += written,
+            let count = self.writer.write(&self.bytes[self.written..]).await?;
+            if count == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
             }
+            self.written += count;
         }
         Ok(())
     }
 }
 
-/// Checks whether a line starts like an object, also after a byte order mark.
+/// Checks whether a line starts with an object. A byte order mark may come first.
 fn starts_with_object(line: &[u8]) -> bool {
     let start = line.trim_ascii_start();
     let object = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start);
     object.trim_ascii_start().starts_with(b"{")
 }
 
-/// Parses the message of a line. Returns `None` if the line can be skipped.
+/// Parses a line. Returns `None` for a line without a message for the server. Calls are parsed
+/// directly, because calls are the most frequent messages.
 fn parse(line: &[u8]) -> Result<Option<RxJsonRpcMessage<RoleServer>>, JsonRpcMessageCodecError> {
     match serde_json::from_slice::<Object<Call>>(line) {
         Ok(Object(Call { id, params: Object(mut params), .. })) => {
@@ -335,7 +331,6 @@ fn parse(line: &[u8]) -> Result<Option<RxJsonRpcMessage<RoleServer>>, JsonRpcMes
             }
             Ok(Some(JsonRpcMessage::request(ClientRequest::CallToolRequest(request), id)))
         }
-        // The protocol's crate parses other messages and finds their errors.
         Err(_) => JsonRpcMessageCodec::default().decode(&mut BytesMut::from(line)),
     }
 }
@@ -440,7 +435,7 @@ mod tests {
                 text
             });
             assert!(lines.receive().await.is_some());
-            assert!(lines.line.capacity() <= BUFFER);
+            assert!(lines.line.capacity() <= BUFFER_BYTES);
             assert!(lines.receive().await.is_none(), "without its end, it is no line");
             drop(lines);
             let said = reading.await.expect("it ends");

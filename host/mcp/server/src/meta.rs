@@ -3,22 +3,20 @@
 use rmcp::model::RequestMetaObject;
 use serde_json::{Map, Value};
 
-/// Keys of the protocol without a prefix.
+/// Keys of the protocol that have no prefix.
 const PROTOCOL: [&str; 1] = ["progressToken"];
 
-/// Prefixes of Toolhold's own keys.
 const TOOLHOLD: [&str; 2] = ["toolhold:", "toolhold/"];
 
-/// Returns the client's metadata of a call for the tool, without the keys of the protocol and of
-/// Toolhold. Returns `None` if no keys remain.
+/// Returns the keys of `meta` that aren't reserved, or `None` without such keys.
 pub(crate) fn for_tool(meta: &RequestMetaObject) -> Option<Map<String, Value>> {
     let own = meta.0.0.iter().filter(|(key, _)| !is_reserved(key));
     let fields: Map<_, _> = own.map(|(key, value)| (key.clone(), value.clone())).collect();
     if fields.is_empty() { None } else { Some(fields) }
 }
 
-/// Checks whether a key belongs to the protocol or to Toolhold. A prefix whose first or second
-/// label is `modelcontextprotocol` or `mcp` is reserved for the protocol.
+/// Checks whether a key belongs to the protocol or to Toolhold. The protocol reserves prefixes
+/// whose first or second label is `modelcontextprotocol` or `mcp`.
 pub(crate) fn is_reserved(key: &str) -> bool {
     PROTOCOL.contains(&key)
         || TOOLHOLD.iter().any(|prefix| key.starts_with(prefix))

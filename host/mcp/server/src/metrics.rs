@@ -12,16 +12,14 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use toolhold_core::FilterSummary;
 
-/// The media type of [`Metrics::text`].
 pub(crate) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Buckets in seconds, from the time of a built-in tool to the time of the longest call.
-const SECONDS: [f64; 12] =
+/// Histogram buckets in seconds, from a built-in tool to the longest call.
+const BUCKETS: [f64; 12] =
     [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 600.0];
 
 type Labels<const COUNT: usize> = [(&'static str, String); COUNT];
 
-/// The metrics of a server.
 pub(crate) struct Metrics {
     calls: Family<Labels<2>, Counter<u64, AtomicU64>>,
     seconds: Family<Labels<1>, Histogram, fn() -> Histogram>,
@@ -41,19 +39,19 @@ impl Metrics {
         let connections = Gauge::default();
         let filtered = Family::default();
         let seconds: Family<_, _, fn() -> Histogram> =
-            Family::new_with_constructor(|| Histogram::new(SECONDS));
+            Family::new_with_constructor(|| Histogram::new(BUCKETS));
         registry.register("calls", "Finished calls, by tool and outcome", Family::clone(&calls));
         registry.register(
             "call_seconds",
-            "How long calls took, waiting for persons included",
+            "Duration of calls, including the wait for approval",
             Family::clone(&seconds),
         );
         registry.register(
             "filtered_bytes",
-            "Bytes of answers that filters made shorter, before and after",
+            "Bytes of answers that filters shortened, before and after",
             Family::clone(&filtered),
         );
-        registry.register("calls_running", "Calls that run or wait", Gauge::clone(&running));
+        registry.register("calls_running", "Running or waiting calls", Gauge::clone(&running));
         registry.register(
             "http_requests",
             "Answered requests, by status",
@@ -63,48 +61,46 @@ impl Metrics {
         Arc::new(Self { calls, seconds, filtered, running, requests, connections, registry })
     }
 
-    /// Counts a running call until the result is dropped.
-    pub(crate) fn runs(&self) -> Counted {
+    /// Counts a running call until the returned value is dropped.
+    pub(crate) fn count_running(&self) -> Counted {
         Counted::new(&self.running)
     }
 
-    /// Counts a call that has ended. `tool` must exist, because clients can invent any number of
-    /// names.
+    /// Counts a finished call of an existing `tool`. Unknown names must not be counted, because
+    /// clients could create any number of labels.
     pub(crate) fn count_call(&self, tool: &str, outcome: &str, took: Duration) {
         let labels = [("tool", tool.to_owned()), ("outcome", outcome.to_owned())];
         self.calls.get_or_create(&labels).inc();
         self.seconds.get_or_create(&[("tool", tool.to_owned())]).observe(took.as_secs_f64());
     }
 
-    /// Counts the bytes of an answer that filters have shortened.
-    pub(crate) fn filtered(&self, filtered: &FilterSummary) {
-        for (state, bytes) in ["whole", "shown"].into_iter().zip(filtered.bytes) {
-            let filters = filtered.filters.join(",");
+    /// Counts the bytes of an answer before and after its filters.
+    pub(crate) fn count_filtered(&self, summary: &FilterSummary) {
+        let [bytes_before, bytes_after] = summary.bytes;
+        for (state, bytes) in [("whole", bytes_before), ("shown", bytes_after)] {
+            let filters = summary.filters.join(",");
             let labels = [("filters", filters), ("state", state.to_owned())];
             self.filtered.get_or_create(&labels).inc_by(bytes);
         }
     }
 
-    /// Counts an open connection until the result is dropped.
-    pub(crate) fn connection(&self) -> Counted {
+    /// Counts an open connection until the returned value is dropped.
+    pub(crate) fn count_connection(&self) -> Counted {
         Counted::new(&self.connections)
     }
 
-    /// Counts an answered request.
-    pub(crate) fn answered(&self, status: http::StatusCode) {
+    pub(crate) fn count_answer(&self, status: http::StatusCode) {
         self.requests.get_or_create(&[("status", status.as_str().to_owned())]).inc();
     }
 
-    /// Returns all metrics as text.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
-        // Writing to memory never fails.
         let _ = encode(&mut text, &self.registry);
         text
     }
 }
 
-/// Decreases a gauge by one when this value is dropped.
+/// Decrements the gauge when dropped.
 pub(crate) struct Counted(Gauge<i64, AtomicI64>);
 
 impl Counted {

@@ -1,10 +1,8 @@
-//! In revision 2026-07-28, keeps a call waiting until its client repeats the request with the
-//! answer to the question of the call's tool.
+//! Parks calls in revision 2026-07-28 until the client answers an elicitation of their tool.
 //!
-//! In that revision, the server can't ask while a request is open. The request ends with the
-//! question, and the client repeats the request with the answer. The call waits meanwhile, so that
-//! no part of the call runs twice. The ticket of the call is a random name, and is valid only in
-//! the session of the call.
+//! In this revision, the server can't send requests. The request ends with the elicitation, and the
+//! client repeats the request with the answer and a ticket. The parked call then continues, so
+//! nothing runs twice. The ticket is a random name and is valid only in the session of the call.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -18,17 +16,16 @@ use rmcp::model::{
 use tokio::sync::{mpsc, oneshot};
 use toolhold_core::{Answer, CancellationToken};
 
-/// The key under which a client answers a question.
-pub(crate) const FIELD: &str = "answer";
+/// The key of the answer in `inputResponses`.
+pub(crate) const ANSWER_FIELD: &str = "answer";
 
-/// The beginning of a ticket.
-const TICKET: &str = "call-";
+/// Prefix of a ticket.
+const TICKET_PREFIX: &str = "call-";
 
-/// Returns the question that the client must ask before it repeats the request of a call, if there
-/// is a question.
+/// Takes the question that the client must answer before it repeats the call.
 pub(crate) type RequiredInput = Arc<dyn Fn() -> Option<InputRequiredResult> + Send + Sync>;
 
-/// A call that runs for a request. `None` if the call ended early without an answer.
+/// A running call. The future returns `None` if the call ends without an answer.
 pub(crate) struct WaitingCall {
     pub(crate) call: Pin<Box<dyn Future<Output = Option<Answer>> + Send>>,
     pub(crate) questions: mpsc::Receiver<OpenQuestion>,
@@ -36,7 +33,7 @@ pub(crate) struct WaitingCall {
     pub(crate) required: RequiredInput,
 }
 
-/// A question of a call's tool, and where the answer goes.
+/// An elicitation of a call's tool.
 pub(crate) struct OpenQuestion {
     id: String,
     form: ElicitRequestParams,
@@ -50,12 +47,11 @@ struct ParkedCall {
     answer: oneshot::Sender<ElicitResult>,
 }
 
-/// The waiting calls of a server, by the names of their questions. The host limits the number of
-/// open questions.
+/// Parked calls by the IDs of their elicitations. The host limits the number of elicitations.
 #[derive(Default)]
 pub(crate) struct ParkedCalls(Mutex<HashMap<String, ParkedCall>>);
 
-/// Removes a question when its call no longer waits for the answer.
+/// Removes the parked call when its tool no longer waits for the answer.
 struct ParkedGuard<'a>(&'a ParkedCalls, String);
 
 impl Drop for ParkedGuard<'_> {
@@ -70,7 +66,8 @@ impl ParkedCalls {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks a question. The question ends the request. Returns `None` if nobody answers.
+    /// Sends an elicitation, which ends the request, and waits for the answer. Returns `None`
+    /// without an answer.
     pub(crate) async fn ask(
         &self,
         id: String,
@@ -83,7 +80,7 @@ impl ParkedCalls {
         receiver.await.ok()
     }
 
-    /// Makes a call wait, and returns the question for its client.
+    /// Parks a call, and returns the elicitation for the client.
     pub(crate) fn park(
         &self,
         session: &Arc<str>,
@@ -91,29 +88,32 @@ impl ParkedCalls {
         mut call: WaitingCall,
         question: OpenQuestion,
     ) -> InputRequiredResult {
-        // The call runs in its own task, so that its time limits apply.
+        // The call continues in its own task, because a call's time limits work only while its
+        // future is polled.
         let running = tokio::spawn(call.call);
         call.call = Box::pin(async move { running.await.ok().flatten() });
         let OpenQuestion { id, form, answer } = question;
         let request = InputRequest::Elicitation(ElicitRequest::new(form));
-        let requests = [(FIELD.to_owned(), request)].into();
-        let required = InputRequiredResult::new(Some(requests), Some(format!("{TICKET}{id}")));
+        let requests = [(ANSWER_FIELD.to_owned(), request)].into();
+        let required =
+            InputRequiredResult::new(Some(requests), Some(format!("{TICKET_PREFIX}{id}")));
         let parked =
             ParkedCall { session: Arc::clone(session), tool: tool.to_owned(), call, answer };
         let mut parked_calls = self.lock();
-        // A call that has stopped waiting meanwhile would stay in the map.
+        // The tool removes its entry when it stops waiting, so no entry is added after that.
         if !parked.answer.is_closed() {
             parked_calls.insert(id, parked);
         }
         required
     }
 
-    /// Takes the call that a repeated request continues. Returns `None` if the request has no
-    /// ticket of a waiting call.
+    /// Takes the parked call of a ticket, and gives the client's answer to the call. Returns `None`
+    /// without a ticket, and for the ticket of an approval.
     ///
     /// # Errors
     ///
-    /// Returns an error if no call waits for this answer.
+    /// Returns an error if the ticket's call isn't parked any more, or if the answer is missing or
+    /// invalid.
     pub(crate) fn resume(
         &self,
         session: &str,
@@ -121,10 +121,17 @@ impl ParkedCalls {
         ticket: Option<&str>,
         responses: Option<&InputResponses>,
     ) -> Option<Result<WaitingCall, ErrorData>> {
-        let id = ticket?.strip_prefix(TICKET)?;
+        // Only tickets of parked calls have this prefix.
+        let id = ticket?.strip_prefix(TICKET_PREFIX)?;
         Some(self.take(session, tool, id, responses))
     }
 
+    /// Takes a parked call, and gives the client's answer to the call.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the answer is missing or invalid, or if no such call of the session and
+    /// the tool is parked.
     fn take(
         &self,
         session: &str,
@@ -132,12 +139,7 @@ impl ParkedCalls {
         id: &str,
         responses: Option<&InputResponses>,
     ) -> Result<WaitingCall, ErrorData> {
-        let response =
-            responses.and_then(|responses| responses.get(FIELD)).cloned().ok_or_else(|| {
-                ErrorData::invalid_params(format!("`inputResponses` has no `{FIELD}`"), None)
-            })?;
-        let result: ElicitResult = serde_json::from_value(response)
-            .map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
+        let result = parse_response(responses)?;
         let mut parked = self.lock();
         let belongs_to_request = match parked.get(id) {
             Some(call) => *call.session == *session && call.tool == tool,
@@ -151,8 +153,19 @@ impl ParkedCalls {
                 None,
             ));
         };
-        // If the call no longer waits, it ends by itself.
+        // The receiver is gone if the tool no longer waits. The call then ends without the answer.
         let _ = call.answer.send(result);
         Ok(call.call)
     }
+}
+
+/// Parses the answer to the elicitation in the client's responses.
+fn parse_response(responses: Option<&InputResponses>) -> Result<ElicitResult, ErrorData> {
+    let response = responses.and_then(|responses| responses.get(ANSWER_FIELD));
+    let Some(response) = response else {
+        let why = format!("`inputResponses` has no `{ANSWER_FIELD}`");
+        return Err(ErrorData::invalid_params(why, None));
+    };
+    serde_json::from_value(response.clone())
+        .map_err(|error| ErrorData::invalid_params(error.to_string(), None))
 }

@@ -1,4 +1,4 @@
-//! Sends the events of a running call as progress notifications, and as a task's status message.
+//! Sends the progress of a call as notifications and as the status message of an MCP task.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,12 +15,11 @@ use toolhold_core::{Content, Events, Progress, fenced};
 use crate::answer::META;
 use crate::tasks::StartedTask;
 
-/// Notifications that wait for a slow client. Further notifications are dropped, because the answer
-/// is complete without them.
-const WAITING: usize = 64;
+/// Maximum number of notifications that wait for a slow client. Further notifications are dropped.
+const MAX_QUEUED: usize = 64;
 
-/// Bytes of one message.
-const MESSAGE: usize = 4096;
+/// Maximum length of a message in bytes. Longer messages are cut.
+const MAX_MESSAGE_BYTES: usize = 4096;
 
 struct Notification {
     step: f64,
@@ -28,20 +27,18 @@ struct Notification {
     untrusted: bool,
 }
 
-/// Sends notifications to the client that asked for progress.
 pub(crate) struct ProgressSender {
-    /// The channel to the client. `None` after the end of the call.
+    /// `None` if the client wants no notifications, and after the end of the call.
     sender: Mutex<Option<Sender<Notification>>>,
-    /// Number of notifications. The protocol requires that progress only grows.
     count: AtomicU64,
-    /// The call, if its client supports MCP tasks.
+    /// Set if the client supports MCP tasks.
     started_task: Option<Arc<StartedTask>>,
     tool: String,
 }
 
 impl ProgressSender {
-    /// Starts to notify a client that sent a token. The sending task ends after [`end`](Self::end),
-    /// when all notifications are sent.
+    /// Starts notifications if the client sent a `token`. The returned task ends when
+    /// [`end`](Self::end) was called and all notifications are sent.
     pub(crate) fn begin(
         peer: &Peer<RoleServer>,
         token: Option<ProgressToken>,
@@ -50,7 +47,7 @@ impl ProgressSender {
     ) -> (Self, Option<JoinHandle<()>>) {
         let (sender, task) = match token {
             Some(token) => {
-                let (sender, receiver) = channel(WAITING);
+                let (sender, receiver) = channel(MAX_QUEUED);
                 let task = tokio::spawn(send_progress(peer.clone(), token, receiver));
                 (Some(sender), Some(task))
             }
@@ -60,40 +57,45 @@ impl ProgressSender {
         (Self { sender, count: AtomicU64::new(0), started_task, tool }, task)
     }
 
-    /// Stops sending.
     pub(crate) fn end(&self) {
         drop(self.sender.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
-    fn say(&self, message: &str, untrusted: bool) {
-        let message = cut(message, MESSAGE);
+    /// Sends a message to the client, as the status of the task and as a notification.
+    fn send_message(&self, message: &str, untrusted: bool) {
+        let message = cut(message, MAX_MESSAGE_BYTES);
         match &self.started_task {
-            // The state of a task has no metadata, and a model may see the state.
-            Some(started_task) if untrusted => started_task.say(&fenced(&self.tool, message)),
-            Some(started_task) => started_task.say(message),
+            // The status of a task has no mark for untrusted text, and a model may read it.
+            Some(started_task) if untrusted => {
+                started_task.set_status_message(&fenced(&self.tool, message));
+            }
+            Some(started_task) => started_task.set_status_message(message),
             None => {}
         }
         let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(sender) = &*sender else { return };
-        // The fraction that a call reports may decrease or be missing. The number of steps always
-        // increases.
-        let step = (self.count.fetch_add(1, Ordering::Relaxed) + 1) as f64;
+        // The protocol requires growing progress, but the fraction of a tool may shrink. The number
+        // of the notification is sent instead.
+        let earlier_notifications = self.count.fetch_add(1, Ordering::Relaxed);
+        let step = (earlier_notifications + 1) as f64;
+        // A full queue drops the message.
         let _ = sender.try_send(Notification { step, message: message.to_owned(), untrusted });
     }
 }
 
 impl Events for ProgressSender {
     fn progress(&self, progress: Progress) {
-        self.say(&progress.message, progress.untrusted);
+        self.send_message(&progress.message, progress.untrusted);
     }
 
     fn emitted(&self, part: &Content) {
         if let Some(text) = part.as_text() {
-            self.say(text, part.is_untrusted());
+            self.send_message(text, part.is_untrusted());
         }
     }
 }
 
+/// Sends the queued notifications until the call ends.
 async fn send_progress(
     peer: Peer<RoleServer>,
     token: ProgressToken,
@@ -103,7 +105,7 @@ async fn send_progress(
         let mut notification =
             ProgressNotificationParam::new(token.clone(), step).with_message(message);
         if untrusted {
-            // An answer has the mark at the same place.
+            // The same key marks untrusted parts of an answer.
             let mark = json!({ "tool": { (Content::UNTRUSTED): true } });
             let meta = MetaObject([(META.to_owned(), mark)].into_iter().collect());
             notification.meta = Some(NotificationMetaObject(meta));

@@ -1,4 +1,4 @@
-//! The prompt that describes the tools and their grants to a model, and path completions for its
+//! The `tools` prompt describes the tools and their grants to a model. Also completes paths for its
 //! argument.
 
 use std::fmt::Write;
@@ -12,35 +12,35 @@ use rmcp::model::{
 use serde_json::json;
 use toolhold_core::{Access, Audience, Definition, Host, Request, Session, Verdict};
 
-/// The name of the prompt, and the name of its argument.
 pub(crate) const TOOLS: &str = "tools";
 pub(crate) const PATH: &str = "path";
 
-/// Most bytes of a path. The path is repeated for each tool and each name in the folder. The system
-/// accepts no longer paths.
+/// Maximum length of a path in bytes, as on Linux. Longer paths are ignored, because the prompt
+/// repeats the path for each tool.
 const MAX_PATH: usize = 4096;
 
-/// The tool that lists a directory.
-const LIST: &str = "list_directory";
+/// The tool whose calls complete paths.
+const LIST_TOOL: &str = "list_directory";
 
-/// Returns the prompt in the list.
 pub(crate) fn definition() -> Prompt {
     let path = PromptArgument::new(PATH)
-        .with_description("A file or directory, to also describe which calls are allowed there")
+        .with_description(
+            "A file or directory; the answer also describes the calls that are allowed there",
+        )
         .with_required(false);
     Prompt::new(
         TOOLS,
-        Some("The tools of this server, their directories, and which calls need approval"),
+        Some("The tools of this server, their directories, and the calls that need approval"),
         Some(vec![path]),
     )
     .with_title("What can the tools do here?")
 }
 
-/// Returns the prompt with the current state.
+/// Expands the prompt for the current rules and grants.
 ///
 /// # Errors
 ///
-/// Returns an error if the prompt has no such argument.
+/// Returns an error for an unknown argument.
 pub(crate) fn answer_prompt(
     host: &Host,
     tools: &[Arc<Definition>],
@@ -48,7 +48,6 @@ pub(crate) fn answer_prompt(
 ) -> Result<GetPromptResult, ErrorData> {
     let mut text = "These tools run in a sandbox, under the user's rules:\n".to_owned();
     for tool in tools {
-        // Writing to a string never fails.
         let _ = writeln!(text, "* `{}`: {}", tool.name, sentence(&tool.description));
     }
     let mut reached: Vec<_> =
@@ -89,37 +88,41 @@ pub(crate) fn answer_prompt(
     Ok(GetPromptResult::new(vec![PromptMessage::new_text(Role::User, text)]))
 }
 
-/// Returns the verdict on a call of a tool with a path. Returns `None` if the tool has no path, or
-/// requires an argument that isn't a string.
+/// Returns the verdict on a call with `path`, in words. Returns `None` if the tool has no path, or
+/// if another required argument isn't a string.
 fn verdict_text(host: &Host, tool: &Definition, path: &str) -> Option<&'static str> {
     let schema = &tool.input_schema;
     schema.pointer("/properties/path")?;
-    let required = schema.get("required").and_then(|required| required.as_array());
+    let mut required = Vec::new();
+    if let Some(names) = schema.get("required").and_then(|names| names.as_array()) {
+        required.extend(names.iter().filter_map(|name| name.as_str()));
+    }
     let mut arguments = json!({ "path": path });
-    for name in required.into_iter().flatten().filter_map(|name| name.as_str()) {
+    for name in required {
         if name == PATH {
             continue;
         }
         if *schema.pointer(&format!("/properties/{name}/type"))? != "string" {
             return None;
         }
+        // The verdict is about the path, so the other arguments may have any text.
         arguments[name] = json!("x");
     }
     let decision = host.check(Request::new(&tool.name, arguments)).outcome.ok()?;
-    Some(match decision.verdict {
+    let text = match decision.verdict {
         Verdict::Allow => "allowed",
         Verdict::Ask => "needs approval",
         Verdict::Deny => "refused",
-    })
+    };
+    Some(text)
 }
 
-/// Returns the first sentence of a description.
 fn sentence(description: &str) -> &str {
     description.split_once(". ").map_or(description, |(first, _)| first).trim_end_matches('.')
 }
 
-/// Completes the start of a path with a call of `list_directory`. The same rules apply as for other
-/// calls, and the call is recorded.
+/// Completes a path with a call of `list_directory`, which is checked and recorded like any other
+/// call.
 pub(crate) async fn paths(host: &Host, session: &Session, prefix: &str) -> CompletionInfo {
     let (directory, name) = prefix.rsplit_once('/').unwrap_or(("", prefix));
     let listed_directory = match directory {
@@ -135,13 +138,13 @@ pub(crate) async fn paths(host: &Host, session: &Session, prefix: &str) -> Compl
         let request = Request {
             session: Some(session.clone()),
             audience: Audience::Person,
-            ..Request::new(LIST, arguments)
+            ..Request::new(LIST_TOOL, arguments)
         };
         if let Ok(output) = host.call(request).await.outcome {
             names = output
                 .joined_text()
                 .lines()
-                .filter_map(entry)
+                .filter_map(entry_name)
                 .filter(|entry| entry.starts_with(name))
                 .map(str::to_owned)
                 .collect();
@@ -160,12 +163,16 @@ pub(crate) async fn paths(host: &Host, session: &Session, prefix: &str) -> Compl
     info
 }
 
-/// Parses the name in a line of a listing: `[file] name  12 B`.
-fn entry(line: &str) -> Option<&str> {
-    let (kind, rest) = line.strip_prefix('[')?.split_once("] ")?;
+/// Parses the name in a line of a listing, such as `[file] name  12 B` or `[dir] name`. Returns
+/// `None` for lines without a name.
+fn entry_name(line: &str) -> Option<&str> {
+    let (kind, after_kind) = line.strip_prefix('[')?.split_once("] ")?;
     match kind {
-        "file" => rest.rsplit_once("  ").map(|(name, _)| name),
-        "dir" | "symlink" | "other" => Some(rest),
+        "file" => {
+            let (name, _size) = after_kind.rsplit_once("  ")?;
+            Some(name)
+        }
+        "dir" | "symlink" | "other" => Some(after_kind),
         _ => None,
     }
 }
@@ -176,10 +183,10 @@ mod tests {
 
     #[test]
     fn names_are_read_from_a_listing() {
-        assert_eq!(entry("[dir] src/"), Some("src/"));
-        assert_eq!(entry("[file] a  b  12 B"), Some("a  b"));
-        assert_eq!(entry("[symlink] link"), Some("link"));
-        assert_eq!(entry("Only the first 1000 entries are shown."), None);
+        assert_eq!(entry_name("[dir] src/"), Some("src/"));
+        assert_eq!(entry_name("[file] a  b  12 B"), Some("a  b"));
+        assert_eq!(entry_name("[symlink] link"), Some("link"));
+        assert_eq!(entry_name("Only the first 1000 entries are shown."), None);
     }
 
     #[test]

@@ -1,14 +1,10 @@
-//! Makes random names.
+//! Creates random names.
 
 use std::io;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
 /// Returns a random name of 64 hexadecimal digits.
-///
-/// # Errors
-///
-/// The system has no random bytes.
 pub(crate) fn name() -> io::Result<String> {
     let mut bytes = [0; 32];
     getrandom(&mut bytes, GetRandomFlags::empty())?;

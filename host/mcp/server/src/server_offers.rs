@@ -1,82 +1,93 @@
-//! Lists and gets the prompts and resources of the host's sources, in the form of MCP.
+//! Lists and gets the prompts and resources of the host's sources.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use rmcp::ErrorData;
 use rmcp::model::{
-    ContentBlock, GetPromptRequestParams, GetPromptResult, JsonObject, Prompt, PromptArgument,
-    PromptMessage, ReadResourceResult, Resource, ResourceContents, ResourceTemplate, Role,
+    GetPromptRequestParams, GetPromptResult, JsonObject, Prompt, PromptArgument, PromptMessage,
+    ReadResourceResult, Resource, ResourceContents, ResourceTemplate, Role,
 };
 use serde_json::{Value, json};
 use toolhold_core::{Answer, Body, Category, Content, Host, PromptOffer, ResourceOffer};
 
 use crate::answer;
 
-/// The call of a tool that gets a prompt or a resource, as the tool and its arguments.
+/// A tool that gets a prompt or a resource, and its arguments.
 pub(crate) type OfferCall = (String, JsonObject);
 
-/// Returns the prompts.
 pub(crate) fn prompts(host: &Host) -> Vec<Prompt> {
     host.offers().iter().flat_map(|offers| &offers.prompts).map(prompt).collect()
 }
 
 fn prompt(offer: &PromptOffer) -> Prompt {
-    let arguments = offer.arguments.iter().map(|argument| {
-        let mut shown = PromptArgument::new(&argument.name).with_required(argument.required);
-        shown.title.clone_from(&argument.title);
-        shown.description.clone_from(&argument.description);
-        shown
-    });
-    let mut prompt = Prompt::new(&offer.name, offer.description.clone(), Some(arguments.collect()));
+    let mut arguments = Vec::new();
+    for offered in &offer.arguments {
+        let mut argument = PromptArgument::new(&offered.name).with_required(offered.required);
+        argument.title.clone_from(&offered.title);
+        argument.description.clone_from(&offered.description);
+        arguments.push(argument);
+    }
+    let mut prompt = Prompt::new(&offer.name, offer.description.clone(), Some(arguments));
     prompt.title.clone_from(&offer.title);
     prompt
 }
 
-/// Returns the resources with a fixed address.
 pub(crate) fn resources(host: &Host) -> Vec<Resource> {
-    let resources = offers_of(host, false).map(|offer| {
-        let mut resource = Resource::new(offer.uri, offer.name);
-        resource.title = offer.title;
-        resource.description = offer.description;
-        resource.mime_type = offer.media_type;
-        resource
-    });
-    resources.collect()
+    let mut resources = Vec::new();
+    for offer in offered_resources(host) {
+        if !offer.is_template {
+            let mut resource = Resource::new(offer.uri, offer.name);
+            resource.title = offer.title;
+            resource.description = offer.description;
+            resource.mime_type = offer.media_type;
+            resources.push(resource);
+        }
+    }
+    resources
 }
 
-/// Returns the templates of addresses.
 pub(crate) fn templates(host: &Host) -> Vec<ResourceTemplate> {
-    let templates = offers_of(host, true).map(|offer| {
-        let mut template = ResourceTemplate::new(offer.uri, offer.name);
-        template.title = offer.title;
-        template.description = offer.description;
-        template.mime_type = offer.media_type;
-        template
-    });
-    templates.collect()
+    let mut templates = Vec::new();
+    for offer in offered_resources(host) {
+        if offer.is_template {
+            let mut template = ResourceTemplate::new(offer.uri, offer.name);
+            template.title = offer.title;
+            template.description = offer.description;
+            template.mime_type = offer.media_type;
+            templates.push(template);
+        }
+    }
+    templates
 }
 
-fn offers_of(host: &Host, templates: bool) -> impl Iterator<Item = ResourceOffer> {
-    let all = host.offers().into_iter().flat_map(|offers| offers.resources);
-    all.filter(move |offer| offer.is_template == templates)
+fn offered_resources(host: &Host) -> impl Iterator<Item = ResourceOffer> {
+    host.offers().into_iter().flat_map(|offers| offers.resources)
 }
 
-/// Returns the call that gets a prompt. Returns `None` if no provider offers the prompt.
+/// Returns the call that gets a prompt, or `None` if no source offers the prompt.
 pub(crate) fn prompt_call(host: &Host, request: &GetPromptRequestParams) -> Option<OfferCall> {
-    host.offers().into_iter().find_map(|offers| {
-        let prompt = offers.prompts.iter().find(|prompt| prompt.name == request.name)?;
-        let arguments = request.arguments.clone().unwrap_or_default();
-        Some(call(offers.prompter, json!({ "name": prompt.own_name, "arguments": arguments })))
-    })
+    for offers in host.offers() {
+        let prompt = offers.prompts.iter().find(|prompt| prompt.name == request.name);
+        if let Some(prompt) = prompt {
+            let arguments = request.arguments.clone().unwrap_or_default();
+            let call_arguments = json!({ "name": prompt.own_name, "arguments": arguments });
+            return Some(call(offers.prompter, call_arguments));
+        }
+    }
+    None
 }
 
-/// Returns the call that reads the resource at an address. Returns `None` if no provider has the
-/// resource.
+/// Returns the call that reads the resource at `uri`, or `None` if no source has the prefix of
+/// `uri`.
 pub(crate) fn resource_call(host: &Host, uri: &str) -> Option<OfferCall> {
-    let mut with_resources =
-        host.offers().into_iter().filter(|offers| !offers.resources.is_empty());
-    with_resources.find_map(|offers| {
-        let own_address = uri.strip_prefix(&offers.prefix)?;
-        Some(call(offers.reader, json!({ "uri": own_address })))
-    })
+    for offers in host.offers() {
+        if !offers.resources.is_empty()
+            && let Some(address_in_source) = uri.strip_prefix(&offers.prefix)
+        {
+            return Some(call(offers.reader, json!({ "uri": address_in_source })));
+        }
+    }
+    None
 }
 
 fn call(tool: String, arguments: Value) -> OfferCall {
@@ -86,45 +97,28 @@ fn call(tool: String, arguments: Value) -> OfferCall {
     }
 }
 
-/// Converts the answer of a call to a prompt.
-///
-/// # Errors
-///
-/// The call failed.
+/// Converts the answer of a call that gets a prompt. Each part is a message.
 pub(crate) fn prompt_result(answer: Answer) -> Result<GetPromptResult, ErrorData> {
-    let messages = parts(answer)?.into_iter().enumerate().map(|(at, part)| {
-        let says_assistant = part.meta.as_ref().is_some_and(|meta| meta["role"] == "assistant");
-        let role = if says_assistant { Role::Assistant } else { Role::User };
-        PromptMessage::new(role, answer::block(at, part))
-    });
-    Ok(GetPromptResult::new(messages.collect()))
+    let mut messages = Vec::new();
+    for (index, part) in parts(answer)?.into_iter().enumerate() {
+        let is_of_assistant = part.meta.as_ref().is_some_and(|meta| meta["role"] == "assistant");
+        let role = if is_of_assistant { Role::Assistant } else { Role::User };
+        messages.push(PromptMessage::new(role, answer::block(index, part)));
+    }
+    Ok(GetPromptResult::new(messages))
 }
 
-/// Converts the answer of a call to a resource. Each part has the requested address.
-///
-/// # Errors
-///
-/// The call failed.
+/// Converts the answer of a call that reads a resource. Each part gets the address `uri`.
 pub(crate) fn resource_result(answer: Answer, uri: &str) -> Result<ReadResourceResult, ErrorData> {
-    let parts = parts(answer)?.into_iter().enumerate();
-    Ok(ReadResourceResult::new(parts.map(|(at, part)| contents(at, part, uri)).collect()))
+    let parts = parts(answer)?.into_iter();
+    Ok(ReadResourceResult::new(parts.map(|part| contents(part, uri)).collect()))
 }
 
-fn contents(at: usize, part: Content, uri: &str) -> ResourceContents {
-    let media_type = part.media_type.clone();
-    let contents = match part.body {
+fn contents(part: Content, uri: &str) -> ResourceContents {
+    let Content { body, media_type, .. } = part;
+    let contents = match body {
         Body::Text(text) | Body::Link(text) => ResourceContents::text(text, uri),
-        Body::Bytes(_) => match answer::block(at, part) {
-            ContentBlock::Image(image) => ResourceContents::blob(image.data, uri),
-            ContentBlock::Audio(audio) => ResourceContents::blob(audio.data, uri),
-            ContentBlock::Resource(embedded) => match embedded.resource {
-                ResourceContents::BlobResourceContents { blob, .. } => {
-                    ResourceContents::blob(blob, uri)
-                }
-                other => other,
-            },
-            _ => ResourceContents::text("", uri),
-        },
+        Body::Bytes(bytes) => ResourceContents::blob(STANDARD.encode(bytes), uri),
     };
     match media_type {
         Some(media_type) => contents.with_mime_type(media_type),
@@ -132,11 +126,17 @@ fn contents(at: usize, part: Content, uri: &str) -> ResourceContents {
     }
 }
 
+/// Returns the parts of an answer. A failure becomes an error of the protocol.
 fn parts(answer: Answer) -> Result<Vec<Content>, ErrorData> {
-    answer.outcome.map(|output| output.content).map_err(|failure| match failure.category {
+    let failure = match answer.outcome {
+        Ok(output) => return Ok(output.content),
+        Err(failure) => failure,
+    };
+    let error = match failure.category {
         Category::InvalidParameters | Category::ToolNotFound => {
             ErrorData::invalid_params(failure.feedback(), None)
         }
         _ => ErrorData::internal_error(failure.feedback(), None),
-    })
+    };
+    Err(error)
 }

@@ -12,25 +12,24 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::unix::pipe;
 use toolhold_core::{CancellationToken, Session};
 
-use crate::admission::bounded;
+use crate::admission::limit_open_requests;
 use crate::error::ServeError;
 use crate::lines::Lines;
 use crate::server::Server;
 
-/// The size of the largest message, in bytes. The arguments of a call are at most 1 MiB by default,
-/// and may be longer as JSON.
-const MESSAGE: usize = 4 << 20;
+/// Maximum length of a message in bytes. Longer messages are refused. The arguments of a call are
+/// at most 1 MiB by default, but JSON escapes can make them longer.
+const MAX_MESSAGE_BYTES: usize = 4 << 20;
 
-/// Serves the client on stdin and stdout until the client closes stdin or `end` is cancelled. Calls
-/// that run at this time are ended and recorded. The client has its own session, so it shares no
-/// approvals, counters or stored answers.
+/// Serves the client on stdin and stdout until the client closes stdin or `end` is cancelled. Open
+/// calls are then cancelled and recorded.
 ///
-/// Only protocol messages reach the client. From this call on, other output of this process to
-/// stdout goes to stderr.
+/// The client gets only protocol messages. From now on, other output of this process to stdout goes
+/// to stderr.
 ///
 /// # Errors
 ///
-/// See [`ServeError`].
+/// Returns an error if stdin or stdout can't be used, or if the client violates the protocol.
 pub async fn serve_stdio(
     server: Server,
     session: Session,
@@ -38,21 +37,22 @@ pub async fn serve_stdio(
 ) -> Result<(), ServeError> {
     let input = stdin().try_clone_to_owned().map_err(failed("taking stdin"))?;
     let output = stdout().try_clone_to_owned().map_err(failed("taking stdout"))?;
+    // A file or terminal is written through stdout itself, so stdout isn't redirected then.
     if is_pollable(&output).map_err(failed("looking at stdout"))? {
         dup2_stdout(stderr())
-            .map_err(|error| failed("keeping stdout for the protocol")(error.into()))?;
+            .map_err(io::Error::from)
+            .map_err(failed("keeping stdout for the protocol"))?;
     }
     let reading = reader(input).map_err(failed("reading stdin"))?;
     let writing = writer(output).map_err(failed("writing to stdout"))?;
     serve(server, session, reading, writing, end).await
 }
 
-/// Returns a function for `map_err` that adds the failed step to an I/O error.
 fn failed(what: &'static str) -> impl FnOnce(io::Error) -> ServeError {
     move |error| ServeError::Io { what, error }
 }
 
-/// Serves one client. The client writes to `reading` and reads from `writing`.
+/// Serves one client, which writes to `reading` and reads from `writing`.
 pub(crate) async fn serve(
     server: Server,
     session: Session,
@@ -62,9 +62,9 @@ pub(crate) async fn serve(
 ) -> Result<(), ServeError> {
     let calls = server.calls().clone();
     let server = server.connection(Some(session));
-    let gone = server.closed().clone();
-    let (server, transport) =
-        bounded(server, Lines::new(reading, writing, MESSAGE), gone, end.clone());
+    let client_gone = server.closed().clone();
+    let lines = Lines::new(reading, writing, MAX_MESSAGE_BYTES);
+    let (server, transport) = limit_open_requests(server, lines, client_gone, end.clone());
     let result = match server.serve_with_ct(transport, end).await {
         Ok(service) => match service.waiting().await {
             Ok(QuitReason::JoinError(error)) | Err(error) => {
@@ -72,7 +72,7 @@ pub(crate) async fn serve(
             }
             Ok(_) => Ok(()),
         },
-        // The client disconnected before the session started.
+        // A client that leaves before the handshake is no error.
         Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => {
             Ok(())
         }
@@ -82,15 +82,14 @@ pub(crate) async fn serve(
     result
 }
 
-/// Makes a reader. For a pipe or a socket, the reactor waits on the thread that then handles the
-/// message, because a switch to another thread would take longer than the call. Other files, such
-/// as a terminal, are read on a thread that may block.
+/// Creates a reader. Pipes and sockets are polled, because a switch to a blocking thread takes
+/// longer than a call. Other files, such as terminals, are read on a blocking thread.
 fn reader(input: OwnedFd) -> io::Result<Box<dyn AsyncRead + Send + Unpin>> {
-    Ok(match kind(&input)? {
-        FileType::Fifo => Box::new(pipe::Receiver::from_owned_fd(input)?),
-        FileType::Socket => Box::new(socket(input)?),
-        _ => Box::new(tokio::io::stdin()),
-    })
+    match kind(&input)? {
+        FileType::Fifo => Ok(Box::new(pipe::Receiver::from_owned_fd(input)?)),
+        FileType::Socket => Ok(Box::new(socket(input)?)),
+        _ => Ok(Box::new(tokio::io::stdin())),
+    }
 }
 
 fn writer(output: OwnedFd) -> io::Result<Box<dyn AsyncWrite + Send + Unpin>> {
@@ -107,7 +106,6 @@ fn socket(fd: OwnedFd) -> io::Result<tokio::net::UnixStream> {
     tokio::net::UnixStream::from_std(socket)
 }
 
-/// Checks whether a descriptor is a pipe or a socket.
 fn is_pollable(fd: impl AsFd) -> io::Result<bool> {
     Ok(matches!(kind(fd)?, FileType::Fifo | FileType::Socket))
 }

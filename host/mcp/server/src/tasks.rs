@@ -1,9 +1,8 @@
-//! Runs long calls as MCP tasks: the request is answered at once, and the client fetches the result
+//! Runs long calls as MCP tasks. The request is answered at once, and the client fetches the result
 //! later.
 //!
-//! A call becomes a task only if its client allows this in the request, and only if the call isn't
-//! quick. A question while the request is open ends the request, like a question without tasks. A
-//! later question is asked in the task.
+//! A call becomes a task if its client supports tasks and the call takes longer than
+//! [`TASK_DELAY`]. An earlier question ends the request. A later question is asked in the task.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,46 +20,53 @@ use toolhold_core::CancellationToken;
 
 use crate::random;
 
-/// Returns the owner of a session, which is the session's name without the handle that the caller
-/// chose. All connections on stdio belong to the user.
+/// Returns the owner of a session. Sessions are named `mcp CALLER HANDLE`, and the caller chooses
+/// the handle. The owner is the part before the handle.
 pub(crate) fn owner(session: &str) -> &str {
-    match session.rfind(']') {
-        Some(end) => &session[..=end],
-        None => session.match_indices(' ').nth(1).map_or(session, |(end, _)| &session[..end]),
+    // A caller with a token is written as a JSON list, which may contain spaces.
+    if let Some(list_end) = session.rfind(']') {
+        return &session[..=list_end];
+    }
+    let mut spaces = session.match_indices(' ');
+    let _first_space = spaces.next();
+    match spaces.next() {
+        Some((second_space, _)) => &session[..second_space],
+        None => session,
     }
 }
 
-/// Time for which a call keeps its request open before the call becomes a task. A client polls the
-/// state of a task, so it gets the result later than an answer. Below half a second, a call feels
-/// instant and all proxies accept the wait, so a task has no advantage.
-pub(crate) const QUICK: Duration = Duration::from_millis(500);
+/// Time after which a call becomes a task. Polling delays the result of a task, so short calls are
+/// answered directly. No proxy closes a request within this time.
+pub(crate) const TASK_DELAY: Duration = Duration::from_millis(500);
 
-/// Time for the client to fetch the result of a task.
-pub(crate) const KEPT: Duration = Duration::from_secs(300);
+/// Time for which the result of a task is stored.
+pub(crate) const RESULT_LIFETIME: Duration = Duration::from_secs(300);
 
-/// Most tasks of one session and of all sessions, including stored tasks that have ended. A further
-/// call keeps its request open, like a call without tasks.
-const MOST_OF_SESSION: usize = 64;
-const MOST: usize = 1024;
+const SECONDS_PER_MINUTE: u64 = 60;
 
-/// Most bytes of stored results for one session and for all sessions.
-const BYTES_OF_SESSION: usize = 32 << 20;
-const BYTES: usize = 128 << 20;
+/// Maximum number of tasks of an owner and of all owners, including ended tasks. Further calls
+/// don't become tasks.
+const MAX_TASKS_OF_OWNER: usize = 64;
+const MAX_TASKS: usize = 1024;
 
-/// Limits of the polling interval. The interval is a quarter of the time that the call has taken,
-/// so that the result is late by at most a quarter.
-const SOONEST: Duration = Duration::from_millis(250);
-const LATEST: Duration = Duration::from_secs(5);
+/// Maximum number of bytes of stored results of an owner and of all owners. An error replaces a
+/// further result.
+const MAX_BYTES_OF_OWNER: usize = 32 << 20;
+const MAX_BYTES: usize = 128 << 20;
 
-/// A call that isn't a task yet, of a client that supports MCP tasks.
+/// Limits of the polling interval. The interval is a quarter of the call's time so far.
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(250);
+const MAX_POLL_INTERVAL: Duration = Duration::from_secs(5);
+
+/// A running call that may become an MCP task.
 #[derive(Debug, Default)]
 pub(crate) struct StartedTask(Mutex<Stage>);
 
 #[derive(Debug)]
 enum Stage {
-    /// The request is open. Contains the last message for a later task.
+    /// The request is open. Contains the status message.
     Open(Option<String>),
-    /// The request ends with a question. The call doesn't become a task any more.
+    /// The request ends with a question, so the call can't become a task.
     Asked,
     Task(Arc<Task>),
 }
@@ -76,9 +82,9 @@ impl StartedTask {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the task that the call has become. Returns `None` if the call isn't a task. In this
-    /// case the call can no longer become a task, because its question ends the request.
-    pub(crate) fn asks(&self) -> Option<Arc<Task>> {
+    /// Returns the task in which a question can be asked. Returns `None` if the call isn't a task.
+    /// The question then ends the request, and the call can't become a task any more.
+    pub(crate) fn task_for_question(&self) -> Option<Arc<Task>> {
         let mut stage = self.stage();
         match &*stage {
             Stage::Task(task) => Some(Arc::clone(task)),
@@ -89,13 +95,12 @@ impl StartedTask {
         }
     }
 
-    /// Checks whether the call is a task.
     pub(crate) fn is_task(&self) -> bool {
         matches!(*self.stage(), Stage::Task(_))
     }
 
-    /// Sets the status message of the task. An empty text removes the message.
-    pub(crate) fn say(&self, text: &str) {
+    /// Sets the status message. An empty `text` removes the message.
+    pub(crate) fn set_status_message(&self, text: &str) {
         let new_message = if text.is_empty() { None } else { Some(text.to_owned()) };
         match &mut *self.stage() {
             Stage::Open(message) => *message = new_message,
@@ -105,13 +110,11 @@ impl StartedTask {
     }
 }
 
-/// A call whose result the client fetches.
 #[derive(Debug)]
 pub(crate) struct Task {
     id: String,
     session: Arc<str>,
     began: Instant,
-    /// The start time of the task, in the form for the client.
     created: String,
     cancel: CancellationToken,
     state: Mutex<State>,
@@ -120,11 +123,9 @@ pub(crate) struct Task {
 #[derive(Debug)]
 struct State {
     updated: String,
-    /// The last status message.
     message: Option<String>,
-    /// The open question for the task's client.
     question: Option<TaskQuestion>,
-    /// The number of questions so far. The number gives each question a unique name.
+    /// Number of questions so far, which names the next question.
     question_count: usize,
     end: Option<(End, Instant)>,
 }
@@ -136,17 +137,15 @@ struct TaskQuestion {
     answer: Sender<Value>,
 }
 
-/// The result of a task.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// The call's result as JSON. The length of the text equals its memory.
+    /// The result as JSON text, whose length is the memory that it takes.
     Completed(String),
     Failed(ErrorData),
     Cancelled,
 }
 
 impl End {
-    /// Makes the end of a task from the result of its call.
     pub(crate) fn from_result(result: Result<CallToolResult, ErrorData>) -> Self {
         let result = match result {
             Ok(result) => result,
@@ -158,7 +157,6 @@ impl End {
         }
     }
 
-    /// Returns the size of the result.
     fn bytes(&self) -> usize {
         match self {
             Self::Completed(text) => text.len(),
@@ -169,6 +167,7 @@ impl End {
     fn payload(&self) -> TaskPayload {
         match self {
             Self::Completed(text) => {
+                // The text was made from a result, so it is valid JSON.
                 TaskPayload::Completed { result: serde_json::from_str(text).unwrap_or_default() }
             }
             Self::Failed(error) => TaskPayload::Failed { error: object(error) },
@@ -195,8 +194,8 @@ impl Task {
         change(&mut state)
     }
 
-    /// Asks the user of the task's client. [`answered`](Self::answered) delivers the answer. If the
-    /// task has ended, there is no answer.
+    /// Asks the client's user. [`deliver_answer`](Self::deliver_answer) delivers the answer. The
+    /// receiver gets no answer if the task has ended.
     pub(crate) fn ask(&self, form: ElicitRequestParams) -> Receiver<Value> {
         let (sender, receiver) = channel();
         self.change(|state| {
@@ -209,47 +208,50 @@ impl Task {
         receiver
     }
 
-    /// Withdraws the open question.
     pub(crate) fn withdraw_question(&self) {
         self.change(|state| state.question = None);
     }
 
-    /// Takes the client's answers. Answers to unknown questions are ignored.
-    pub(crate) fn answered(&self, mut answers: InputResponses) {
+    /// Delivers the answer to the open question. Answers to earlier questions are ignored.
+    pub(crate) fn deliver_answer(&self, mut answers: InputResponses) {
         self.change(|state| {
             let Some(question) = state.question.take() else { return };
-            match answers.remove(&question.name) {
-                // If the call no longer waits, the answer is ignored.
-                Some(answer) => drop(question.answer.send(answer)),
-                None => state.question = Some(question),
+            if let Some(answer) = answers.remove(&question.name) {
+                // An error means that the call has stopped waiting.
+                let _ = question.answer.send(answer);
+            } else {
+                state.question = Some(question);
             }
         });
     }
 
-    /// Cancels the call. The task ends as soon as its work has stopped.
+    /// Cancels the call. The task ends when the call has ended.
     pub(crate) fn cancel(&self) {
         self.cancel.cancel();
     }
 
-    /// Describes the new task in the protocol's form.
+    /// Describes the task without question and result.
     pub(crate) fn seed(&self) -> rmcp::model::Task {
         self.describe().task
     }
 
-    /// Describes the task with its question or its result, in the protocol's form.
+    /// Describes the task with its question or its result.
     pub(crate) fn describe(&self) -> DetailedTask {
         let state = self.state();
         let mut task =
             rmcp::model::Task::new(&self.id, TaskStatus::Working, &self.created, &state.updated);
         task.status_message.clone_from(&state.message);
-        let until = match &state.end {
-            Some((_, ended)) => *ended,
+        let work_end = match &state.end {
+            Some((_end, ended_at)) => *ended_at,
             None => Instant::now(),
         };
-        let age = until - self.began;
-        // The task is stored for this time from now on, or from its end.
-        task.ttl_ms = Some(milliseconds(age + KEPT));
-        task.poll_interval_ms = Some(milliseconds((age / 4).clamp(SOONEST, LATEST)));
+        let work_time = work_end - self.began;
+        // The protocol counts the time to live from the start of the task.
+        task.ttl_ms = Some(milliseconds(work_time + RESULT_LIFETIME));
+        // The client should poll a long task more rarely.
+        let quarter = work_time / 4;
+        let poll_interval = quarter.clamp(MIN_POLL_INTERVAL, MAX_POLL_INTERVAL);
+        task.poll_interval_ms = Some(milliseconds(poll_interval));
         let payload = match (&state.end, &state.question) {
             (Some((end, _)), _) => end.payload(),
             (None, Some(TaskQuestion { name, form, .. })) => {
@@ -270,7 +272,6 @@ fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The tasks of a server.
 #[derive(Debug, Default)]
 pub(crate) struct Tasks(Mutex<HashMap<String, Arc<Task>>>);
 
@@ -279,8 +280,8 @@ impl Tasks {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a call a task of its session. Returns `None` if a limit is reached, or if the request
-    /// ends with a question.
+    /// Turns a call into a task. Returns `None` if a limit is reached or the request ends with a
+    /// question.
     pub(crate) fn begin(
         &self,
         started_task: &StartedTask,
@@ -290,10 +291,12 @@ impl Tasks {
         let mut stage = started_task.stage();
         let mut tasks = self.lock_tasks();
         let Stage::Open(message) = &mut *stage else { return None };
-        let of_owner = tasks.values().filter(|task| owner(&task.session) == owner(session));
-        if tasks.len() >= MOST || of_owner.count() >= MOST_OF_SESSION {
+        let tasks_of_owner = tasks.values().filter(|task| owner(&task.session) == owner(session));
+        let count_of_owner = tasks_of_owner.count();
+        if tasks.len() >= MAX_TASKS || count_of_owner >= MAX_TASKS_OF_OWNER {
             return None;
         }
+
         let id = random::name().ok()?;
         let created = current_timestamp();
         let state = State {
@@ -317,44 +320,41 @@ impl Tasks {
         Some(task)
     }
 
-    /// Returns a session's task.
+    /// Returns a task of `session`.
     ///
     /// # Errors
     ///
-    /// Returns an error if the session has no task with this ID, or if the task ended too long ago.
+    /// Returns an error if the session has no such task, or if the task's result has expired.
     pub(crate) fn find(&self, session: &str, id: &str) -> Result<Arc<Task>, ErrorData> {
         if let Some(task) = self.lock_tasks().get(id)
             && *task.session == *session
         {
             return Ok(Arc::clone(task));
         }
-        let minutes = KEPT.as_secs() / 60;
-        let why = format!("there is no such task: results are kept for {minutes} minutes");
+        let minutes = RESULT_LIFETIME.as_secs() / SECONDS_PER_MINUTE;
+        let why = format!("the task doesn't exist; results are stored for {minutes} minutes");
         Err(ErrorData::invalid_params(why, None))
     }
 
-    /// Stores the result of a task unless the limits are reached.
+    /// Stores the result of a task. An error is stored in place of a result that exceeds the limit
+    /// of all tasks or of the owner's tasks.
     pub(crate) fn end(&self, task: &Task, end: End) {
+        // The lock is held until the end, because two results together could exceed a limit.
         let tasks = self.lock_tasks();
-        let mut of_owner: usize = 0;
-        let mut of_all: usize = 0;
-        for other in tasks.values() {
-            let bytes = other.bytes();
-            of_all += bytes;
-            if owner(&other.session) == owner(&task.session) {
-                of_owner += bytes;
+        let mut bytes_of_owner: usize = 0;
+        let mut bytes_of_all: usize = 0;
+        for other_task in tasks.values() {
+            let stored_bytes = other_task.bytes();
+            bytes_of_all += stored_bytes;
+            if owner(&other_task.session) == owner(&task.session) {
+                bytes_of_owner += stored_bytes;
             }
         }
+
         let bytes = end.bytes();
-        let end = if of_owner + bytes > BYTES_OF_SESSION || of_all + bytes > BYTES {
-            let why = format!(
-                "the call has ended, but there is no room for its answer of {bytes} bytes. Answers of earlier tasks are kept for {} minutes after their end",
-                KEPT.as_secs() / 60
-            );
-            End::from_result(Ok(CallToolResult::error(vec![ContentBlock::text(why)])))
-        } else {
-            end
-        };
+        let is_above_limit =
+            bytes_of_owner + bytes > MAX_BYTES_OF_OWNER || bytes_of_all + bytes > MAX_BYTES;
+        let end = if is_above_limit { no_space_left(bytes) } else { end };
         task.change(|state| {
             state.question = None;
             state.message = None;
@@ -362,10 +362,20 @@ impl Tasks {
         });
     }
 
-    /// Forgets a task.
     pub(crate) fn forget(&self, task: &Task) {
         self.lock_tasks().remove(&task.id);
     }
+}
+
+/// Creates the error in place of a result of `bytes` bytes.
+fn no_space_left(bytes: usize) -> End {
+    let why = format!(
+        "the call has ended, but the answer of {bytes} bytes can't be stored, because the \
+         answers of earlier tasks take all the space. Answers are stored for {} minutes \
+         after the end of a task",
+        RESULT_LIFETIME.as_secs() / SECONDS_PER_MINUTE
+    );
+    End::from_result(Ok(CallToolResult::error(vec![ContentBlock::text(why)])))
 }
 
 #[cfg(test)]
@@ -410,16 +420,17 @@ mod tests {
     #[test]
     fn tasks_are_bounded_per_session_and_in_all() {
         let tasks = Tasks::default();
-        let kept: Vec<_> =
-            (0..MOST_OF_SESSION).map(|_| begin(&tasks, "a").expect("there is a place")).collect();
+        let kept: Vec<_> = (0..MAX_TASKS_OF_OWNER)
+            .map(|_| begin(&tasks, "a").expect("there is a place"))
+            .collect();
         assert!(begin(&tasks, "a").is_none());
         tasks.end(&kept[0], answer(1));
         assert!(begin(&tasks, "a").is_none(), "one that has ended is kept");
         tasks.forget(&kept[0]);
         assert!(begin(&tasks, "a").is_some());
-        for other in 1..MOST / MOST_OF_SESSION {
+        for other in 1..MAX_TASKS / MAX_TASKS_OF_OWNER {
             assert!(
-                (0..MOST_OF_SESSION).all(|_| begin(&tasks, &other.to_string()).is_some()),
+                (0..MAX_TASKS_OF_OWNER).all(|_| begin(&tasks, &other.to_string()).is_some()),
                 "{other}"
             );
         }
@@ -430,13 +441,13 @@ mod tests {
     fn task_results_are_bounded_with_a_notice() {
         let tasks = Tasks::default();
         let told = |task: &Task| serde_json::to_value(task.describe()).expect("is JSON");
-        for of in 0..BYTES / BYTES_OF_SESSION {
+        for of in 0..MAX_BYTES / MAX_BYTES_OF_OWNER {
             let of = of.to_string();
             let (first, second) = (
                 begin(&tasks, &of).expect("there is a place"),
                 begin(&tasks, &of).expect("there is a place"),
             );
-            tasks.end(&first, answer(BYTES_OF_SESSION - 1000));
+            tasks.end(&first, answer(MAX_BYTES_OF_OWNER - 1000));
             tasks.end(&second, answer(1000));
             let (first, second) = (told(&first), told(&second));
             assert_eq!(first["result"]["isError"], false, "{first}");
@@ -447,7 +458,7 @@ mod tests {
             );
         }
         let other = begin(&tasks, "other").expect("there is a place");
-        tasks.end(&other, answer(BYTES / 10));
+        tasks.end(&other, answer(MAX_BYTES / 10));
         assert_eq!(told(&other)["result"]["isError"], true, "the budget of all");
     }
 
@@ -455,7 +466,7 @@ mod tests {
     fn question_ends_an_open_request_and_is_asked_in_a_task() {
         let tasks = Tasks::default();
         let open = StartedTask::default();
-        assert!(open.asks().is_none());
+        assert!(open.task_for_question().is_none());
         assert!(
             tasks.begin(&open, &session("a"), CancellationToken::new()).is_none(),
             "its request has its answer"
@@ -464,12 +475,12 @@ mod tests {
         let begun = StartedTask::default();
         let task =
             tasks.begin(&begun, &session("a"), CancellationToken::new()).expect("there is a place");
-        let asked = begun.asks().expect("it is a task");
+        let asked = begun.task_for_question().expect("it is a task");
         let mut answers = asked.ask(form());
         let told = serde_json::to_value(task.describe()).expect("is JSON");
         assert_eq!(told["status"], "input_required");
         assert_eq!(told["inputRequests"]["question-1"]["params"]["message"], "May it?", "{told}");
-        task.answered(
+        task.deliver_answer(
             [("question-2".to_owned(), json!("no")), (String::new(), json!("yes"))].into(),
         );
         assert_eq!(
@@ -478,7 +489,7 @@ mod tests {
             "what answers nothing counts for nothing"
         );
         assert!(answers.try_recv().is_err());
-        task.answered([("question-1".to_owned(), json!("yes"))].into());
+        task.deliver_answer([("question-1".to_owned(), json!("yes"))].into());
         assert_eq!(answers.try_recv().ok(), Some(json!("yes")));
         assert_eq!(task.describe().status(), TaskStatus::Working);
 

@@ -1,5 +1,4 @@
-//! Lists the tools in pages, in the form of MCP, and decides whether a client gets structured
-//! answers.
+//! Converts the tools to MCP, and decides whether a client gets structured answers.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,34 +9,33 @@ use serde_json::Value;
 use toolhold_core::config::Structured;
 use toolhold_core::{Definition, Host, Session, structured_schema};
 
-/// Tools on one page. Some clients read only one page.
-const PAGE: usize = 1_000;
+/// Maximum number of tools on a page. Some clients read only the first page.
+const PAGE_SIZE: usize = 1_000;
 
-/// Formats of numbers, which are those of Rust's types.
+/// Number formats in the schemas of Rust types.
 const NUMBER_FORMATS: [&str; 9] =
     ["uint", "uint8", "uint16", "uint32", "uint64", "int32", "int64", "float", "double"];
 
-/// Milliseconds for which a client may cache a list. A client that listens is notified of changes
-/// at once.
-const FRESH: u64 = 60_000;
+/// Milliseconds for which a client may cache the list. Connected clients are notified of changes.
+const CACHE_MILLISECONDS: u64 = 60_000;
 
-/// Returns the tools for a session.
+/// Returns the tools that `session` may use.
 ///
 /// # Errors
 ///
-/// The state of the session can't be read.
+/// Returns an error if the state of the session can't be read.
 pub(crate) fn list(host: &Host, session: &Session) -> Result<Vec<Arc<Definition>>, ErrorData> {
-    let offered = host
+    let offered_tools = host
         .tools_for(session)
         .map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
-    Ok(offered.into_iter().map(|offered| offered.definition).collect())
+    Ok(offered_tools.into_iter().map(|tool| tool.definition).collect())
 }
 
-/// Returns the page of the tools after the tool that `cursor` names.
+/// Returns a page of tools. `cursor` is the name of the last tool on the previous page.
 ///
 /// # Errors
 ///
-/// Returns an error if the cursor isn't valid, or if its tool no longer exists.
+/// Returns an error if no tool has the name in `cursor`.
 pub(crate) fn page(
     tools: &[Arc<Definition>],
     cursor: Option<&str>,
@@ -46,27 +44,28 @@ pub(crate) fn page(
     let start = match cursor {
         None => 0,
         Some(name) => {
-            let last = tools.iter().position(|tool| tool.name == name).ok_or_else(|| {
-                ErrorData::invalid_params(
-                    "no such cursor: the list has changed; start again without a cursor",
+            let position = tools.iter().position(|tool| tool.name == name);
+            let Some(last_of_page_before) = position else {
+                return Err(ErrorData::invalid_params(
+                    "the cursor isn't valid, because the list has changed; start again without a \
+                     cursor",
                     None,
-                )
-            })?;
-            last + 1
+                ));
+            };
+            last_of_page_before + 1
         }
     };
-    let end = tools.len().min(start + PAGE);
+    let end = tools.len().min(start + PAGE_SIZE);
     let page = &tools[start..end];
     let items = page.iter().map(|tool| self::tool(tool, structured)).collect();
     let mut result = ListToolsResult::with_all_items(items);
     if end < tools.len() {
         result.next_cursor = page.last().map(|tool| tool.name.clone());
     }
-    result.ttl_ms = Some(FRESH);
+    result.ttl_ms = Some(CACHE_MILLISECONDS);
     Ok(result)
 }
 
-/// Checks whether a client gets a tool's structured answers.
 pub(crate) fn sends_structured(tool: &Definition, structured: Structured) -> bool {
     match structured {
         Structured::Auto => !tool.answers_in_text(),
@@ -75,11 +74,12 @@ pub(crate) fn sends_structured(tool: &Definition, structured: Structured) -> boo
     }
 }
 
-/// Converts a tool to the protocol's form. A schema of structured answers is a promise, because
-/// clients refuse an answer without a structured part.
+/// Converts a tool. Without structured answers, the output schema is left out, because clients
+/// refuse unstructured answers of a tool with an output schema.
 pub(crate) fn tool(definition: &Definition, structured: Structured) -> Tool {
     let description = Cow::Owned(definition.description.clone());
-    let schema = if is_built_in(definition) && !names_dialect(&definition.input_schema) {
+    let is_own_schema = is_built_in(definition) && !names_dialect(&definition.input_schema);
+    let schema = if is_own_schema {
         object(&without_noise(&definition.input_schema))
     } else {
         object(&definition.input_schema)
@@ -91,9 +91,8 @@ pub(crate) fn tool(definition: &Definition, structured: Structured) -> Tool {
     tool.with_annotations(hints(definition))
 }
 
-/// Returns the hints that differ from the protocol's defaults. A tool that only reads has no other
-/// hint about its changes. The title of a built-in tool, whose name has no `__`, says no more than
-/// the name.
+/// Returns the hints that differ from the protocol's defaults. A read-only tool needs no other hint
+/// about changes. The title of a built-in tool only repeats its name.
 fn hints(definition: &Definition) -> ToolAnnotations {
     let annotations = definition.annotations;
     let mut hints = ToolAnnotations::default();
@@ -103,60 +102,66 @@ fn hints(definition: &Definition) -> ToolAnnotations {
     if annotations.read_only {
         hints.read_only_hint = Some(true);
     } else {
-        hints.destructive_hint = (!annotations.destructive).then_some(false);
-        hints.idempotent_hint = annotations.idempotent.then_some(true);
+        if !annotations.destructive {
+            hints.destructive_hint = Some(false);
+        }
+        if annotations.idempotent {
+            hints.idempotent_hint = Some(true);
+        }
     }
-    hints.open_world_hint = (!annotations.open_world).then_some(false);
+    if !annotations.open_world {
+        hints.open_world_hint = Some(false);
+    }
     hints
 }
 
-/// Checks whether a tool is built in. The names of other tools have `__`.
+/// Names of other tools contain `__`.
 fn is_built_in(definition: &Definition) -> bool {
     !definition.name.contains("__")
 }
 
-/// Checks whether a schema names its dialect, as no schema of a built-in tool does. The schema is
-/// then the choice of a program that embeds Toolhold, and stays as it is.
+/// Checks for `$schema`. Built-in tools don't set it, so a schema with `$schema` comes from an
+/// embedding program and is sent unchanged.
 fn names_dialect(schema: &Value) -> bool {
     schema.get("$schema").is_some()
 }
 
-/// Returns a schema of arguments of a built-in tool without the keywords that tell a model nothing. The host checks
-/// the arguments against the whole schema.
+/// Returns a schema without the keywords that tell a model nothing. The host still checks arguments
+/// against the complete schema.
 fn without_noise(schema: &Value) -> Value {
-    let Value::Object(fields) = schema else {
-        return match schema {
-            Value::Array(items) => items.iter().map(without_noise).collect(),
-            other => other.clone(),
-        };
+    let fields = match schema {
+        Value::Object(fields) => fields,
+        Value::Array(items) => return items.iter().map(without_noise).collect(),
+        other => return other.clone(),
     };
-    let mut kept = JsonObject::new();
+    let mut shorter_schema = JsonObject::new();
     for (key, value) in fields {
-        let is_noise = match &**key {
-            "title" => value.is_string(),
-            "additionalProperties" => *value == false,
-            "minimum" => *value == 0 || *value == 1,
-            "format" => NUMBER_FORMATS.contains(&value.as_str().unwrap_or_default()),
-            _ => false,
-        };
-        if is_noise {
+        if is_noise(key, value) {
             continue;
         }
         let value = match (&**key, value) {
-            // The keys are names of arguments.
             ("properties" | "$defs" | "definitions", Value::Object(named)) => {
                 named.iter().map(|(name, schema)| (name.clone(), without_noise(schema))).collect()
             }
-            // The values are data.
             ("default" | "const" | "enum" | "examples", _) => value.clone(),
             _ => without_noise(value),
         };
-        kept.insert(key.clone(), value);
+        shorter_schema.insert(key.clone(), value);
     }
-    Value::Object(kept)
+    Value::Object(shorter_schema)
 }
 
-/// Converts a schema. The host only accepts objects.
+/// Checks whether a keyword of a schema tells a model nothing.
+fn is_noise(key: &str, value: &Value) -> bool {
+    match key {
+        "title" => value.is_string(),
+        "additionalProperties" => *value == false,
+        "minimum" => *value == 0 || *value == 1,
+        "format" => value.as_str().is_some_and(|format| NUMBER_FORMATS.contains(&format)),
+        _ => false,
+    }
+}
+
 fn object(schema: &Value) -> Arc<JsonObject> {
     Arc::new(schema.as_object().cloned().unwrap_or_default())
 }
@@ -181,13 +186,13 @@ mod tests {
 
     #[test]
     fn pages_are_in_order_and_complete() {
-        for count in [0, 1, PAGE, PAGE + 1, 3 * PAGE] {
+        for count in [0, 1, PAGE_SIZE, PAGE_SIZE + 1, 3 * PAGE_SIZE] {
             let tools = tools(count);
             let (mut seen, mut cursor) = (Vec::new(), None::<String>);
             loop {
                 let page =
                     page(&tools, cursor.as_deref(), Structured::Auto).expect("the cursor is right");
-                assert!(page.tools.len() <= PAGE);
+                assert!(page.tools.len() <= PAGE_SIZE);
                 seen.extend(page.tools.into_iter().map(|tool| tool.name.into_owned()));
                 cursor = page.next_cursor;
                 if cursor.is_none() {

@@ -1,12 +1,11 @@
-//! The capabilities of plugins. For each capability, the facts that are the same for every plugin:
-//! its imports, its grant keys, and its texts.
+//! The capabilities of plugins, with their imports, grant keys and texts.
 
 use crate::versions::split;
 
 macro_rules! capabilities {
     ($($(#[$doc:meta])* $capability:ident { $($fact:ident: $value:expr,)* })*) => {
-        /// A capability that a plugin requests in its manifest. The variants are in the order in
-        /// which people see them.
+        /// A capability that a plugin requests in its manifest. People see the capabilities in this
+        /// order.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Capability {
             $($(#[$doc])* $capability,)*
@@ -38,8 +37,8 @@ capabilities! {
         line: r#"allowed_paths = ["."]"#,
         keys: &["allowed_paths"],
     }
-    // The directories of `files` are the grant of `search`.
-    /// The host's search in these directories.
+    // The directories that are granted for `files` are also granted for `search`.
+    /// The host's search in the granted directories.
     Search {
         name: "search",
         interfaces: &["toolhold:host/search@0.1.0"],
@@ -50,7 +49,7 @@ capabilities! {
         line: r#"allowed_paths = ["."]"#,
         keys: &[],
     }
-    // No capability exists for serving requests.
+    // A plugin can only send requests. No capability exists for serving requests.
     /// Requests.
     Http {
         name: "http",
@@ -62,7 +61,7 @@ capabilities! {
         line: r#"hosts = ["api.example.com"]"#,
         keys: &["hosts", "allowed_private_hosts", "https_only", "credentials_to"],
     }
-    /// Programs.
+    /// Programs that run during a call.
     Process {
         name: "process",
         interfaces: &["toolhold:host/process@0.1.0"],
@@ -73,7 +72,7 @@ capabilities! {
         line: r#"programs = ["git {status,diff} **"]"#,
         keys: &["programs", "judged_programs", "shell", "network", "env"],
     }
-    /// Programs that outlive a call.
+    /// Programs that run longer than a call.
     Service {
         name: "service",
         interfaces: &["toolhold:host/service@0.1.0"],
@@ -84,7 +83,7 @@ capabilities! {
         line: "services = 1",
         keys: &["services"],
     }
-    /// Keys and values that the plugin keeps.
+    /// Keys and values that the plugin stores.
     Store {
         name: "store",
         interfaces: &["toolhold:host/store@0.1.0"],
@@ -95,14 +94,14 @@ capabilities! {
         line: "store_mib = 16",
         keys: &["store_mib"],
     }
-    /// Documents that the plugin keeps and searches in.
+    /// Documents that the plugin stores and searches.
     Index {
         name: "index",
         interfaces: &["toolhold:host/index@0.1.0"],
         unasked: Unasked::Refused,
         noun: "a search index",
         ability: "store and search its own documents",
-        granted: "storage for its search index, in MiB",
+        granted: "storage for the search index, in MiB",
         line: "index_mib = 16",
         keys: &["index_mib"],
     }
@@ -117,18 +116,18 @@ capabilities! {
         line: r#"embeddings = "ollama""#,
         keys: &["embeddings"],
     }
-    /// Pure components that the plugin brings along.
+    /// Pure components of the plugin.
     Parts {
         name: "parts",
         interfaces: &["toolhold:host/parts@0.1.0"],
         unasked: Unasked::Refused,
-        noun: "pure components of its own",
-        ability: "run pure components of its own",
-        granted: "processor time for its pure components, in seconds per call",
+        noun: "its own modules",
+        ability: "run its own modules",
+        granted: "CPU time for the plugin's modules, in seconds per call",
         line: "parts_cpu_secs = 60",
         keys: &["parts_cpu_secs"],
     }
-    /// Calls of the plugin's own tools at a later time.
+    /// Later calls of the plugin's own tools.
     Schedule {
         name: "schedule",
         interfaces: &["toolhold:host/schedule@0.1.0"],
@@ -139,7 +138,7 @@ capabilities! {
         line: "schedule_tasks = 16",
         keys: &["schedule_tasks"],
     }
-    // This capability is about the instance itself, so it has no imports.
+    // This capability is about the lifetime of the instance, so it has no imports.
     /// An instance for each session.
     Session {
         name: "session",
@@ -153,60 +152,59 @@ capabilities! {
     }
 }
 
-/// The facts of a capability that are the same for every plugin.
+/// The facts of a capability. They are the same for every plugin.
 #[derive(Clone, Copy, Debug)]
 pub struct CapabilityFacts {
     /// The capability's name in manifests.
     pub name: &'static str,
-    /// The interfaces that a plugin imports to use the capability, with their versions.
+    /// The interfaces that a plugin imports for the capability, with their versions.
     pub interfaces: &'static [&'static str],
-    /// The treatment of a component that imports the interfaces and doesn't ask for the capability.
+    /// The treatment of a component that imports the interfaces without requesting the capability.
     pub unasked: Unasked,
-    /// The capability in a word or two, for lists.
+    /// A word or two for the capability, for lists.
     pub noun: &'static str,
-    /// The use of the capability for the plugin, in words that follow "asks to".
+    /// The use of the capability, in words that follow "asks to".
     pub ability: &'static str,
     /// The thing that the operator grants, for remedies.
     pub granted: &'static str,
-    /// An example of a line in the plugin's table that grants the capability.
+    /// An example of a line that grants the capability in the plugin's table.
     pub line: &'static str,
-    /// The keys of the plugin's table that grant the capability. An organisation's ceiling bounds
-    /// the keys.
+    /// The keys of the plugin's table that grant the capability. A ceiling limits these keys.
     pub keys: &'static [&'static str],
 }
 
 /// The treatment of a component that imports an interface without requesting its capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unasked {
-    /// No host loads the component.
+    /// The host doesn't load the component.
     Refused,
-    /// A host loads the component, and the functions of the interface refuse every use.
+    /// The host loads the component. The functions of the interface refuse every use.
     Allowed,
-    /// A host loads the component, as for `Allowed`. Language runtimes import the interface even if
-    /// they don't use it.
+    /// As `Allowed`. Language runtimes import the interface even if the plugin's code doesn't use
+    /// it.
     Usual,
 }
 
 impl Capability {
-    /// Returns the capability with this name. Returns `None` if this version of Toolhold doesn't
-    /// have the capability.
+    /// Returns the capability `name`, or `None` if this version of Toolhold doesn't have it.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|capability| capability.name() == name)
     }
 
-    /// The capability's name in manifests.
+    /// Returns the capability's name in manifests.
     pub const fn name(self) -> &'static str {
         self.facts().name
     }
 
-    /// Checks whether an interface belongs to the capability. The name of the interface has no
+    /// Checks whether an interface belongs to the capability. `interface` is a name without a
     /// version.
     pub fn admits(self, interface: &str) -> bool {
         self.facts().interfaces.iter().any(|versioned| split(versioned).0 == interface)
     }
 }
 
-// An organisation's ceiling limits a capability by its keys. `search` has the keys of `files`.
+// A ceiling limits a capability by its keys, so each capability needs keys. `search` uses the keys
+// of `files`.
 const _: () = {
     let mut index = 0;
     while index < Capability::ALL.len() {

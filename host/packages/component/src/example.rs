@@ -2,28 +2,37 @@
 
 use serde_json::Value;
 
-/// Most levels of an example. Deeper values are an ellipsis.
+/// Most levels of an example. Deeper values are shown as an ellipsis.
 const MAX_DEPTH: usize = 4;
 
-/// Most cases of a choice that are shown.
+/// Most cases of a choice that are shown. Further cases are only counted.
 const MAX_CASES: usize = 6;
 
-/// Returns the forms of a choice between objects, such as the cases of a variant: `{"tag":
-/// "circle", "value": 1} or {"tag": "point"}`. Returns `None` if a schema isn't such a choice.
+/// Returns the forms of a choice between objects, such as
+/// `{"tag": "circle", "value": 1} or {"tag": "point"}`.
 pub fn object_forms(schema: &Value) -> Option<String> {
-    let cases = ["oneOf", "anyOf"].iter().find_map(|key| schema.get(key)?.as_array())?;
+    let cases = choices(schema)?;
     if cases.is_empty() || cases.iter().any(|case| case["type"] != "object") {
         return None;
     }
-    let mut forms: Vec<String> =
-        cases.iter().take(MAX_CASES).map(|case| example(case, 0)).collect();
+    let mut forms = Vec::new();
+    for case in cases.iter().take(MAX_CASES) {
+        let depth = 0;
+        forms.push(example(case, depth));
+    }
     if cases.len() > MAX_CASES {
         forms.push(format!("{} more", cases.len() - MAX_CASES));
     }
     Some(forms.join(" or "))
 }
 
-/// Returns an example of a value as JSON. A text is an ellipsis, since its content is unknown.
+/// Returns the alternatives of a schema.
+fn choices(schema: &Value) -> Option<&Vec<Value>> {
+    ["oneOf", "anyOf"].iter().find_map(|key| schema.get(key)?.as_array())
+}
+
+/// Returns an example of a value as JSON. An ellipsis stands for the content of a string, and for a
+/// value of an unknown type or below [`MAX_DEPTH`] levels.
 fn example(schema: &Value, depth: usize) -> String {
     if let Some(value) = schema.get("const") {
         return value.to_string();
@@ -34,15 +43,14 @@ fn example(schema: &Value, depth: usize) -> String {
     if depth > MAX_DEPTH {
         return "…".to_owned();
     }
-    let choices = ["oneOf", "anyOf"].iter().find_map(|key| schema.get(key)?.as_array());
-    if let Some(first) = choices.and_then(|choices| choices.first()) {
+    if let Some(first) = choices(schema).and_then(|cases| cases.first()) {
         return example(first, depth + 1);
     }
-    let named = match &schema["type"] {
+    let type_name = match &schema["type"] {
         Value::Array(names) => names.first().and_then(Value::as_str),
-        other => other.as_str(),
+        single => single.as_str(),
     };
-    match named {
+    match type_name {
         Some("object") => object_example(schema, depth),
         Some("array") => format!("[{}]", example(array_item(schema), depth + 1)),
         Some("string") => r#""…""#.to_owned(),
@@ -57,7 +65,7 @@ fn array_item(schema: &Value) -> &Value {
     schema.get("items").or_else(|| schema["prefixItems"].get(0)).unwrap_or(&Value::Null)
 }
 
-/// Returns an example of an object with its required fields alone.
+/// Returns an example of an object as JSON. Only required fields are shown.
 fn object_example(schema: &Value, depth: usize) -> String {
     let required = schema["required"].as_array().into_iter().flatten();
     let mut fields = Vec::new();

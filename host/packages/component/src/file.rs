@@ -8,29 +8,32 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags};
 use sha2::{Digest, Sha256};
 
-/// Most bytes of a component.
+/// Most bytes of a component. A larger component is refused.
 pub const MAX_COMPONENT: usize = 64 << 20;
 
-/// A reason why the file of a component can't be used.
+/// Bytes that are read at most. One byte above the limit shows that a component is too large.
+const READ_LIMIT: u64 = MAX_COMPONENT as u64 + 1;
+
+/// The reason why the file of a component can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ComponentFileError {
     /// The file can't be opened or read.
-    #[error("it can't be read: {0}")]
+    #[error("the component can't be read: {0}")]
     Read(#[from] io::Error),
     /// The path leads to a folder, a FIFO or a device.
-    #[error("it isn't a file")]
+    #[error("the component isn't a file")]
     NotAFile,
     /// The file is larger than [`MAX_COMPONENT`].
-    #[error("it is too large; the limit is {} MiB", MAX_COMPONENT >> 20)]
+    #[error("the component is too large; the limit is {} MiB", MAX_COMPONENT >> 20)]
     TooLarge,
 }
 
-/// Returns the SHA-256 of bytes in hexadecimal, in lower case.
+/// Returns the SHA-256 of `wasm` in lower-case hexadecimal.
 pub fn digest(wasm: &[u8]) -> String {
     Sha256::digest(wasm).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Checks whether a text has the form of a [`digest`]: 64 hexadecimal digits in lower case.
+/// Checks whether a text is a [`digest`]: 64 hexadecimal digits in lower case.
 pub fn is_sha256(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
@@ -39,9 +42,9 @@ pub fn is_sha256(text: &str) -> bool {
 ///
 /// # Errors
 ///
-/// The file can't be opened.
+/// Returns an error if the file can't be opened.
 pub fn open(path: &Path) -> Result<File, ComponentFileError> {
-    // With NONBLOCK, opening a FIFO doesn't wait for its other end.
+    // `NONBLOCK` is needed, because opening a FIFO otherwise waits for a writer.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from)?;
     Ok(file.into())
@@ -51,56 +54,58 @@ pub fn open(path: &Path) -> Result<File, ComponentFileError> {
 ///
 /// # Errors
 ///
-/// Returns an error if the file can't be read, isn't a regular file, or is too large.
+/// Fails if the file can't be read, isn't a regular file, or is too large.
 pub fn read(file: File) -> Result<Vec<u8>, ComponentFileError> {
     if !file.metadata()?.is_file() {
         return Err(ComponentFileError::NotAFile);
     }
     let mut wasm = Vec::new();
-    file.take(MAX_COMPONENT as u64 + 1).read_to_end(&mut wasm)?;
+    file.take(READ_LIMIT).read_to_end(&mut wasm)?;
     if wasm.len() > MAX_COMPONENT {
         return Err(ComponentFileError::TooLarge);
     }
     Ok(wasm)
 }
 
-/// A file that is built into the program.
+/// A file in the program.
 #[derive(Clone, Copy, Debug)]
 pub enum EmbeddedFile {
-    /// The bytes of the file. They come from `include_bytes!`, or were read and leaked.
+    /// The uncompressed bytes.
     Plain(&'static [u8]),
     /// The file, compressed with Zstandard.
     Compressed {
         /// The compressed bytes.
         bytes: &'static [u8],
-        /// Another compressed file. Content that both files contain isn't stored again.
+        /// Another compressed file. Its content isn't repeated in `bytes`.
         base: &'static [u8],
     },
 }
 
 impl EmbeddedFile {
-    /// Returns the bytes of the file, decompressed.
+    /// Returns the decompressed bytes of the file.
     ///
     /// # Errors
     ///
-    /// The compressed bytes are damaged, belong to another base, or have more than
-    /// [`MAX_COMPONENT`] bytes when decompressed.
+    /// Returns an error if the compressed bytes are damaged, belong to another base, or have more
+    /// than [`MAX_COMPONENT`] bytes when decompressed.
     pub fn read(self) -> io::Result<Cow<'static, [u8]>> {
         match self {
             Self::Plain(bytes) => Ok(bytes.into()),
             Self::Compressed { bytes, base } => {
-                let base = decompress(base, &[])?;
-                Ok(decompress(bytes, &base)?.into())
+                let no_dictionary = &[];
+                let dictionary = decompress(base, no_dictionary)?;
+                Ok(decompress(bytes, &dictionary)?.into())
             }
         }
     }
 }
 
-/// Decompresses a file. `base` is the decompressed content that the file doesn't repeat.
+/// Decompresses `bytes`. `base` is the dictionary of the compression, and is empty without a
+/// dictionary.
 fn decompress(bytes: &[u8], base: &[u8]) -> io::Result<Vec<u8>> {
     let mut file = Vec::new();
     let decoder = zstd::Decoder::with_ref_prefix(bytes, base)?;
-    decoder.take(MAX_COMPONENT as u64 + 1).read_to_end(&mut file)?;
+    decoder.take(READ_LIMIT).read_to_end(&mut file)?;
     if file.len() > MAX_COMPONENT {
         return Err(io::ErrorKind::FileTooLarge.into());
     }

@@ -42,15 +42,14 @@ const BASE: [&str; 35] = [
     "wasi:sockets/tcp-create-socket",
     "wasi:sockets/udp",
     "wasi:sockets/udp-create-socket",
-    // Modules import this name and get the adapter to WASI 0.2. No component can import such a
-    // name.
+    // Modules inside a component import this name for WASI 0.1. A component itself can't import it.
     "wasi_snapshot_preview1",
 ];
 
-/// Returns the reason why a component's import is refused, or `None` if the import is allowed.
-/// `manifest` has the requested capabilities. `table` is the configuration table for grants, which
-/// remedies name. `is_admitted` returns whether the component may import the interfaces of a
-/// capability.
+/// Returns the reason why an import of a component is refused, or `None` if the import is allowed.
+/// `manifest` has the requested capabilities. The reason proposes a change of `table`, the
+/// configuration table that grants capabilities. `is_admitted` returns whether the component may
+/// import the interfaces of a capability.
 pub fn refusal(
     import: &str,
     manifest: &Manifest,
@@ -70,36 +69,38 @@ pub fn refusal(
         Some(capability) => capability_remedy(capability, manifest, table),
         None => unknown_remedy(name).to_owned(),
     };
-    Some(format!("it imports `{import}`, which is not granted. {remedy}"))
+    Some(format!("the component imports `{import}`, which is not granted. {remedy}"))
 }
 
-/// Returns the remedy for an import that belongs to a capability.
+/// Returns the remedy for an import that needs a capability: a request in the plugin's manifest, or
+/// an example of a grant in the configuration.
 fn capability_remedy(capability: Capability, manifest: &Manifest, table: &OwnTable) -> String {
-    let CapabilityFacts { name, granted, line, .. } = capability.facts();
+    let CapabilityFacts { name, granted, line: example_line, .. } = capability.facts();
     if manifest.asks_for(capability).is_none() {
         return format!(
-            "The plugin's manifest doesn't ask for `{name}`, so it can't be granted. The plugin's \
-             author must add the request."
+            "The plugin's manifest doesn't ask for `{name}`, so `{name}` can't be granted. The \
+             plugin's author must add the request."
         );
     }
-    let table = OwnTable { name: format!("plugins.{}", manifest.name), ..table.clone() };
-    format!("To grant {granted}, for example, {}", table.lines(line))
+    let plugin_table = OwnTable { name: format!("plugins.{}", manifest.name), ..table.clone() };
+    format!("To grant {granted}, for example, {}", plugin_table.lines(example_line))
 }
 
-/// Returns the remedy for an import that belongs to no capability.
+/// Returns the remedy for an import that no capability allows.
 fn unknown_remedy(interface: &str) -> &'static str {
     let package = interface.split_once('/').map_or(interface, |(package, _)| package);
     match package {
         "wasi:http" => {
-            "Plugins can send requests but can't serve them, so no key of the configuration grants \
-             this import. Build the plugin without it."
+            "Plugins can send requests but can't serve them, so no configuration key grants this \
+             import. Build the plugin without the import."
         }
         "toolhold:host" => {
-            "This version of Toolhold doesn't have this interface. A newer version may have it."
+            "This version of Toolhold doesn't have this interface. A newer version may have the \
+             interface."
         }
         _ => {
-            "Toolhold doesn't have this interface, so no key of the configuration grants it. Build \
-             the plugin without it."
+            "Toolhold doesn't have this interface, so no configuration key grants the import. \
+             Build the plugin without the import."
         }
     }
 }
@@ -134,7 +135,8 @@ mod tests {
     fn refusal_names_the_import_and_the_remedy() {
         let text = refusal_of("wasi:http/incoming-handler@0.2.3", "").expect("is refused");
         assert!(
-            text.contains("`wasi:http/incoming-handler@0.2.3`") && text.contains("no key"),
+            text.contains("`wasi:http/incoming-handler@0.2.3`")
+                && text.contains("no configuration key"),
             "{text}"
         );
         let text = refusal_of("wasi:http/outgoing-handler@0.2.3", "").expect("is refused");

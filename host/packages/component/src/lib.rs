@@ -1,8 +1,8 @@
 //! Reads a component without running it: its file, its manifest, its schemas, and the interfaces
-//! that it imports and exports. All of these are untrusted, and this crate limits and neutralises
-//! them.
+//! that it imports and exports. All of these are untrusted. This crate limits and neutralises their
+//! texts.
 //!
-//! This crate compiles and runs no code, and doesn't depend on the engine.
+//! This crate compiles no component, and doesn't depend on the engine.
 
 mod capability;
 mod example;

@@ -9,33 +9,39 @@ use crate::capability::Capability;
 use crate::file::is_sha256;
 use crate::schema::{self, SchemaError};
 
-/// The custom section that contains the manifest.
+/// The custom section with the manifest.
 const SECTION: &str = "toolhold:manifest";
 
-/// Most bytes of a manifest.
+/// Most bytes of a manifest. A larger manifest is refused.
 const MAX_MANIFEST: usize = 64 * 1024;
 
-/// The version of the manifest's format that this host reads.
 const VERSION: u32 = 1;
 
-/// Most interfaces that a component exports.
+/// Most interfaces that a component exports. A component with more is refused.
 const MAX_EXPORTS: usize = 256;
 
-/// Most characters of a plugin's name.
+/// Most bytes of a plugin's name. A longer name is refused.
 const MAX_NAME: usize = 24;
 
-/// Most parts of a plugin.
+/// Most parts of a plugin. A manifest with more parts is refused.
 const MAX_PARTS: usize = 64;
 
-/// The manifest of a plugin: one JSON object in the custom section `toolhold:manifest` of the
+/// Most authors and requests for capabilities. Further entries are dropped.
+const MAX_AUTHORS: usize = 32;
+const MAX_REQUESTS: usize = 32;
+
+/// Most bytes of a name in an error. Longer names are cut.
+const MAX_NAME_IN_ERROR: usize = 80;
+
+/// The manifest of a plugin: a JSON object in the custom section `toolhold:manifest` of the
 /// component.
 ///
-/// Unknown fields are ignored, so that newer plugins can be loaded.
+/// Unknown fields are ignored, so newer plugins can be loaded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// The version of the format, which is 1.
+    /// The version of the format: 1.
     pub manifest: u32,
-    /// `[a-z0-9-]`, at most 24 characters, beginning with a letter.
+    /// The plugin's name: `[a-z0-9-]`, at most 24 characters, beginning with a letter.
     pub name: String,
     /// The plugin's own version.
     pub version: String,
@@ -44,7 +50,7 @@ pub struct Manifest {
     /// The plugin's authors.
     #[serde(default)]
     pub authors: Vec<String>,
-    /// An SPDX expression.
+    /// The licence, as an SPDX expression.
     #[serde(default)]
     pub license: Option<String>,
     /// The repository of the plugin's source code.
@@ -53,32 +59,32 @@ pub struct Manifest {
     /// The capabilities that the plugin requests, with reasons.
     #[serde(default)]
     pub capabilities: Vec<Request>,
-    /// Limits that are sufficient for the plugin. They can only lower the host's limits.
+    /// Limits that are sufficient for the plugin. These limits can only lower the host's limits.
     #[serde(default)]
     pub limits: RequestedLimits,
-    /// The JSON Schema (2020-12) of the plugin's settings, `[plugins.NAME.config]`. The schema must
-    /// be the schema of an object.
+    /// The JSON Schema (2020-12) of the plugin's settings, `[plugins.NAME.config]`. Its `type` must
+    /// be `object`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_schema: Option<Value>,
-    /// The parts of the plugin, at most 64.
+    /// The plugin's modules, at most 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Part>,
 }
 
-/// A pure component that belongs to a plugin: `toolhold:tool/part`.
+/// A module of a plugin: a pure component for `toolhold:tool/part`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// The name of the part, with the same rules as for plugins. The file of the part is
+    /// The name of the module, with the same rules as for plugins. The file of the module is
     /// `NAME.wasm`.
     pub name: String,
-    /// SHA-256 of the component, in hexadecimal, in lower case.
+    /// The SHA-256 of the component, in lower-case hexadecimal.
     pub sha256: String,
 }
 
-/// A capability that a plugin asks for.
+/// A capability that a plugin requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Request {
-    /// `files`, `search`, …
+    /// The name of the capability, such as `files`.
     pub name: String,
     /// The access for `files`: `read` or `read-write`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -90,15 +96,15 @@ pub struct Request {
 /// Limits that a plugin sets for itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RequestedLimits {
-    /// MiB of linear memory.
+    /// The most MiB of linear memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_mib: Option<u32>,
-    /// The longest time of a call whose arguments set no timeout, in seconds.
+    /// The longest time of a call without a `timeout` argument, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_secs: Option<u32>,
 }
 
-/// A reason why a component has no valid manifest.
+/// The reason why a component has no valid manifest.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
     /// The bytes can't be read.
@@ -106,88 +112,88 @@ pub enum ManifestError {
     Component(#[from] ComponentError),
     /// There is no manifest.
     #[error(
-        "it has no manifest: a custom section `{SECTION}` with the plugin's name, its version and \
-         the requested capabilities. The SDK's `plugin!` macro writes the manifest"
+        "the component has no manifest. A manifest is a custom section `{SECTION}` with the \
+         plugin's name, version and requested capabilities. The SDK's `plugin!` macro writes the \
+         manifest"
     )]
     Missing,
-    /// There are several manifests at the same level.
-    #[error("it has several sections `{SECTION}`; only one is allowed")]
+    /// There are several manifests.
+    #[error("the component has several sections `{SECTION}`; only one is allowed")]
     Several,
-    /// The manifest is too large. Contains its size in bytes.
-    #[error("its manifest is {0} bytes; the limit is {MAX_MANIFEST}")]
+    /// The manifest is too large. The number is its size in bytes.
+    #[error("the manifest is {0} bytes; the limit is {MAX_MANIFEST}")]
     TooLarge(usize),
-    /// The parser's error.
-    #[error("its manifest isn't valid: {0}")]
+    /// The manifest isn't valid JSON, or lacks a field.
+    #[error("the manifest isn't valid: {0}")]
     NotJson(#[from] serde_json::Error),
-    /// Another format.
-    #[error("its manifest has format {0}; this host reads format {VERSION}")]
+    /// The manifest has another format. Contains its version.
+    #[error("the manifest has format {0}; this host reads format {VERSION}")]
     Format(u32),
-    /// The name that isn't valid.
+    /// The name isn't valid.
     #[error(
-        "its name `{0}` isn't valid: use at most {MAX_NAME} characters of [a-z0-9-], the first a \
-         letter"
+        "the plugin's name `{0}` isn't valid: use at most {MAX_NAME} characters of [a-z0-9-], the \
+         first a letter"
     )]
     Name(String),
     /// The schema of the settings isn't valid.
-    #[error("the `config_schema` of its manifest {0}")]
+    #[error("the `config_schema` of the manifest {0}")]
     Config(#[from] SchemaError),
-    /// The settings wouldn't be an object.
+    /// The schema of the settings isn't the schema of an object.
     #[error(
-        "the `config_schema` of its manifest must be the schema of an object, with `\"type\": \
+        "the `config_schema` of the manifest must be the schema of an object, with `\"type\": \
          \"object\"`"
     )]
     ConfigType,
-    /// The parts aren't valid.
+    /// The list of modules isn't valid.
     #[error(transparent)]
     Parts(#[from] PartListError),
 }
 
-/// A reason why the parts of a manifest are refused.
+/// The reason why the modules of a manifest are refused.
 #[derive(Debug, thiserror::Error)]
 pub enum PartListError {
-    /// There are too many parts. Contains their number.
-    #[error("its manifest names {0} modules in `parts`; the limit is {MAX_PARTS}")]
+    /// There are too many modules. The number is their count.
+    #[error("the manifest names {0} modules in `parts`; the limit is {MAX_PARTS}")]
     TooMany(usize),
-    /// A name that isn't valid.
+    /// The name of a part isn't valid.
     #[error(
-        "the name of its module `{0}` isn't valid: use at most {MAX_NAME} characters of [a-z0-9-], \
+        "the name of the module `{0}` isn't valid: use at most {MAX_NAME} characters of [a-z0-9-], \
          the first a letter"
     )]
     Name(String),
-    /// A digest isn't valid. Contains the name of the part.
-    #[error("the `sha256` of its module `{0}` must be 64 hexadecimal digits in lower case")]
+    /// The digest of a module isn't valid. The text is the module's name.
+    #[error("the `sha256` of the module `{0}` must be 64 hexadecimal digits in lower case")]
     Digest(String),
-    /// A name that two parts have.
-    #[error("its manifest names the module `{0}` twice")]
+    /// Two parts have the same name.
+    #[error("the manifest names the module `{0}` twice")]
     Twice(String),
 }
 
-/// A reason why the bytes of a component can't be read.
+/// The reason why the bytes of a component can't be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ComponentError {
-    /// Code for a processor.
-    #[error("it is precompiled code, which can't be checked. Use the component itself")]
+    /// The bytes are precompiled code for a processor.
+    #[error("the file is precompiled code, which can't be checked. Use the component itself")]
     Precompiled,
     /// The bytes are neither a component nor a module.
-    #[error("it is not a WebAssembly component")]
+    #[error("the file is not a WebAssembly component")]
     NotAComponent,
-    /// The parser's error.
-    #[error("it is damaged: {0}")]
+    /// The parser can't read the component.
+    #[error("the component is damaged: {0}")]
     Damaged(#[from] BinaryReaderError),
     /// The component exports too many interfaces.
-    #[error("it exports too many interfaces; the limit is {MAX_EXPORTS}")]
+    #[error("the component exports too many interfaces; the limit is {MAX_EXPORTS}")]
     TooManyExports,
 }
 
 impl Manifest {
-    /// Finds and checks the manifest in the bytes of a component. The manifest is at the
-    /// component's own level, or in a module or component inside, because some compilers put the
-    /// manifest there.
+    /// Finds and checks the manifest of a component. The manifest is at the top level, or in a
+    /// module or component inside, because some compilers put the manifest there.
     ///
     /// # Errors
     ///
-    /// Returns an error if the bytes aren't a component. Also returns an error if the manifest is
-    /// missing or not valid, or if there are several.
+    /// Returns an error if the bytes aren't a component, or if the manifest is missing, invalid, or
+    /// there twice.
     pub fn read(wasm: &[u8]) -> Result<Self, ManifestError> {
         Self::read_if_any(wasm)?.ok_or(ManifestError::Missing)
     }
@@ -207,23 +213,22 @@ impl Manifest {
         manifest.check().map(Some)
     }
 
-    /// Returns the bytes of the manifest in the component, or `None` if the component has no
-    /// manifest.
+    /// Returns the bytes of the manifest in the component, or `None` if there is no manifest.
     ///
     /// # Errors
     ///
-    /// Returns an error if the bytes aren't a component, or if there are several manifests.
+    /// Fails if the bytes aren't a component, or if there are several manifests.
     pub fn section(wasm: &[u8]) -> Result<Option<&[u8]>, ManifestError> {
         find_sections(wasm)?.single()
     }
 
-    /// Checks the fields. Limits and neutralises their texts.
+    /// Checks the fields. Long texts and lists are cut, because they are only shown.
     fn check(self) -> Result<Self, ManifestError> {
         if self.manifest != VERSION {
             return Err(ManifestError::Format(self.manifest));
         }
         if !is_name(&self.name) {
-            return Err(ManifestError::Name(neutral_line(cut(&self.name, 80))));
+            return Err(ManifestError::Name(neutral_line(cut(&self.name, MAX_NAME_IN_ERROR))));
         }
         let config_schema = match &self.config_schema {
             Some(schema) => Some(parse_config_schema(schema)?),
@@ -231,9 +236,11 @@ impl Manifest {
         };
         check_parts(&self.parts)?;
 
-        // People and logs get these texts, so they are neutralised here (invariant 6).
-        let authors = self.authors.iter().take(32).map(|author| bounded_line(author)).collect();
-        let capabilities = self.capabilities.iter().take(32).map(Request::bounded).collect();
+        // Texts are shown in terminals and logs, so control characters are replaced.
+        let shown_authors = self.authors.iter().take(MAX_AUTHORS);
+        let authors = shown_authors.map(|author| bounded_line(author)).collect();
+        let shown_requests = self.capabilities.iter().take(MAX_REQUESTS);
+        let capabilities = shown_requests.map(Request::bounded).collect();
         Ok(Self {
             version: bounded_line(&self.version),
             description: bounded_prose(&self.description),
@@ -246,8 +253,7 @@ impl Manifest {
         })
     }
 
-    /// Returns the plugin's request for a capability. Returns `None` if the plugin doesn't request
-    /// the capability.
+    /// Returns the plugin's request for a capability, or `None` if the plugin doesn't request it.
     pub fn asks_for(&self, capability: Capability) -> Option<&Request> {
         self.capabilities.iter().find(|request| request.name == capability.name())
     }
@@ -256,11 +262,11 @@ impl Manifest {
 impl Request {
     /// Checks whether the plugin asks for files only to read them.
     pub fn is_read_only(&self) -> bool {
-        self.access.as_deref() == Some("read")
+        self.access.as_deref() != Some("read-write")
     }
 
-    /// Returns an example of a line in the plugin's table that grants the request, and no more than
-    /// it asks for. Returns `None` if this version of Toolhold doesn't have the capability.
+    /// Returns an example of a line in the plugin's table that grants exactly the request. Returns
+    /// `None` if this version of Toolhold doesn't have the capability.
     pub fn grant_line(&self) -> Option<&'static str> {
         match Capability::named(&self.name)? {
             Capability::Files if self.is_read_only() => {
@@ -270,8 +276,8 @@ impl Request {
         }
     }
 
-    /// Returns an example of the option of `toolhold plugin grant` that grants the request. Returns
-    /// `None` if only the configuration grants it.
+    /// Returns an example of the option of `toolhold plugin grant` for the request. Returns `None`
+    /// if only the configuration grants the capability.
     pub fn grant_option(&self) -> Option<&'static str> {
         match Capability::named(&self.name)? {
             Capability::Files if !self.is_read_only() => Some("--allow-path ."),
@@ -297,7 +303,7 @@ impl Request {
     }
 }
 
-/// Returns the start of a text as one line, without characters that could control a terminal.
+/// Returns the start of a text as one line, without terminal control characters.
 fn bounded_line(text: &str) -> String {
     neutral_line(cut(text, 256))
 }
@@ -306,7 +312,8 @@ fn bounded_prose(text: &str) -> String {
     neutral(cut(text, 4096)).into_owned()
 }
 
-/// Parses the schema of the settings, with the checks that schemas of tools get.
+/// Parses the schema of the plugin's settings, with the same checks as schemas of tools. The
+/// settings must be an object.
 fn parse_config_schema(written: &Value) -> Result<Value, ManifestError> {
     let schema = schema::parse(&written.to_string())?;
     if schema.get("type").and_then(Value::as_str) != Some("object") {
@@ -315,14 +322,15 @@ fn parse_config_schema(written: &Value) -> Result<Value, ManifestError> {
     Ok(schema)
 }
 
-/// Checks the list of parts. Names of parts are used as file names, and their digests as names in
-/// the compile cache.
+/// Checks a list of parts. The name of a part becomes a file name, and its digest a name in the
+/// compile cache. Neither may contain characters such as `/`, which could lead out of these
+/// folders.
 fn check_parts(parts: &[Part]) -> Result<(), PartListError> {
     if parts.len() > MAX_PARTS {
         return Err(PartListError::TooMany(parts.len()));
     }
     for (index, Part { name, sha256 }) in parts.iter().enumerate() {
-        let shown_name = neutral_line(cut(name, 80));
+        let shown_name = neutral_line(cut(name, MAX_NAME_IN_ERROR));
         if !is_name(name) {
             return Err(PartListError::Name(shown_name));
         }
@@ -343,18 +351,16 @@ pub fn is_name(name: &str) -> bool {
         && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
 }
 
-/// The manifest sections of a component.
 #[derive(Default)]
 struct Sections<'w> {
-    /// Sections at the component's own level.
+    /// Sections at the top level.
     outer: Vec<&'w [u8]>,
-    /// Sections of the modules and components inside.
+    /// The sections of inner modules and components.
     inner: Vec<&'w [u8]>,
 }
 
 impl<'w> Sections<'w> {
-    /// Returns the only section. A section at the component's own level takes precedence over
-    /// sections inside.
+    /// Returns the only manifest. A section at the top level has precedence over sections inside.
     fn single(&self) -> Result<Option<&'w [u8]>, ManifestError> {
         match (&self.outer[..], &self.inner[..]) {
             ([section], _) | ([], [section]) => Ok(Some(section)),
@@ -364,7 +370,9 @@ impl<'w> Sections<'w> {
     }
 }
 
+/// Finds the manifests at the top level of a component, and in the modules and components inside.
 fn find_sections(wasm: &[u8]) -> Result<Sections<'_>, ComponentError> {
+    // Wasmtime writes precompiled components as ELF files.
     if wasm.starts_with(b"\x7fELF") {
         return Err(ComponentError::Precompiled);
     }
@@ -372,6 +380,7 @@ fn find_sections(wasm: &[u8]) -> Result<Sections<'_>, ComponentError> {
         return Err(ComponentError::NotAComponent);
     }
     let mut sections = Sections::default();
+    // Number of modules and components around the payload.
     let mut depth = 0_usize;
     for payload in Parser::new(0).parse_all(wasm) {
         match payload? {
@@ -387,7 +396,7 @@ fn find_sections(wasm: &[u8]) -> Result<Sections<'_>, ComponentError> {
     Ok(sections)
 }
 
-/// The names of the interfaces that a component has at its own level.
+/// The names of the interfaces that a component imports and exports itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interfaces {
     /// The imported interfaces.
@@ -401,7 +410,7 @@ impl Interfaces {
     ///
     /// # Errors
     ///
-    /// Returns an error if the component is damaged or has too many exports.
+    /// Fails if the component is damaged or has too many exports.
     pub fn read(wasm: &[u8]) -> Result<Self, ComponentError> {
         let mut interfaces = Self::default();
         let mut depth = 0_usize;
@@ -417,7 +426,7 @@ impl Interfaces {
                 Payload::ComponentExportSection(section) if depth == 0 => {
                     for export in section {
                         let name = export?.name.name;
-                        // Functions and types have plain names.
+                        // Only names of interfaces have a `:`.
                         if name.contains(':') {
                             interfaces.exports.push(bounded_line(name));
                         }
@@ -442,7 +451,7 @@ mod tests {
         for (name, access, line, option) in [
             ("files", Some("read"), r#"access = "read""#, Some("--allow-read .")),
             ("files", Some("read-write"), r#"["."]"#, Some("--allow-path .")),
-            ("files", None, r#"["."]"#, Some("--allow-path .")),
+            ("files", None, r#"access = "read""#, Some("--allow-read .")),
             ("process", None, "programs = ", None),
         ] {
             let request = Request {

@@ -1,57 +1,56 @@
-//! Checks untrusted schemas. A schema must be within limits, without references to other documents,
-//! and neutral.
+//! Checks untrusted schemas: their size, their references and their texts.
 
 use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 use toolhold_contract::text::neutral_json;
 
-/// Most bytes of a schema.
+/// Most bytes of a schema. A larger schema is refused.
 const MAX_SCHEMA: usize = 64 * 1024;
 
-/// Most levels of nesting in a schema.
+/// Most levels of nesting in a schema. A deeper schema is refused.
 const MAX_DEPTH: usize = 32;
 
 /// Most values in a schema after each reference is replaced with its target. The time for checking
-/// arguments grows with this number. With a few dozen definitions that each refer to the next one
-/// twice, the check would never end.
+/// arguments grows with this number. A few dozen definitions, each with two references to the next
+/// definition, would take forever.
 const MAX_UNFOLDED: usize = 100_000;
 
-/// Most consecutive references. Following each reference uses the stack.
+/// Most references in a row. Following a reference uses the stack.
 const MAX_CHAIN: usize = 100;
 
-/// Most levels of a schema after references are followed. Reading and compiling the schema uses the
-/// stack for each level: up to 10 KB without optimisation, and a thread has 2 MiB.
+/// Most levels of a schema after references are followed. Reading and compiling a schema uses up to
+/// 10 KB of the stack for each level, and a thread has 2 MiB.
 const MAX_LEVELS: usize = 150;
 
-/// Limit for the levels of a value times the levels of a recursive schema. The check uses the stack
-/// for each of these levels.
+/// Most levels of a value times levels of a recursive schema. The check uses the stack for each of
+/// them. A larger value is refused.
 const MAX_NESTING: usize = 1_000;
 
-/// Limit for the values of a value times the values of a schema. The limit is about a second of
-/// work.
+/// Most values in a value times values in a schema, about a second of work. A larger value is
+/// refused.
 const MAX_WORK: usize = 20_000_000;
 
-/// Keywords that contain values instead of schemas.
+/// Keywords that contain data instead of schemas.
 const DATA: [&str; 4] = ["const", "default", "enum", "examples"];
 
-/// A reason why a schema is refused. The text is a phrase that follows "its schema".
+/// The reason why a schema is refused, as a phrase after "its schema".
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
-    /// The schema is too large. Contains its size in bytes.
+    /// The schema is too large. The number is its size in bytes.
     #[error("is {0} bytes; the limit is {MAX_SCHEMA} bytes")]
     TooLarge(usize),
-    /// The parser's error.
+    /// The schema isn't JSON.
     #[error("is not JSON: {0}")]
     NotJson(#[from] serde_json::Error),
     /// The schema has too many levels.
     #[error("is nested too deeply; the limit is {MAX_DEPTH} levels")]
     TooDeep,
-    /// The references lead to too many values, or a target is missing.
+    /// The references lead to too many values or levels, or a target is missing.
     #[error(
-        "has too many references between its definitions, or one to nothing; the limits are \
-         {MAX_UNFOLDED} values and {MAX_LEVELS} levels when expanded, and {MAX_CHAIN} references \
-         in a row; use fewer references"
+        "has too many references, or a reference without a target; the limits are {MAX_UNFOLDED} \
+         values and {MAX_LEVELS} levels when expanded, and {MAX_CHAIN} references in a row; use \
+         fewer references"
     )]
     UnfoldsTooFar,
     /// Several circular references apply to the same place in the arguments.
@@ -63,14 +62,14 @@ pub enum SchemaError {
     /// A reference leads to another document.
     #[error("refers to another document")]
     OtherDocument,
-    /// A `$ref` that isn't a plain pointer.
+    /// A `$ref` isn't a plain pointer. Contains the reference.
     #[error("refers to {0:?}; references need the form `#/$defs/NAME`")]
     Reference(String),
-    /// The keyword of a reference that is resolved while checking.
+    /// The schema has a `$dynamicRef` or `$recursiveRef`. Contains the keyword.
     #[error("has a `{0}`; use `$ref`")]
     DynamicReference(String),
     /// A part of the schema has an `$id`.
-    #[error("has a nested `$id`, which changes the meaning of the references in it; remove it")]
+    #[error("has a nested `$id`, which changes the meaning of references; remove the `$id`")]
     NestedId,
     /// The dialect isn't a dialect of JSON Schema.
     #[error("has an unknown dialect in `$schema`")]
@@ -80,24 +79,23 @@ pub enum SchemaError {
 /// The cost of checking values against a schema.
 #[derive(Clone, Copy, Debug)]
 pub struct SchemaCost {
-    /// The cost for each value. This is the number of values in the schema after references are
-    /// followed.
+    /// The number of values in the schema after references are followed.
     pub weight: usize,
     levels: usize,
     is_circular: bool,
 }
 
 impl SchemaCost {
-    /// Computes the cost of a schema. The cost is unknown if a reference isn't a pointer from the
-    /// root to a part of the schema. The weight of an unknown cost is the largest number.
+    /// Computes the cost of a schema. `weight` is the largest number if a reference isn't a pointer
+    /// from the root to a part of the schema.
     pub fn from_schema(schema: &Value) -> Self {
         let cost = Unfolding::cost_of_document(schema);
         let is_circular = cost.circular_references > 0;
         Self { weight: cost.values, levels: cost.levels, is_circular }
     }
 
-    /// Checks whether a value is small enough for a check against the schema. Such a check can't be
-    /// interrupted, and its stack doesn't grow.
+    /// Checks whether a value is small enough for a check against the schema. A check can't be
+    /// interrupted, and a large value could overflow the stack.
     pub fn allows(self, value: &Value) -> bool {
         let (values, levels) = size(value);
         let nesting = if self.is_circular { levels.saturating_mul(self.levels) } else { 0 };
@@ -105,8 +103,7 @@ impl SchemaCost {
     }
 }
 
-/// Returns the number of values in a value, including the value itself, and the number of its
-/// levels.
+/// Returns the number of values in `value`, including itself, and its number of levels.
 fn size(value: &Value) -> (usize, usize) {
     match value {
         Value::Array(items) => size_with(items.iter()),
@@ -130,42 +127,53 @@ fn size_with<'v>(items: impl Iterator<Item = &'v Value>) -> (usize, usize) {
 ///
 /// # Errors
 ///
-/// The schema isn't JSON, is beyond a limit, or has references that aren't plain.
+/// Returns an error if the schema isn't JSON, exceeds a limit, or has a reference that isn't a
+/// pointer from the root, such as `#/$defs/NAME`.
 pub fn parse(text: &str) -> Result<Value, SchemaError> {
     if text.len() > MAX_SCHEMA {
         return Err(SchemaError::TooLarge(text.len()));
     }
     let value: Value = serde_json::from_str(text)?;
-    check(&value, 0)?;
+    let depth = 0;
+    check(&value, depth)?;
     let cost = Unfolding::cost_of_document(&value);
     if cost.values > MAX_UNFOLDED {
         return Err(SchemaError::UnfoldsTooFar);
     }
+    // With two circular references for the same place, the work doubles at each level of a value.
     if cost.circular_references > 1 {
         return Err(SchemaError::CircularTwice);
     }
-    // Models and people read the schema's texts (invariant 6).
+    // Models and people read the schema's texts, so control characters are replaced.
     Ok(neutral_json(value))
 }
 
+/// Checks the depth and the keywords of a schema. `depth` is the number of levels around `value`.
 fn check(value: &Value, depth: usize) -> Result<(), SchemaError> {
     if depth > MAX_DEPTH {
         return Err(SchemaError::TooDeep);
     }
     match value {
-        Value::Array(items) => items.iter().try_for_each(|item| check(item, depth + 1)),
-        Value::Object(fields) => fields.iter().try_for_each(|(key, item)| {
-            if let Some(text) = item.as_str() {
-                check_keyword(key, text, depth)?;
+        Value::Array(items) => {
+            for item in items {
+                check(item, depth + 1)?;
             }
-            check(item, depth + 1)
-        }),
-        _ => Ok(()),
+        }
+        Value::Object(fields) => {
+            for (key, item) in fields {
+                if let Some(text) = item.as_str() {
+                    check_keyword(key, text, depth)?;
+                }
+                check(item, depth + 1)?;
+            }
+        }
+        _ => {}
     }
+    Ok(())
 }
 
-/// Checks a keyword whose value is a string. References must be pointers from the root, so that
-/// their targets are unambiguous.
+/// Checks a keyword whose value is a text. References must be pointers from the root, because other
+/// references are ambiguous.
 fn check_keyword(key: &str, text: &str, depth: usize) -> Result<(), SchemaError> {
     let is_pointer = text == "#" || (text.starts_with("#/") && !text.contains('%'));
     match key {
@@ -180,27 +188,26 @@ fn check_keyword(key: &str, text: &str, depth: usize) -> Result<(), SchemaError>
     }
 }
 
-/// The cost of checking arguments against a part of a schema.
 #[derive(Clone, Copy, Default)]
 struct Cost {
-    /// The number of values in the schema after references are followed. A circular reference isn't
-    /// followed again, because the arguments determine how often the check follows it.
+    /// The number of values in the schema after references are followed. A circular reference is
+    /// followed only once, because the arguments decide how often the check follows it.
     values: usize,
-    /// The largest number of circular references that apply to the same place in the arguments.
-    /// With two, the work doubles at each level of the arguments.
+    /// Most circular references that apply to the same place in the arguments. Two of them double
+    /// the work at each level of the arguments.
     circular_references: usize,
-    /// Levels of nesting, references followed.
+    /// The number of levels after references are followed.
     levels: usize,
 }
 
-/// Adds up the cost of a schema.
+/// Computes the cost of a schema.
 struct Unfolding<'s> {
     document: &'s Value,
-    /// Costs by target. `None` while the cost is being computed.
+    /// The costs of targets. `None` while a cost is being computed.
     costs: HashMap<&'s str, Option<Cost>>,
     /// The number of references that are being followed.
     chain: usize,
-    /// The number of levels around the part that is being added up.
+    /// The number of levels around the current part.
     levels: usize,
 }
 
@@ -210,6 +217,8 @@ impl<'s> Unfolding<'s> {
         unfolding.cost(document)
     }
 
+    /// Returns the cost of a part of the schema. The cost of parts that are nested deeper than
+    /// [`MAX_LEVELS`] is unknown.
     fn cost(&mut self, value: &'s Value) -> Cost {
         if self.levels == MAX_LEVELS {
             return Cost::UNKNOWN;
@@ -223,51 +232,61 @@ impl<'s> Unfolding<'s> {
     fn cost_of_parts(&mut self, value: &'s Value) -> Cost {
         match value {
             Value::Array(items) => {
-                items.iter().fold(Cost::ONE_VALUE, |sum, item| sum.plus(self.cost(item)))
+                let mut sum = Cost::ONE_VALUE;
+                for item in items {
+                    sum = sum.plus(self.cost(item));
+                }
+                sum
             }
             Value::Object(fields) => self.cost_of_object(fields),
             _ => Cost::ONE_VALUE,
         }
     }
 
+    /// Returns the cost of an object of the schema, without its own level.
     fn cost_of_object(&mut self, fields: &'s Map<String, Value>) -> Cost {
-        // Properties and items apply to other places in the arguments than the other keywords do.
-        let mut here = Cost::ONE_VALUE;
-        let mut elsewhere = Cost::ONE_VALUE;
+        // `properties` and `items` apply to parts of the arguments. Other keywords apply to the
+        // arguments themselves.
+        let mut same_place = Cost::ONE_VALUE;
+        let mut other_places = Cost::ONE_VALUE;
         for (key, item) in fields {
             match (key.as_str(), item) {
-                ("$ref", Value::String(target)) => here = here.plus(self.cost_of_target(target)),
-                ("$dynamicRef" | "$recursiveRef", Value::String(_)) => {
-                    here = here.plus(Cost::UNKNOWN);
+                ("$ref", Value::String(target)) => {
+                    same_place = same_place.plus(self.cost_of_target(target));
                 }
-                // References inside a part with an `$id` have another root.
-                ("$id", Value::String(_)) if self.levels > 1 => here = here.plus(Cost::UNKNOWN),
+                ("$dynamicRef" | "$recursiveRef", Value::String(_)) => {
+                    same_place = same_place.plus(Cost::UNKNOWN);
+                }
+                // References in a part with an `$id` start at another root.
+                ("$id", Value::String(_)) if self.levels > 1 => {
+                    same_place = same_place.plus(Cost::UNKNOWN);
+                }
+                // Keywords such as `enum` contain data instead of schemas.
                 (key, data) if DATA.contains(&key) => {
                     let (values, _) = size(data);
-                    here = here.plus(Cost { values, ..Cost::default() });
+                    same_place = same_place.plus(Cost { values, ..Cost::default() });
                 }
                 ("properties", Value::Object(properties)) => {
                     for property in properties.values() {
-                        elsewhere = elsewhere.plus_elsewhere(self.cost(property));
+                        other_places = other_places.plus_other_place(self.cost(property));
                     }
                 }
                 ("items" | "additionalProperties", schema) => {
-                    elsewhere = elsewhere.plus_elsewhere(self.cost(schema));
+                    other_places = other_places.plus_other_place(self.cost(schema));
                 }
-                // Definitions add a cost only if a reference leads to them.
+                // Definitions cost something only if a reference leads to them.
                 ("$defs" | "definitions", _) => {}
-                _ => here = here.plus(self.cost(item)),
+                _ => same_place = same_place.plus(self.cost(item)),
             }
         }
-        here.plus(elsewhere)
+        same_place.plus(other_places)
     }
 
     fn cost_of_target(&mut self, target: &'s str) -> Cost {
-        match self.costs.get(target) {
-            Some(Some(known)) => return *known,
-            // This reference is inside its own target.
-            Some(None) => return Cost { values: 1, circular_references: 1, levels: 1 },
-            None => {}
+        if let Some(entry) = self.costs.get(target) {
+            // The cost isn't known yet, so the reference is inside of its own target.
+            let circular = Cost { values: 1, circular_references: 1, levels: 1 };
+            return entry.unwrap_or(circular);
         }
         let Some(pointer) = target.strip_prefix('#') else { return Cost::UNKNOWN };
         if pointer.contains('%') || self.chain >= MAX_CHAIN {
@@ -285,13 +304,13 @@ impl<'s> Unfolding<'s> {
 }
 
 impl Cost {
-    /// The cost of a value that has no parts.
+    /// The cost of a value without parts.
     const ONE_VALUE: Self = Self { values: 1, circular_references: 0, levels: 0 };
 
-    /// A cost that is more than any limit.
+    /// A cost above every limit.
     const UNKNOWN: Self = Self { values: usize::MAX, circular_references: 0, levels: 0 };
 
-    /// Adds the cost of another part of the schema that applies to the same place in the arguments.
+    /// Adds the cost of a part of the schema that applies to the same place in the arguments.
     fn plus(self, other: Self) -> Self {
         Self {
             values: self.values.saturating_add(other.values),
@@ -300,8 +319,9 @@ impl Cost {
         }
     }
 
-    /// Adds the cost of a part that applies to another place in the arguments.
-    fn plus_elsewhere(self, other: Self) -> Self {
+    /// Adds the cost of a part of the schema that applies to another place in the arguments. The
+    /// circular references of different places don't multiply the work, so they aren't added.
+    fn plus_other_place(self, other: Self) -> Self {
         Self {
             values: self.values.saturating_add(other.values),
             circular_references: self.circular_references.max(other.circular_references),
@@ -325,7 +345,7 @@ mod tests {
     fn untrusted_schemas_stay_in_their_document_and_limits() {
         let inner = r##"{"properties":{"a":{"$ref":"#/$defs/a"}},"$defs":{"a":{}}}"##;
         assert!(parse(inner).is_ok());
-        check_refused(r##"{"$ref":"#/$defs/a"}"##, "one to nothing");
+        check_refused(r##"{"$ref":"#/$defs/a"}"##, "without a target");
         check_refused(r#"{"$ref":"https://example.com/x"}"#, "another document");
         check_refused(r#"{"properties":{"a":{"$dynamicRef":"other.json#x"}}}"#, "another document");
         check_refused("{", "not JSON");

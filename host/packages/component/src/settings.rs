@@ -1,35 +1,34 @@
-//! The settings of a plugin in the form in which the plugin reads them: `[plugins.NAME.config]`
-//! with the defaults of the schema.
+//! The settings of a plugin as the plugin reads them.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-/// The settings of a plugin: `[plugins.NAME.config]`, with the defaults of its schema.
+/// The settings of a plugin: `[plugins.NAME.config]` with the defaults of the schema.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PluginConfig {
-    /// The table as JSON text.
+    /// The whole table as JSON text.
     all: String,
-    /// The values as JSON texts.
+    /// The values as JSON.
     values: BTreeMap<String, String>,
 }
 
 impl PluginConfig {
-    /// The key with the operator's rules for filters.
+    /// The key of the operator's rules for filters.
     pub const RULES: &'static str = "rules";
 
-    /// Takes the settings from a table.
+    /// Makes the settings from a table.
     pub fn new(table: Map<String, Value>) -> Self {
         let values = table.iter().map(|(key, value)| (key.clone(), value.to_string())).collect();
         Self { all: Value::Object(table).to_string(), values }
     }
 
-    /// Returns the JSON text of a value, or `None` if the value isn't set.
+    /// Returns the JSON of a value, or `None` if the value isn't set.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.values.get(key).map(String::as_str)
     }
 
-    /// Returns the JSON text of the whole table.
+    /// Returns the JSON of the whole table.
     pub fn all(&self) -> &str {
         &self.all
     }
@@ -39,8 +38,8 @@ impl PluginConfig {
         self.values.is_empty()
     }
 
-    /// Returns the text of the rules for filters. Returns `None` if the rules aren't set or aren't
-    /// a string.
+    /// Returns the text of the rules for filters, or `None` if the rules aren't set or aren't a
+    /// string.
     pub fn rules(&self) -> Option<String> {
         let json = self.get(Self::RULES)?;
         serde_json::from_str(json).ok()

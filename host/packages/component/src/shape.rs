@@ -3,25 +3,25 @@
 use wasmparser::{ComponentInstance, FunctionBody, Operator, Parser, Payload};
 
 /// Most nested loops in one function. Real code has fewer than half of this number. The compile
-/// time grows at least with the square of this number.
+/// time grows at least with the square of the depth.
 const MAX_LOOPS: usize = 64;
 
-/// Functions that every component may have, and the bytes of the component for each further
-/// function. Each function uses time and memory of the compiler, even if it is empty. Functions of
-/// real components have some hundred bytes.
+/// A component may have this number of functions, and one more for each 50 bytes. Even an empty
+/// function uses time and memory of the compiler. Functions of real components have some hundred
+/// bytes.
 const FUNCTIONS: usize = 20_000;
 const BYTES_OF_FUNCTION: usize = 50;
 
-/// Most nested instances of modules and components. If a component makes two instances of a
-/// component that makes two of a third, and so on, the compiler expands all of them. At run time,
-/// the limit is 64.
+/// Most nested instances of modules and components. A component may make two instances of a
+/// component that makes two instances of a third component, and so on, and the compiler expands all
+/// of them. At run time, the limit is 64.
 const MAX_INSTANCES: usize = 1000;
 
-/// A reason why a component would take too long to compile.
+/// The reason why a component would take too long to compile.
 #[derive(Debug, thiserror::Error)]
 pub enum ShapeError {
     /// The component has too many functions for its size.
-    #[error("it has too many functions; the limit for {size} bytes is {limit}")]
+    #[error("the component has too many functions; the limit for {size} bytes is {limit}")]
     Functions {
         /// The limit for the size of the component.
         limit: usize,
@@ -32,7 +32,7 @@ pub enum ShapeError {
     #[error("a function has too many nested loops; the limit is {MAX_LOOPS}")]
     Loops,
     /// The component has instances that are nested too deeply.
-    #[error("it may have too many nested instances; the limit is {MAX_INSTANCES}")]
+    #[error("the component may have too many nested instances; the limit is {MAX_INSTANCES}")]
     Instances,
 }
 
@@ -40,14 +40,14 @@ pub enum ShapeError {
 ///
 /// # Errors
 ///
-/// Returns the fault and the limit. Damaged components aren't an error here, because the compiler
+/// Fails with the fault and the limit. Damaged components are accepted here, because the compiler
 /// reports them.
 pub fn check_shape(wasm: &[u8]) -> Result<(), ShapeError> {
     let function_limit = FUNCTIONS + wasm.len() / BYTES_OF_FUNCTION;
     let mut functions = 0_usize;
-    // The number of instances in each open component or module. The outermost comes first.
+    // The number of instances in each open component or module, the outermost first.
     let mut open_instances = vec![0_usize];
-    // The largest number of instances in a component or module that was read completely.
+    // The largest number of instances in a complete component or module so far.
     let mut largest = 1;
 
     for payload in Parser::new(0).parse_all(wasm).map_while(Result::ok) {
@@ -69,8 +69,8 @@ pub fn check_shape(wasm: &[u8]) -> Result<(), ShapeError> {
                     .map_while(Result::ok)
                     .filter(|instance| matches!(instance, ComponentInstance::Instantiate { .. }))
                     .count();
-                // Finding the component would need name resolution. The component isn't larger than
-                // the largest one so far.
+                // Finding the real component would need name resolution, so the number of the
+                // largest component so far is used.
                 new_instances = instantiated.saturating_mul(largest);
             }
             Payload::CodeSectionStart { count, .. } => {
@@ -99,10 +99,10 @@ fn to_usize(count: u32) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
 
-/// Returns the number of loops around the most deeply nested place of a function.
+/// Returns the largest depth of nested loops. Damaged code ends the count.
 fn loop_depth(body: &FunctionBody<'_>) -> usize {
     let Ok(mut operators) = body.get_operators_reader() else { return 0 };
-    // Whether each open block is a loop, the outer blocks first.
+    // Whether each open block is a loop, the outermost first.
     let mut open_blocks = Vec::new();
     let mut depth = 0_usize;
     let mut deepest = 0;
@@ -117,8 +117,11 @@ fn loop_depth(body: &FunctionBody<'_>) -> usize {
                 open_blocks.push(false);
             }
             Operator::End => {
-                let is_loop = open_blocks.pop().unwrap_or_default();
-                depth -= usize::from(is_loop);
+                // The last `End` closes the function, which isn't in `open_blocks`.
+                let closes_loop = open_blocks.pop() == Some(true);
+                if closes_loop {
+                    depth -= 1;
+                }
             }
             _ => {}
         }

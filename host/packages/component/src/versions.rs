@@ -1,39 +1,39 @@
-//! Refuses a component for a version of the contract that this host doesn't know.
+//! Refuses a component that was built for an unknown version of the contract.
 //!
-//! Released items of a version never change, and an addition to a version doesn't change its
-//! number. A component must export and import interfaces in exactly this version. The linker's rule
-//! that 0.1.1 is compatible with 0.1.0 doesn't apply.
+//! Released interfaces of a version never change, and an addition doesn't change the version's
+//! number. A component must import and export interfaces in exactly this version, although the
+//! linker accepts 0.1.1 for 0.1.0.
 
 /// The version of the contract.
 pub const CONTRACT_VERSION: &str = "0.1.0";
 
-/// The packages of the contract.
 const PACKAGES: [&str; 2] = ["toolhold:tool", "toolhold:host"];
 
-/// Returns the reason why a component with an import or export of this interface is refused because
-/// of its version. Returns `None` if the interface isn't a part of the contract, or if its version
-/// is known.
+/// Returns the reason why a component with this import or export is refused because of its version.
+/// Returns `None` if the version is known, or if the interface isn't a part of the contract.
 pub fn version_refusal(interface: &str) -> Option<String> {
     let (name, version) = split(interface);
     let package = name.split_once('/').map_or(name, |(package, _)| package);
     if PACKAGES.contains(&package) && version != Some(CONTRACT_VERSION) {
         let version = version.unwrap_or("no version");
         return Some(format!(
-            "it was built for {package} {version}; this Toolhold has {CONTRACT_VERSION}: update \
-             Toolhold, or build it with an SDK for {CONTRACT_VERSION}"
+            "the component was built for {package} {version}, but this Toolhold has \
+             {CONTRACT_VERSION}: update Toolhold, or build the component with an SDK for \
+             {CONTRACT_VERSION}"
         ));
     }
     let is_wasi = package.starts_with("wasi:");
     let is_version_0_3 = version.is_some_and(|version| version.starts_with("0.3."));
     if is_wasi && is_version_0_3 {
         return Some(format!(
-            "it was built for WASI 0.3 (`{interface}`), which this version of Toolhold doesn't run; build it for wasm32-wasip2"
+            "the component was built for WASI 0.3 (`{interface}`), which this version of Toolhold \
+             doesn't run; build the component for wasm32-wasip2"
         ));
     }
     None
 }
 
-/// Splits an interface into its name and its version, if the interface has a version.
+/// Splits an interface into its name and its version, if it has one.
 pub(crate) fn split(interface: &str) -> (&str, Option<&str>) {
     match interface.split_once('@') {
         Some((name, version)) => (name, Some(version)),

@@ -1,21 +1,23 @@
-//! Reads the login request of a registry in a 401 answer. Decides to which servers a password may
-//! be sent.
+//! Reads the login request in a registry's 401 answer. Decides which servers may get a password.
 
 use http::HeaderMap;
 use http::header::WWW_AUTHENTICATE;
 use url::{Host, Url};
 
-/// Largest header that is read.
+/// Most bytes of a header. A longer header is ignored.
 const MAX_HEADER: usize = 4096;
 
-/// The login that a registry asks for.
+/// The usual port of HTTPS.
+const HTTPS_PORT: u16 = 443;
+
+/// The login that a registry requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Challenge {
-    /// A token from a server of tokens.
+    /// A token from a token server.
     Bearer {
-        /// The URL of the server.
+        /// The URL of the token server.
         realm: String,
-        /// The service that the token is for, in the registry's words.
+        /// The registry's name for the service that accepts the token.
         service: Option<String>,
     },
     /// A user name and a password.
@@ -23,29 +25,34 @@ pub(crate) enum Challenge {
 }
 
 impl Challenge {
-    /// Returns the first challenge of an answer that can be met, a token before a password.
+    /// Returns the first challenge for a token, or else a challenge for a password. Returns `None`
+    /// if no challenge is supported.
     pub(crate) fn from_headers(headers: &HeaderMap) -> Option<Self> {
-        let challenges: Vec<_> = headers
-            .get_all(WWW_AUTHENTICATE)
-            .iter()
-            .filter_map(|value| value.to_str().ok())
-            .filter(|value| value.len() <= MAX_HEADER)
-            .filter_map(Self::parse)
-            .collect();
-        let token = challenges.iter().find(|challenge| **challenge != Self::Basic);
-        token.or(challenges.first()).cloned()
+        let mut password_challenge = None;
+        for value in headers.get_all(WWW_AUTHENTICATE) {
+            let Ok(header) = value.to_str() else { continue };
+            if header.len() > MAX_HEADER {
+                continue;
+            }
+            match Self::parse(header) {
+                Some(token @ Self::Bearer { .. }) => return Some(token),
+                Some(Self::Basic) => password_challenge = Some(Self::Basic),
+                None => {}
+            }
+        }
+        password_challenge
     }
 
     fn parse(header: &str) -> Option<Self> {
-        let header = header.trim();
-        let (scheme, parameters) = header.split_once(' ').unwrap_or((header, ""));
+        let trimmed = header.trim();
+        let (scheme, parameters_text) = trimmed.split_once(' ').unwrap_or((trimmed, ""));
         if scheme.eq_ignore_ascii_case("basic") {
             return Some(Self::Basic);
         }
         if !scheme.eq_ignore_ascii_case("bearer") {
             return None;
         }
-        let parameters = parse_parameters(parameters);
+        let parameters = parse_parameters(parameters_text);
         let realm = find_parameter(&parameters, "realm")?;
         let service = find_parameter(&parameters, "service");
         Some(Self::Bearer { realm, service })
@@ -64,6 +71,7 @@ fn parse_parameters(text: &str) -> Vec<(String, String)> {
     while let Some((name, after_name)) = remaining.split_once('=') {
         let (value, after_value) = match after_name.strip_prefix('"') {
             Some(quoted) => {
+                // A missing closing quote ends the list.
                 let Some(split) = split_quoted(quoted) else { break };
                 split
             }
@@ -78,8 +86,8 @@ fn parse_parameters(text: &str) -> Vec<(String, String)> {
     parameters
 }
 
-/// Splits a text after an opening quote into the quoted value and the text after the closing quote.
-/// Returns `None` if there is no closing quote.
+/// Splits the text after an opening quote into the quoted value and the text after the closing
+/// quote.
 fn split_quoted(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut chars = text.chars();
@@ -93,28 +101,33 @@ fn split_quoted(text: &str) -> Option<(String, &str)> {
     }
 }
 
-/// Checks whether the password of a registry may be sent to its token server. The registry chooses
-/// the token server, and an attacker could make it choose another server.
+/// Checks whether a registry's password may be sent to its token server. The registry chooses the
+/// token server, so a malicious answer could name the attacker's server.
 ///
-/// The token server must have the registry's host and port. With TLS on the usual port, the domain
-/// that contains the registry's name is accepted too, and so is each name in that domain, such as
-/// `auth.example.com` for `registry.example.com`.
+/// The token server must have the registry's host and port. With TLS on port 443, other names in
+/// the registry's domain are accepted too, such as `auth.example.com` and `example.com` for
+/// `registry.example.com`.
 pub(crate) fn may_get_password(registry: &Url, realm: &Url) -> bool {
     if toolhold_net::requests::same_origin(registry, realm) {
         return true;
     }
-    let has_usual_tls = realm.scheme() == "https" && realm.port_or_known_default() == Some(443);
-    let (Some(Host::Domain(registry)), Some(Host::Domain(host))) = (registry.host(), realm.host())
+    let has_usual_port = realm.port_or_known_default() == Some(HTTPS_PORT);
+    let has_usual_tls = realm.scheme() == "https" && has_usual_port;
+    if !has_usual_tls {
+        return false;
+    }
+    let (Some(Host::Domain(registry_host)), Some(Host::Domain(realm_host))) =
+        (registry.host(), realm.host())
     else {
         return false;
     };
-    let Some((_, domain)) = registry.split_once('.') else { return false };
+    let Some((_, domain)) = registry_host.split_once('.') else { return false };
     // A domain without a dot, such as `com`, belongs to many owners.
-    if !has_usual_tls || !domain.contains('.') {
+    if !domain.contains('.') {
         return false;
     }
-    match host.strip_suffix(domain) {
-        Some(front) => front.is_empty() || front.ends_with('.'),
+    match realm_host.strip_suffix(domain) {
+        Some(subdomain) => subdomain.is_empty() || subdomain.ends_with('.'),
         None => false,
     }
 }

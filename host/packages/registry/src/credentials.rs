@@ -1,5 +1,4 @@
-//! Reads logins for registries from the file that other clients of registries write
-//! (`DOCKER_CONFIG`).
+//! Reads logins for registries from the `config.json` of Docker and other clients.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,13 +12,15 @@ use serde::Deserialize;
 use crate::bounded;
 use crate::error::FetchError;
 
-/// Largest file, in bytes.
+/// Most bytes of the file. A larger file is refused.
 const MAX_FILE: u64 = 1 << 20;
 
-/// The file's name.
 const FILE: &str = "config.json";
 
-/// Logins by registry.
+/// Most bytes of a helper program's name in a message. Longer names are cut.
+const MAX_HELPER_NAME: usize = 64;
+
+/// The logins by registry.
 #[derive(Clone, Default)]
 pub struct Credentials {
     path: PathBuf,
@@ -43,20 +44,19 @@ struct Entry {
     identitytoken: String,
 }
 
-/// The login that the file has for a registry.
+/// A registry's login in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Login {
-    /// There is no login.
     Missing,
     /// A user name and a password, as the value of a header.
     Basic(HeaderValue),
-    /// The login is in a form that isn't read. The text names the form and the remedy.
+    /// The login is in an unsupported form. The text names the form and the remedy.
     Unreadable(String),
 }
 
 impl Credentials {
-    /// Returns the usual path of the file. The file is in the folder that `DOCKER_CONFIG` names, or
-    /// else in the home folder.
+    /// Returns the usual path of Docker's file of logins. `docker_config` is the folder in the
+    /// variable `DOCKER_CONFIG`. The default is `.docker` in the home folder.
     pub fn usual_path(docker_config: Option<&str>, home: &Path) -> PathBuf {
         match docker_config {
             Some(folder) if !folder.is_empty() => Path::new(folder).join(FILE),
@@ -64,17 +64,17 @@ impl Credentials {
         }
     }
 
-    /// Reads the file. A missing file means that there are no logins. Blocks.
+    /// Reads a file of logins. Returns no logins if the file doesn't exist. Blocks.
     ///
     /// # Errors
     ///
-    /// [`FetchError::Credentials`] if the file can't be read, or isn't in this format.
+    /// Returns [`FetchError::Credentials`] if the file can't be read, or isn't in Docker's format.
     pub fn load(path: &Path) -> Result<Self, FetchError> {
         let bytes = bounded::read_if_there(path, MAX_FILE)
             .map_err(|error| file_error(path, error.to_string()))?;
         let config = match bytes {
             None => ClientConfig::default(),
-            // The parser's own words could show a password.
+            // The parser's message could show a password, so only the line is reported.
             Some(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
                 let line = error.line();
                 file_error(path, format!("the JSON isn't valid, at line {line}"))
@@ -83,7 +83,7 @@ impl Credentials {
         Ok(Self { path: path.to_owned(), config })
     }
 
-    /// Returns the login for a registry, by host and port.
+    /// Returns the login for a registry. `registry` is the registry's host and port.
     pub(crate) fn login(&self, registry: &str) -> Login {
         let file = self.path.display();
         let entry = self.config.auths.iter().find(|(key, _)| registry_of(key) == Some(registry));
@@ -104,14 +104,17 @@ impl Credentials {
                 "the login in {file} is in the helper program `{}`, which Toolhold doesn't start: \
                  write an entry with `auth` below `auths` in that file, or set DOCKER_CONFIG to a \
                  folder with such a file",
-                toolhold_contract::text::neutral_line(toolhold_contract::text::cut(helper, 64))
+                toolhold_contract::text::neutral_line(toolhold_contract::text::cut(
+                    helper,
+                    MAX_HELPER_NAME
+                ))
             )),
             None => Login::Missing,
         }
     }
 
-    /// Returns the path of the file for messages.
-    pub(crate) fn place(&self) -> String {
+    /// Returns the path of the file for messages. If no file was read, returns the usual path.
+    pub(crate) fn shown_path(&self) -> String {
         if self.path.as_os_str().is_empty() {
             "~/.docker/config.json".to_owned()
         } else {
@@ -121,14 +124,17 @@ impl Credentials {
 }
 
 impl Entry {
-    /// Returns the user name and the password as the value of a header. Returns `None` if one of
-    /// them is missing.
     fn basic(&self) -> Option<HeaderValue> {
-        let login = match STANDARD.decode(self.auth.trim()) {
-            Ok(decoded) if !decoded.is_empty() => decoded,
-            _ if self.username.is_empty() => return None,
-            _ => format!("{}:{}", self.username, self.password).into_bytes(),
+        // The field `auth` has precedence over the fields `username` and `password`.
+        let decoded = STANDARD.decode(self.auth.trim()).unwrap_or_default();
+        let login = if !decoded.is_empty() {
+            decoded
+        } else if self.username.is_empty() {
+            return None;
+        } else {
+            format!("{}:{}", self.username, self.password).into_bytes()
         };
+        // A colon separates the user name and the password.
         if !login.contains(&b':') {
             return None;
         }
@@ -142,18 +148,19 @@ fn file_error(path: &Path, why: String) -> FetchError {
     FetchError::Credentials { path: path.display().to_string(), why }
 }
 
-/// Shows no secrets.
+/// Shows only the path, because the logins are secret.
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credentials").field("path", &self.path).finish_non_exhaustive()
     }
 }
 
-/// Returns the host and port in a key of `auths`. The key may be a URL. Returns `None` if the key
-/// is for a part of a registry, because the login is then not valid for the whole registry.
+/// Returns the host and port in a key of `auths`, which may be a URL. Returns `None` for a key of
+/// only a part of a registry, because its login isn't valid for the whole registry.
 fn registry_of(key: &str) -> Option<&str> {
     let location = key.strip_prefix("https://").unwrap_or(key);
     match location.split_once('/') {
+        // These paths are the root of a registry's API.
         Some((registry, "" | "v1" | "v1/" | "v2" | "v2/")) => Some(registry),
         Some(_) => None,
         None => Some(location),

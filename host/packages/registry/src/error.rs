@@ -1,6 +1,6 @@
-//! The reasons why a plugin can't be fetched, as messages for people.
+//! The reasons why a plugin can't be fetched.
 
-/// A reason why a plugin can't be fetched. After an error, no part of the plugin is used.
+/// The reason why a plugin can't be fetched. After an error, no part of the plugin is used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FetchError {
     /// The text of a source isn't valid.
@@ -8,7 +8,7 @@ pub enum FetchError {
     Source {
         /// The text, cut and neutralised.
         text: String,
-        /// The fault, and the remedy.
+        /// The fault and the remedy.
         why: String,
     },
     /// A file or folder can't be used.
@@ -22,34 +22,34 @@ pub enum FetchError {
     /// A request failed.
     #[error(transparent)]
     Request(#[from] toolhold_net::requests::OutboundError),
-    /// The server answered with another status than expected.
+    /// The server answered with an unexpected status.
     #[error("{origin} answered {status} to {what}{hint}")]
     Status {
         /// The server that answered.
         origin: String,
         /// The status.
         status: u16,
-        /// The thing that was requested.
+        /// The requested thing.
         what: String,
-        /// The remedy, or nothing.
+        /// The remedy, or an empty text.
         hint: String,
     },
-    /// The registry wants a login.
-    #[error("{registry} needs a login: {hint}")]
+    /// The registry needs a login.
+    #[error("the registry {registry} needs a login: {hint}")]
     Login {
         /// The registry.
         registry: String,
         /// The remedy.
         hint: String,
     },
-    /// The answer differs from its description in a digest, a length or a media type.
+    /// The answer differs from the stated digest, length or media type.
     #[error("{what} from {from} is refused: {why}")]
     Refused {
-        /// The name of the item: `the manifest`, `the component`, …
+        /// The name of the item, such as `the manifest`.
         what: String,
         /// The source of the item.
         from: String,
-        /// The promise and the answer.
+        /// The difference.
         why: String,
     },
     /// The file with logins can't be used.

@@ -1,4 +1,4 @@
-//! The fetched component with its signatures, and the limits of fetching.
+//! A fetched component with its signatures, and the limits of fetching.
 
 use std::time::Duration;
 
@@ -11,45 +11,50 @@ use crate::error::FetchError;
 use crate::manifest::shown;
 use crate::source::Source;
 
-/// The purpose of requests in the audit log.
+/// The purpose of the requests, as the audit log shows it.
 pub(crate) const PURPOSE: &str = "plugin";
 
-/// Largest signature, in bytes.
+/// Most bytes of a signature. A larger signature is refused.
 pub const MAX_SIGNATURE: u64 = 8 << 10;
 
-/// The most signatures of a plugin that are fetched.
+/// Most signatures of a plugin that are fetched. Further signatures are ignored.
 pub const MAX_SIGNATURES: usize = 8;
 
-/// The first bytes of WebAssembly.
+/// The first bytes of every WebAssembly file.
 const MAGIC: &[u8] = b"\0asm";
 
-/// A fetched plugin. Only its match with the source's statements has been checked.
+/// Bytes that an error shows of an answer that isn't WebAssembly.
+const SHOWN_BYTES: usize = 16;
+
+/// A fetched plugin. Only its digest and length are checked, against the source's statements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fetched {
     /// The component.
     pub bytes: Vec<u8>,
-    /// The SHA-256 digest in hexadecimal.
+    /// The SHA-256 of the component, in hexadecimal.
     pub digest: String,
-    /// The exact source. For an artifact, the source with the digest of its manifest. For a file,
-    /// its real path.
+    /// The exact source. An artifact has the digest of its manifest. A file has its real path.
     pub resolved: Source,
-    /// The files of minisign next to the component. The signatures aren't verified yet.
+    /// The contents of the signature files. The signatures aren't verified yet.
     pub signatures: Vec<Vec<u8>>,
 }
 
 impl Fetched {
+    /// Refuses bytes that aren't WebAssembly.
     pub(crate) fn new(
         bytes: Vec<u8>,
         resolved: Source,
         signatures: Vec<Vec<u8>>,
     ) -> Result<Self, FetchError> {
         if !bytes.starts_with(MAGIC) {
-            // The error shows the beginning of a server's answer. The content of a file is private.
+            // The error shows the beginning of a server's answer. The error must not show a part of
+            // a file, because the file may be private.
             let why = if matches!(resolved, Source::Path(_)) {
-                "it isn't WebAssembly".to_owned()
+                "the file isn't WebAssembly".to_owned()
             } else {
-                let beginning = String::from_utf8_lossy(&bytes[..bytes.len().min(16)]);
-                format!("it isn't WebAssembly: it begins with `{}`", shown(&beginning))
+                let shown_length = bytes.len().min(SHOWN_BYTES);
+                let beginning = String::from_utf8_lossy(&bytes[..shown_length]);
+                format!("the file isn't WebAssembly: the first bytes are `{}`", shown(&beginning))
             };
             let from = resolved.to_string();
             return Err(FetchError::Refused { what: "the component".to_owned(), from, why });
@@ -59,20 +64,20 @@ impl Fetched {
     }
 }
 
-/// How a plugin is fetched.
+/// The logins and limits for fetching a plugin.
 #[derive(Clone, Debug)]
 pub struct FetchOptions {
     /// Logins for registries.
     pub credentials: Credentials,
-    /// Largest size of a component, in bytes. At most the size that Toolhold loads.
+    /// Most bytes of a component. The limit of [`MAX_COMPONENT`] applies, too.
     pub bytes: u64,
-    /// The most time for the component.
+    /// The time limit for the component.
     pub time: Duration,
-    /// The most time without any data.
+    /// The time without data after which a request fails.
     pub idle: Duration,
 }
 
-/// Without logins.
+/// The usual limits, without logins.
 impl Default for FetchOptions {
     fn default() -> Self {
         Self {
@@ -85,15 +90,14 @@ impl Default for FetchOptions {
 }
 
 impl FetchOptions {
-    /// Returns the limits of the component.
-    pub(crate) fn component(&self) -> Limits {
+    pub(crate) fn component_limits(&self) -> Limits {
         let bytes = self.bytes.min(MAX_COMPONENT as u64);
         Limits { time: self.time, idle: self.idle, bytes }
     }
 
-    /// Returns the limits of an answer with at most `bytes`. The time limits are at most the usual
-    /// ones.
-    pub(crate) fn small(&self, bytes: u64) -> Limits {
+    /// Returns the limits of an answer with at most `bytes` bytes. The lower of the usual time
+    /// limits and the options' time limits apply.
+    pub(crate) fn small_limits(&self, bytes: u64) -> Limits {
         let usual = Limits::default();
         let time = usual.time.min(self.time);
         let idle = usual.idle.min(self.idle);
@@ -106,11 +110,11 @@ impl FetchOptions {
 pub struct Tags {
     /// The tags, in the registry's order.
     pub tags: Vec<String>,
-    /// Whether these are all.
+    /// Whether the list has all tags.
     pub is_complete: bool,
 }
 
-/// Returns the error of an answer with another status than expected.
+/// Makes the error for an answer with an unexpected status. `what` names the requested thing.
 pub(crate) fn unexpected(answer: &toolhold_net::requests::Response, what: &str) -> FetchError {
     let hint = match answer.status() {
         StatusCode::NOT_FOUND => ": the file doesn't exist, or isn't public",

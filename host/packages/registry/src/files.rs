@@ -12,44 +12,45 @@ use crate::error::FetchError;
 use crate::fetched::{Fetched, MAX_SIGNATURE};
 use crate::source::Source;
 
-/// The most entries of a folder that are looked at.
+/// Most entries of a folder. A folder with more entries is refused.
 const MAX_ENTRIES: usize = 1000;
 
-/// The most names that an error lists.
+/// Most names that an error lists. Further names are left out.
 const LISTED: usize = 5;
 
-/// Reads a component and the signature next to the component. Blocks.
+/// Reads a component, and the signature next to it if there is one. `path` is the component's file
+/// or a project's folder. Blocks.
 pub(crate) fn read(path: &Path) -> Result<Fetched, FetchError> {
     let metadata =
         fs::metadata(path).map_err(|error| file_error(path, explain_missing(path, &error)))?;
-    let path = if metadata.is_dir() { find_component(path)? } else { path.to_owned() };
-    let bytes = file::open(&path)
+    let component_path = if metadata.is_dir() { find_component(path)? } else { path.to_owned() };
+    let bytes = file::open(&component_path)
         .and_then(file::read)
-        .map_err(|error| file_error(&path, error.to_string()))?;
+        .map_err(|error| file_error(&component_path, error.to_string()))?;
 
-    let mut signature_path = path.clone().into_os_string();
-    signature_path.push(".minisig");
-    let signature_path = PathBuf::from(signature_path);
+    let mut signature_name = component_path.clone().into_os_string();
+    signature_name.push(".minisig");
+    let signature_path = PathBuf::from(signature_name);
     let signature = read_if_there(&signature_path, MAX_SIGNATURE)
         .map_err(|error| file_error(&signature_path, error.to_string()))?;
 
-    let exact = fs::canonicalize(&path).map_err(|error| file_error(&path, error.to_string()))?;
-    Fetched::new(bytes, Source::Path(exact), signature.into_iter().collect())
+    let exact_path = fs::canonicalize(&component_path)
+        .map_err(|error| file_error(&component_path, error.to_string()))?;
+    Fetched::new(bytes, Source::Path(exact_path), signature.into_iter().collect())
 }
 
 fn file_error(path: &Path, why: String) -> FetchError {
     FetchError::File { path: path.display().to_string(), why }
 }
 
-/// Finds the only component in a folder.
 fn find_component(folder: &Path) -> Result<PathBuf, FetchError> {
     let entries = fs::read_dir(folder).map_err(|error| file_error(folder, error.to_string()))?;
     let mut components: Vec<PathBuf> = Vec::new();
     for (index, entry) in entries.enumerate() {
         if index == MAX_ENTRIES {
             let why = format!(
-                "the folder has too many entries; the limit is {MAX_ENTRIES}. Give \
-                 the component's file"
+                "the folder has too many entries; the limit is {MAX_ENTRIES}. Name the component's \
+                 file"
             );
             return Err(file_error(folder, why));
         }
@@ -62,7 +63,8 @@ fn find_component(folder: &Path) -> Result<PathBuf, FetchError> {
     match components.as_slice() {
         [component] => Ok(component.clone()),
         [] => {
-            let why = "the folder has no `.wasm` file: run `toolhold plugin build` there first";
+            let why = "the folder has no `.wasm` file: run `toolhold plugin build` in the folder \
+                       first";
             Err(file_error(folder, why.to_owned()))
         }
         several => {
@@ -73,7 +75,7 @@ fn find_component(folder: &Path) -> Result<PathBuf, FetchError> {
                 .map(|name| neutral_line(cut(&name.to_string_lossy(), 64)))
                 .collect();
             let why = format!(
-                "the folder has {} `.wasm` files ({}…): give one of these files",
+                "the folder has {} `.wasm` files ({}…): name one of these files",
                 several.len(),
                 names.join(", ")
             );
@@ -82,8 +84,8 @@ fn find_component(folder: &Path) -> Result<PathBuf, FetchError> {
     }
 }
 
-/// Explains why a path can't be used. A reference or a URL without its scheme is also read as a
-/// path.
+/// Describes why a path can't be read. If the path looks like a registry or a URL without its
+/// scheme, the message proposes a scheme.
 fn explain_missing(path: &Path, error: &std::io::Error) -> String {
     if error.kind() == ErrorKind::NotFound && starts_with_host(&path.to_string_lossy()) {
         format!("{error}. For a registry or a web server, write oci://… or https://…")

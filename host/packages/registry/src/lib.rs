@@ -1,12 +1,12 @@
-//! Plugins of others: where they come from ([`Source`]), how they are fetched ([`fetch`]), and how
-//! authors publish them ([`publish`]).
+//! Third-party plugins: their sources ([`Source`]), fetching ([`fetch`]) and publishing
+//! ([`publish`]).
 //!
 //! A source is a file, a folder with a built component, a URL, or an artifact in an OCI registry.
-//! Nothing is installed or run here: the result is bytes, with their digest, the exact source, and
-//! the signatures that lie beside. Every digest and length that a server states is compared with
-//! its answer. Requests leave by the door of `toolhold-net` alone.
+//! Nothing is installed or run here. The result is the component with its digest, its exact source
+//! and its signatures. Every digest and length that a server states is compared with its answer.
+//! All requests are sent by `toolhold-net`.
 //!
-//! [`bundle`] is the form for machines without a network.
+//! [`bundle`] is a file of plugins for machines without a network.
 
 mod bounded;
 pub mod bundle;

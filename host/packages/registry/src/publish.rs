@@ -1,5 +1,4 @@
-//! Publishes a component with its signatures in an OCI registry, in the form that [`fetch`]
-//! expects.
+//! Publishes a component with its signatures in an OCI registry, as [`fetch`] expects them.
 //!
 //! [`fetch`]: crate::fetch()
 
@@ -12,20 +11,17 @@ use url::Url;
 use crate::error::FetchError;
 use crate::fetched::{FetchOptions, MAX_SIGNATURES, PURPOSE, unexpected};
 use crate::manifest::{digest_of, media_types};
-use crate::oci::{Purpose, Session};
+use crate::oci::{MAX_MANIFEST, Purpose, Session};
 use crate::reference::Reference;
 use crate::source::Source;
-
-/// Largest manifest and index, as for fetching.
-const MAX_MANIFEST: u64 = 4 << 20;
 
 /// Most bytes of an answer to an upload. Registries explain an error there.
 const MAX_ANSWER: u64 = 64 << 10;
 
-/// The description of nothing, as the specification has it.
+/// The empty configuration of the OCI specification.
 const EMPTY: &[u8] = b"{}";
 
-/// The type of bytes on their way to a registry.
+/// The media type of an uploaded blob.
 const BYTES: &str = "application/octet-stream";
 
 /// A component to publish.
@@ -37,9 +33,9 @@ pub struct Publication<'p> {
     pub name: &'p str,
     /// The plugin's version, from its manifest.
     pub version: &'p str,
-    /// The files of minisign with the component's signatures.
+    /// The contents of the component's signature files.
     pub signatures: &'p [Vec<u8>],
-    /// Whether a tag that stands for another component is moved to this one.
+    /// Whether an existing tag of another component is moved to this component.
     pub replaces: bool,
 }
 
@@ -48,36 +44,38 @@ pub struct Publication<'p> {
 pub struct Published {
     /// The exact source, with the digest of the manifest.
     pub source: Source,
-    /// Whether the registry had the same component under this tag already.
+    /// Whether the tag already belonged to the same component.
     pub is_same: bool,
+    /// Whether the tag belonged to another component.
+    pub is_replaced: bool,
 }
 
-/// Publishes a component. The tag is written after everything that it refers to, so nobody fetches
-/// a part. The same component again changes nothing, and adds missing signatures.
+/// Publishes a component. The tag is written last, so nobody can fetch an incomplete component. If
+/// the tag already has this component, only missing signatures are added.
 ///
 /// # Errors
 ///
-/// The reference has a digest, the tag stands for another component, or the registry refuses the
-/// login or a part.
+/// Returns an error if the reference has a digest, if the tag has another component, or if the
+/// registry refuses the login or an upload.
 pub async fn publish(
     reference: &Reference,
     publication: Publication<'_>,
-    door: &OutboundClient,
+    client: &OutboundClient,
     options: &FetchOptions,
 ) -> Result<Published, FetchError> {
-    let mut session = Session::new(reference, door, options, Purpose::Publish)?;
+    let mut session = Session::new(reference, client, options, Purpose::Publish)?;
     let tag = match (reference.tag(), reference.digest()) {
         (Some(tag), None) => tag,
         _ => {
             return Err(session.refused(
                 "the destination",
-                "it names a digest; publish under a tag: oci://REGISTRY/NAME:TAG",
+                "the destination names a digest; publish under a tag: oci://REGISTRY/NAME:TAG",
             ));
         }
     };
     if publication.signatures.len() > MAX_SIGNATURES {
         let count = publication.signatures.len();
-        let why = format!("it has {count} signatures; the limit is {MAX_SIGNATURES}");
+        let why = format!("the component has {count} signatures; the limit is {MAX_SIGNATURES}");
         return Err(session.refused("the component", why));
     }
     let config = config_of(publication.wasm);
@@ -89,8 +87,8 @@ pub async fn publish(
         return Err(session.refused(
             "the destination",
             format!(
-                "`{tag}` is another component there; publish under another tag, or add \
-                 `--replace`"
+                "the tag `{tag}` already names another component; publish under another tag, or \
+                 add `--replace`"
             ),
         ));
     }
@@ -106,15 +104,15 @@ pub async fn publish(
     if !is_same {
         session.put_manifest(tag, media_types::MANIFEST, &manifest).await?;
     }
-    Ok(Published { source: Source::Oci(reference.with_digest(&digest)), is_same })
+    let is_replaced = known.is_some() && !is_same;
+    Ok(Published { source: Source::Oci(reference.with_digest(&digest)), is_same, is_replaced })
 }
 
 impl Session<'_> {
-    /// Returns the digest of the manifest that a tag stands for. Returns `None` if the registry
-    /// doesn't have the tag.
+    /// Returns the digest of a tag's manifest. Returns `None` if the registry doesn't have the tag.
     async fn digest_of_tag(&mut self, tag: &str) -> Result<Option<String>, FetchError> {
         let url = self.url(&format!("manifests/{tag}"))?;
-        let limits = self.options.small(MAX_MANIFEST);
+        let limits = self.options.small_limits(MAX_MANIFEST);
         let accepted = [media_types::MANIFEST, media_types::INDEX];
         let answer = self.get(&url, &accepted, limits).await?;
         match answer.status() {
@@ -124,23 +122,24 @@ impl Session<'_> {
         }
     }
 
-    /// Uploads a blob in one piece.
+    /// Uploads a blob. The first request asks the registry for the URL of the upload.
     async fn put_blob(&mut self, bytes: &[u8]) -> Result<(), FetchError> {
         let url = self.url("blobs/uploads/")?;
-        let request = Request::new(PURPOSE, Method::POST, url.as_str())?
-            .limits(self.options.small(MAX_ANSWER));
-        let answer = self.send(request).await?;
-        if answer.status() != StatusCode::ACCEPTED {
-            return Err(unexpected(&answer, "an upload"));
+        let first_request = Request::new(PURPOSE, Method::POST, url.as_str())?
+            .limits(self.options.small_limits(MAX_ANSWER));
+        let first_answer = self.send(first_request).await?;
+        if first_answer.status() != StatusCode::ACCEPTED {
+            return Err(unexpected(&first_answer, "an upload"));
         }
-        let mut place = self.upload_place(&answer)?;
-        place.query_pairs_mut().append_pair("digest", &digest_of(bytes));
+        let mut upload_url = self.upload_url_from(&first_answer)?;
+        upload_url.query_pairs_mut().append_pair("digest", &digest_of(bytes));
 
-        // Sending counts as time without data from the registry.
-        let time = self.options.component().time;
+        // The registry sends no data during the upload, so the idle limit is as long as the time
+        // limit.
+        let time = self.options.component_limits().time;
         let limits = Limits { time, idle: time, bytes: MAX_ANSWER };
         let request =
-            Request::chosen_by_server(PURPOSE, Method::PUT, place.as_str(), &[&self.base])?
+            Request::chosen_by_server(PURPOSE, Method::PUT, upload_url.as_str(), &[&self.base])?
                 .header(CONTENT_TYPE, HeaderValue::from_static(BYTES))
                 .limits(limits)
                 .body(bytes.to_vec());
@@ -151,16 +150,15 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Returns the URL to which the registry wants the bytes of an upload.
-    fn upload_place(&self, answer: &Response) -> Result<Url, FetchError> {
+    fn upload_url_from(&self, answer: &Response) -> Result<Url, FetchError> {
         let location = answer.headers().get(LOCATION).and_then(|place| place.to_str().ok());
         match location.map(|location| answer.url().join(location)) {
             Some(Ok(place)) => Ok(place),
-            _ => Err(self.refused("the upload", "the registry names no place for it")),
+            _ => Err(self.refused("the upload", "the registry returned no URL for the upload")),
         }
     }
 
-    /// Uploads a manifest or an index, under a tag or its digest.
+    /// Uploads a manifest or an index. `version` is a tag or the digest.
     async fn put_manifest(
         &mut self,
         version: &str,
@@ -170,7 +168,7 @@ impl Session<'_> {
         let url = self.url(&format!("manifests/{version}"))?;
         let request = Request::new(PURPOSE, Method::PUT, url.as_str())?
             .header(CONTENT_TYPE, HeaderValue::from_static(media_type))
-            .limits(self.options.small(MAX_ANSWER))
+            .limits(self.options.small_limits(MAX_ANSWER))
             .body(bytes.to_vec());
         let answer = self.send(request).await?;
         if answer.status() != StatusCode::CREATED {
@@ -179,7 +177,7 @@ impl Session<'_> {
         Ok(answer)
     }
 
-    /// Attaches a signature to a manifest: as an artifact that refers to it.
+    /// Uploads a signature as an artifact that refers to the manifest `subject`.
     async fn attach(
         &mut self,
         signature: &[u8],
@@ -200,7 +198,7 @@ impl Session<'_> {
         });
         let bytes = manifest.to_string().into_bytes();
         let answer = self.put_manifest(&digest_of(&bytes), media_types::MANIFEST, &bytes).await?;
-        // A registry that lists referrers itself says so in this header.
+        // This header says that the registry adds the artifact to the list of referrers.
         if answer.headers().contains_key("oci-subject") {
             return Ok(());
         }
@@ -209,22 +207,27 @@ impl Session<'_> {
         self.list_referrer(entry, subject).await
     }
 
-    /// Adds an entry to the list of referrers that older registries have as the content of a tag.
+    /// Adds `entry` to the list of the artifacts that refer to the manifest `subject`. Older
+    /// registries don't keep this list, so clients store it under a tag.
     async fn list_referrer(&mut self, entry: Value, subject: &str) -> Result<(), FetchError> {
         let tag = subject.replace(':', "-");
         let url = self.url(&format!("manifests/{tag}"))?;
-        let limits = self.options.small(MAX_MANIFEST);
+        let limits = self.options.small_limits(MAX_MANIFEST);
         let answer = self.get(&url, &[media_types::INDEX], limits).await?;
         let mut index: Value = match answer.status() {
-            StatusCode::OK => serde_json::from_slice(&answer.bytes(&|_, _| {}).await?)
-                .map_err(|_| self.refused("the list of signatures", "it isn't an index"))?,
+            StatusCode::OK => {
+                let bytes = answer.bytes(&|_, _| {}).await?;
+                serde_json::from_slice(&bytes).map_err(|_| {
+                    self.refused("the list of signatures", "the list isn't an OCI index")
+                })?
+            }
             StatusCode::NOT_FOUND => json!({
                 "schemaVersion": 2, "mediaType": media_types::INDEX, "manifests": [],
             }),
             _ => return Err(unexpected(&answer, "the signatures")),
         };
         let Some(entries) = index.get_mut("manifests").and_then(Value::as_array_mut) else {
-            return Err(self.refused("the list of signatures", "it isn't an index"));
+            return Err(self.refused("the list of signatures", "the list isn't an OCI index"));
         };
         if entries.iter().any(|known| known["digest"] == entry["digest"]) {
             return Ok(());
@@ -236,8 +239,8 @@ impl Session<'_> {
     }
 }
 
-/// Returns the description of a component. Without a time, so that the same component has the same
-/// digest wherever it is published. Other clients need some time there.
+/// Returns the configuration of a component. Other registry clients require a time. The time is
+/// fixed, because equal components must have equal digests.
 fn config_of(wasm: &[u8]) -> Vec<u8> {
     let config = json!({
         "created": "1970-01-01T00:00:00Z",
@@ -248,6 +251,7 @@ fn config_of(wasm: &[u8]) -> Vec<u8> {
     config.to_string().into_bytes()
 }
 
+/// Returns the manifest of a component. `config` is its configuration.
 fn manifest_of(publication: Publication<'_>, config: &[u8]) -> Vec<u8> {
     let manifest = json!({
         "schemaVersion": 2,

@@ -6,20 +6,20 @@ use toolhold_component::file::is_sha256;
 use toolhold_net::requests::OutboundError;
 use url::Url;
 
-/// The tag of a reference that has neither tag nor digest.
+/// The tag of a reference without a tag and a digest.
 const DEFAULT_TAG: &str = "latest";
 
-/// Largest name and tag, in bytes.
+/// Most bytes of a name and of a tag. A longer name or tag is refused.
 const MAX_NAME: usize = 255;
 const MAX_TAG: usize = 128;
 
-/// The beginning of a digest. No other algorithm is accepted.
+/// The beginning of a digest. Other algorithms are refused.
 const SHA256: &str = "sha256:";
 
 /// An artifact in an OCI registry: `registry/name[:tag][@sha256:…]`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reference {
-    /// Whether requests to the registry have no TLS. This is possible only for a registry on this
+    /// Whether requests to the registry have no TLS. This is allowed only for a registry on this
     /// machine.
     is_plain: bool,
     registry: String,
@@ -28,16 +28,16 @@ pub struct Reference {
     digest: Option<String>,
 }
 
-/// A reason why a text isn't a reference, and what to write.
+/// A reason why a text isn't a reference, with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReferenceError {
-    /// The reference names a registry alone.
+    /// The reference names only a registry.
     #[error("the name is missing: write oci://REGISTRY/NAME, with `:TAG` or `@sha256:…`")]
     NoName,
     /// The registry has other parts of a URL.
-    #[error("the registry isn't a host, or a host and a port")]
+    #[error("the registry has to be a host, or a host and a port")]
     Registry,
-    /// Requests to the registry aren't allowed.
+    /// Requests to the registry are refused.
     #[error(transparent)]
     Url(#[from] OutboundError),
     /// The name has invalid characters, or is too long.
@@ -58,11 +58,8 @@ pub enum ReferenceError {
 }
 
 impl Reference {
-    /// Reads a reference without its scheme.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a part of the reference isn't valid.
+    /// Parses a reference without its scheme. `is_plain` means that the scheme is `oci+http`, which
+    /// doesn't encrypt. Returns an error if a part of the reference isn't valid.
     pub(crate) fn parse(text: &str, is_plain: bool) -> Result<Self, ReferenceError> {
         let (location, digest) = match text.split_once('@') {
             Some((location, digest)) => (location, Some(check_digest(digest)?)),
@@ -85,13 +82,11 @@ impl Reference {
             return Err(ReferenceError::Registry);
         }
         let url = registry_url(registry, is_plain)?;
-        // The origin has the host in lower case, and no usual port.
-        let origin = toolhold_net::requests::origin(&url);
-        let registry = origin.split_once("://").map_or(registry, |(_, authority)| authority);
-        Ok(Self { is_plain, registry: registry.to_owned(), name: name.to_owned(), tag, digest })
+        // The authority has the host in lower case, and leaves out the usual port.
+        Ok(Self { is_plain, registry: authority(&url), name: name.to_owned(), tag, digest })
     }
 
-    /// Returns the host of the registry, with the port if it isn't the usual port.
+    /// Returns the host of the registry, with a port that isn't usual.
     pub fn registry(&self) -> &str {
         &self.registry
     }
@@ -106,33 +101,32 @@ impl Reference {
         self.tag.as_deref()
     }
 
-    /// Returns the digest of the manifest, `sha256:…`, or `None` if the reference has only a tag.
+    /// Returns the digest of the manifest, `sha256:…`, or `None` if the reference has no digest.
     pub fn digest(&self) -> Option<&str> {
         self.digest.as_deref()
     }
 
-    /// Returns the same reference with the digest of a manifest.
+    /// Returns the reference with the digest of a manifest.
     #[must_use]
     pub fn with_digest(&self, digest: &str) -> Self {
         Self { digest: Some(digest.to_owned()), ..self.clone() }
     }
 
-    /// Returns the same reference with another tag and without a digest.
+    /// Returns the reference with another tag and without a digest.
     ///
     /// # Errors
     ///
-    /// Returns an error if the tag isn't valid.
+    /// Fails if the tag isn't valid.
     pub fn with_tag(&self, tag: &str) -> Result<Self, ReferenceError> {
         let tag = check_tag(tag)?;
         Ok(Self { tag: Some(tag), digest: None, ..self.clone() })
     }
 
-    /// Returns the version for requests: the digest, or else the tag.
+    /// Returns the version for requests: the digest, or the tag if there is no digest.
     pub(crate) fn version(&self) -> &str {
         self.digest.as_deref().or(self.tag.as_deref()).unwrap_or(DEFAULT_TAG)
     }
 
-    /// Returns the URL of the registry.
     pub(crate) fn base(&self) -> Result<Url, OutboundError> {
         registry_url(&self.registry, self.is_plain)
     }
@@ -157,7 +151,6 @@ impl fmt::Display for Reference {
     }
 }
 
-/// Checks that a digest is in the only accepted format, and returns the digest.
 pub(crate) fn check_digest(digest: &str) -> Result<String, ReferenceError> {
     let hex = digest.strip_prefix(SHA256).ok_or(ReferenceError::DigestAlgorithm)?;
     if !is_sha256(hex) {
@@ -166,19 +159,31 @@ pub(crate) fn check_digest(digest: &str) -> Result<String, ReferenceError> {
     Ok(digest.to_owned())
 }
 
-/// Checks a tag by the grammar of the specification, and returns the tag.
+/// Checks a tag by the grammar of the OCI specification.
 pub(crate) fn check_tag(tag: &str) -> Result<String, ReferenceError> {
     let has_valid_length = (1..=MAX_TAG).contains(&tag.len());
     let has_valid_characters =
         tag.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte));
-    if !has_valid_length || !has_valid_characters || tag.starts_with(['.', '-']) {
-        return Err(ReferenceError::Tag);
+    let has_valid_start = !tag.starts_with(['.', '-']);
+    if has_valid_length && has_valid_characters && has_valid_start {
+        Ok(tag.to_owned())
+    } else {
+        Err(ReferenceError::Tag)
     }
-    Ok(tag.to_owned())
 }
 
-/// Checks a name by the grammar of the specification. A name consists of lower-case letters and
-/// digits, with `.`, `_`, `__` or hyphens between them.
+/// Returns the host, with the port if it isn't the usual port.
+pub(crate) fn authority(url: &Url) -> String {
+    let origin = toolhold_net::requests::origin(url);
+    match origin.split_once("://") {
+        Some((_, authority)) => authority.to_owned(),
+        // Each origin has a scheme, so this never happens.
+        None => String::new(),
+    }
+}
+
+/// Checks a name by the grammar of the OCI specification: parts of lower-case letters and digits,
+/// with `.`, `_`, `__` or hyphens between them.
 fn check_name(name: &str) -> Result<(), ReferenceError> {
     if name.len() > MAX_NAME || !name.split('/').all(is_part_of_name) {
         return Err(ReferenceError::Name);

@@ -1,4 +1,4 @@
-//! Parses the source of a plugin, and determines whether the source is pinned to its content.
+//! Parses the source of a plugin, and checks whether the source is pinned to its content.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,14 +11,15 @@ use url::Url;
 use crate::error::FetchError;
 use crate::reference::{Reference, ReferenceError};
 
-/// Most bytes of a source, and of a source that an error shows.
+/// Most bytes of a source, and of a source in an error. A longer source is refused, and a longer
+/// source in an error is cut.
 const MAX_SOURCE: usize = 4096;
 const SHOWN: usize = 200;
 
-/// Where a plugin comes from.
+/// The source of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// A component's file, or a folder with exactly one built component.
+    /// The path of a component, or of a folder with exactly one built component.
     Path(PathBuf),
     /// A component at a URL. The scheme is https, or http on this machine.
     Url(Url),
@@ -26,17 +27,16 @@ pub enum Source {
     Oci(Reference),
 }
 
-/// A reason why a text isn't a source, and what to write.
 #[derive(Debug, thiserror::Error)]
 enum SourceError {
-    #[error("the source is empty: give a file, a folder, https://… or oci://…")]
+    #[error("the source is empty: use a file, a folder, https://… or oci://…")]
     Empty,
     #[error("the source is {0} bytes; the limit is {MAX_SOURCE}")]
     TooLong(usize),
     #[error("the source has a zero byte")]
     ZeroByte,
     #[error(
-        "the scheme `{0}` isn't known: give a file, a folder, https://… or oci://REGISTRY/NAME:TAG"
+        "the scheme `{0}` isn't known: use a file, a folder, https://… or oci://REGISTRY/NAME:TAG"
     )]
     Scheme(String),
     #[error(transparent)]
@@ -46,16 +46,16 @@ enum SourceError {
 }
 
 impl Source {
-    /// Reads a source: `path/to/plugin.wasm`, `path/to/project`, `https://…`, or
+    /// Parses a source: `path/to/plugin.wasm`, `path/to/project`, `https://…`, or
     /// `oci://registry/name[:tag][@sha256:…]`. `http://…` and `oci+http://…` are valid only for
     /// this machine.
     ///
     /// # Errors
     ///
-    /// [`FetchError::Source`] with the fault and the remedy.
+    /// Returns [`FetchError::Source`] with the fault and the remedy.
     pub fn parse(text: &str) -> Result<Self, FetchError> {
-        Self::read(text).map_err(|error| {
-            // No error repeats a user's name and password.
+        Self::parse_unredacted(text).map_err(|error| {
+            // The source may contain a user name and a password, which the error must not show.
             let text_without_login = without_login(text, text);
             FetchError::Source {
                 text: neutral_line(cut(&text_without_login, SHOWN)),
@@ -64,7 +64,8 @@ impl Source {
         })
     }
 
-    fn read(text: &str) -> Result<Self, SourceError> {
+    /// Parses a source. The error may repeat a login in the text.
+    fn parse_unredacted(text: &str) -> Result<Self, SourceError> {
         if text.is_empty() {
             return Err(SourceError::Empty);
         }
@@ -76,8 +77,10 @@ impl Source {
         }
         Ok(match text.split_once("://") {
             None => Self::Path(PathBuf::from(text)),
-            Some(("oci", rest)) => Self::Oci(Reference::parse(rest, false)?),
-            Some(("oci+http", rest)) => Self::Oci(Reference::parse(rest, true)?),
+            Some((scheme @ ("oci" | "oci+http"), rest)) => {
+                let is_plain = scheme == "oci+http";
+                Self::Oci(Reference::parse(rest, is_plain)?)
+            }
             Some(("https" | "http", _)) => Self::Url(toolhold_net::requests::check_url(text)?),
             Some((scheme, _)) => {
                 return Err(SourceError::Scheme(neutral_line(cut(scheme, SHOWN))));
@@ -85,14 +88,13 @@ impl Source {
         })
     }
 
-    /// Checks whether the source identifies its content, so that it can never return another
-    /// component.
+    /// Checks whether the source has a digest, and so always returns the same component.
     pub fn is_pinned(&self) -> bool {
         matches!(self, Self::Oci(reference) if reference.digest().is_some())
     }
 }
 
-/// Returns a text without the login that a source has.
+/// Removes the user name and password of `source` from `text`.
 fn without_login(text: &str, source: &str) -> String {
     match find_login(source) {
         Some(login) => text.replace(login, ""),
@@ -100,7 +102,7 @@ fn without_login(text: &str, source: &str) -> String {
     }
 }
 
-/// Returns the user name and password in a source. They end at the last `@` of the host.
+/// Returns the user name and password, which end at the last `@` of the host.
 fn find_login(source: &str) -> Option<&str> {
     let (_, location) = source.split_once("://")?;
     let host = location.split('/').next()?;
@@ -116,7 +118,7 @@ impl FromStr for Source {
     }
 }
 
-/// The text in the form that [`Source::parse`] reads.
+/// Displays the source as [`Source::parse`] reads it.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -177,7 +179,7 @@ mod tests {
             ("oci://registry.example/a:b/c", "the tag isn't valid"),
             ("oci://registry.example/a@sha512:00", "write `sha256:` and 64 digits"),
             ("oci://registry.example/a@sha256:00", "64 digits"),
-            ("oci://registry.example?x=/a", "isn't a host"),
+            ("oci://registry.example?x=/a", "has to be a host"),
             ("oci://me@registry.example/a", "write `sha256:` and 64 digits"),
             ("oci://169.254.169.254:99999/a", "port"),
         ] {

@@ -4,17 +4,19 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use toolhold_contract::text::{cut, neutral_line};
 
-/// Most bytes of a comment. minisign reads up to 8,192 bytes of a trusted comment, and less of
-/// other comments.
+/// Most bytes of a trusted comment. A longer comment is refused. minisign reads up to 8,192 bytes.
 pub(crate) const MAX_COMMENT: usize = 4096;
 
-/// A reason why a text isn't in the form of minisign's files. `what` is the part with the fault.
+/// Most bytes of a comment in an error. Longer comments are cut.
+const SHOWN_COMMENT: usize = 80;
+
+/// A reason why a text isn't in the format of minisign's files. `what` names the faulty part.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodingError {
-    /// A line of base64 has another length.
+    /// A line of base64 has a wrong length.
     #[error("{what} is {length} characters; the valid length is {expected}")]
     Length {
-        /// The line.
+        /// The name of the line.
         what: &'static str,
         /// The number of characters in the line.
         length: usize,
@@ -24,16 +26,16 @@ pub enum EncodingError {
     /// A line isn't base64.
     #[error("{0} isn't valid base64")]
     Base64(&'static str),
-    /// The bytes of a trusted comment.
+    /// A trusted comment is too long. Contains its size in bytes.
     #[error("the trusted comment is {0} bytes; the limit is {MAX_COMMENT}")]
     LongComment(usize),
-    /// A trusted comment, cut and neutralised.
-    #[error("the trusted comment has invisible characters: `{0}`")]
+    /// A trusted comment has invisible characters. Contains the comment, cut and neutralised.
+    #[error("the trusted comment contains invisible characters: `{0}`")]
     HiddenCharacters(String),
     /// A file has too few lines.
     #[error("{what} has {count} lines; the valid number is {expected}")]
     TooFewLines {
-        /// The file.
+        /// The name of the file.
         what: &'static str,
         /// The number of lines in the file.
         count: usize,
@@ -43,7 +45,7 @@ pub enum EncodingError {
     /// A file has too many lines.
     #[error("{what} has too many lines; the valid number is {expected}")]
     TooManyLines {
-        /// The file.
+        /// The name of the file.
         what: &'static str,
         /// The expected number of lines.
         expected: usize,
@@ -56,13 +58,13 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// Decodes a line of base64 that has to contain exactly `N` bytes.
+/// Decodes a line of base64 with exactly `N` bytes.
 pub(crate) fn decode<const N: usize>(
     line: &str,
     what: &'static str,
 ) -> Result<[u8; N], EncodingError> {
     let length = line.len();
-    // Base64 has four characters for three bytes. A longer line isn't decoded at all.
+    // Base64 has four characters for three bytes.
     let expected = N.div_ceil(3) * 4;
     if length != expected {
         return Err(EncodingError::Length { what, length, expected });
@@ -71,25 +73,26 @@ pub(crate) fn decode<const N: usize>(
     bytes.try_into().map_err(|_| EncodingError::Base64(what))
 }
 
-/// Checks that a trusted comment is short enough and has no characters that steer a terminal.
-/// minisign's own comments have tabs.
+/// Refuses a trusted comment that is too long, or has characters that could control a terminal.
+/// Tabs are allowed, because minisign writes them.
 pub(crate) fn check_comment(comment: &str) -> Result<(), EncodingError> {
     if comment.len() > MAX_COMMENT {
         return Err(EncodingError::LongComment(comment.len()));
     }
-    let plain = comment.replace('\t', " ");
-    if neutral_line(&plain) != plain {
-        return Err(EncodingError::HiddenCharacters(neutral_line(cut(comment, 80))));
+    // `neutral_line` changes a text only if it has such characters.
+    let without_tabs = comment.replace('\t', " ");
+    if neutral_line(&without_tabs) != without_tabs {
+        return Err(EncodingError::HiddenCharacters(neutral_line(cut(comment, SHOWN_COMMENT))));
     }
     Ok(())
 }
 
-/// Splits a file into exactly `N` lines without line ends. minisign writes different line ends on
-/// different systems.
+/// Splits a file into exactly `N` lines, which end with LF or CRLF.
 pub(crate) fn lines<'t, const N: usize>(
     text: &'t str,
     what: &'static str,
 ) -> Result<[&'t str; N], EncodingError> {
+    // One line above the limit shows that there are too many lines.
     let lines: Vec<&str> = text.lines().take(N + 1).collect();
     lines.try_into().map_err(|lines: Vec<&str>| {
         let count = lines.len();

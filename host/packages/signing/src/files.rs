@@ -12,18 +12,18 @@ use rustix::io::Errno;
 use crate::verify::MAX_SIGNATURES;
 use crate::{EXTENSION, MAX_SIGNATURE, SecretKey, Signature, SigningError, Statement};
 
-/// Lines of one signature.
+/// The number of lines of a signature.
 const SIGNATURE_LINES: usize = 4;
 
-/// Signs the component in a file. Writes the signature next to the file, and replaces an older
+/// Signs the component in a file. The signature is written next to the file and replaces an older
 /// signature. Returns the signature's path and statement. Blocks.
 ///
 /// A component without a manifest needs the plugin's `name`.
 ///
 /// # Errors
 ///
-/// Returns an error if the component can't be read, if it has no name or another name, or if the
-/// signature can't be written.
+/// Fails if the component can't be read, if the plugin has no name or its manifest has another name
+/// than `name`, or if the signature can't be written.
 pub fn sign_file(
     component: &Path,
     name: Option<&str>,
@@ -39,18 +39,17 @@ pub fn sign_file(
     Ok((path, statement))
 }
 
-/// Signs the text of a ceiling. Writes the signature next to the ceiling's file, and replaces an
+/// Signs the text of a ceiling. The signature is written next to the ceiling's file and replaces an
 /// older signature. Returns the signature's path. Blocks.
 ///
 /// # Errors
 ///
-/// Returns an error if the signature can't be made or written.
+/// Fails if the signature can't be made or written.
 pub fn sign_ceiling(file: &Path, text: &str, key: &SecretKey) -> Result<PathBuf, SigningError> {
     let signature = Signature::sign(text.as_bytes(), &Statement::Ceiling.to_string(), key)?;
     write_signature(file, &signature)
 }
 
-/// Writes the signature of a file next to the file. Returns the signature's path.
 fn write_signature(file: &Path, signature: &Signature) -> Result<PathBuf, SigningError> {
     let path = signature_path(file);
     write_public(&path, signature.to_string().as_bytes())
@@ -62,7 +61,7 @@ fn write_signature(file: &Path, signature: &Signature) -> Result<PathBuf, Signin
 ///
 /// # Errors
 ///
-/// Returns an error if the component can't be read, or if it is too large.
+/// Fails if the component can't be read or is too large.
 pub fn read_component(path: &Path) -> Result<Vec<u8>, SigningError> {
     toolhold_component::file::open(path)
         .and_then(toolhold_component::file::read)
@@ -76,15 +75,15 @@ pub fn signature_path(file: &Path) -> PathBuf {
     path.into()
 }
 
-/// Reads the signatures of a file. They are one after the other in one file next to it. Without
-/// this file, there are no signatures. Blocks.
+/// Reads the signatures of a file. The file `NAME.minisig` next to it contains one signature after
+/// the other. Returns no signatures if this file doesn't exist. Blocks.
 ///
 /// # Errors
 ///
-/// Returns an error if the file can't be read, isn't a regular file, or is too large.
+/// Fails if the file can't be read, isn't a regular file, or is too large.
 pub fn read_signatures_beside(file: &Path) -> Result<Vec<Vec<u8>>, SigningError> {
     let path = signature_path(file);
-    // With NONBLOCK, opening a FIFO doesn't wait for its other end.
+    // `NONBLOCK` is needed, because opening a FIFO otherwise waits for a writer.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let descriptor = match rustix::fs::open(&path, flags, Mode::empty()) {
         Ok(descriptor) => descriptor,
@@ -94,23 +93,27 @@ pub fn read_signatures_beside(file: &Path) -> Result<Vec<Vec<u8>>, SigningError>
     let bytes = read_bounded(descriptor.into(), MAX_SIGNATURES * MAX_SIGNATURE)
         .map_err(|error| SigningError::file(&path, error))?;
     let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
-    Ok(lines.chunks(SIGNATURE_LINES).map(<[&[u8]]>::concat).collect())
+    let mut signatures = Vec::new();
+    for signature_lines in lines.chunks(SIGNATURE_LINES) {
+        signatures.push(signature_lines.concat());
+    }
+    Ok(signatures)
 }
 
-/// Joins several signatures into the content of one file. Items that aren't signatures are left
-/// out.
+/// Joins several signatures into the content of one file. Leaves out items that aren't signatures,
+/// and all signatures after the first 16.
 pub fn join_signatures(signatures: &[Vec<u8>]) -> Vec<u8> {
     let readable = signatures.iter().filter_map(|bytes| Signature::read(bytes).ok());
     let texts = readable.take(MAX_SIGNATURES).map(|signature| signature.to_string());
     texts.collect::<String>().into_bytes()
 }
 
-/// Reads a regular file of at most `limit` bytes.
 pub(crate) fn read_bounded(file: File, limit: usize) -> io::Result<Vec<u8>> {
     if !file.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "it isn't a file"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "this isn't a file"));
     }
     let mut bytes = Vec::new();
+    // One byte above the limit shows that the file is too large.
     file.take(limit as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > limit {
         let reason = format!("the file is too large; the limit is {limit} bytes");
@@ -119,12 +122,17 @@ pub(crate) fn read_bounded(file: File, limit: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Writes a file that other users may read. The file gets its name after it is complete.
+/// Writes a file that everybody may read. The file is renamed to `path` only when it is complete,
+/// so that nobody reads a part of it.
 fn write_public(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(format!(".{}", std::process::id()));
-    let result = write_new(temporary.as_ref(), bytes).and_then(|()| fs::rename(&temporary, path));
+    let mut result = write_new(temporary.as_ref(), bytes);
+    if result.is_ok() {
+        result = fs::rename(&temporary, path);
+    }
     if result.is_err() {
+        // The result already has the more important error.
         let _ = fs::remove_file(&temporary);
     }
     result

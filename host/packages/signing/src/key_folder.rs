@@ -1,4 +1,4 @@
-//! Creates, lists and reads the user's keys in a folder to which other users have no access.
+//! Creates, lists and reads the user's keys in a folder that other users can't access.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -11,16 +11,20 @@ use crate::files::read_bounded;
 use crate::secret_key::{MAX_FILE, SecretKeyError};
 use crate::{PasswordSource, PublicKey, SecretKey, SigningError};
 
-/// The folder of the user's keys in Toolhold's folder for configuration.
+/// The name of the key folder in Toolhold's configuration folder.
 pub const KEY_FOLDER: &str = "keys";
 
 const SECRET: &str = ".key";
 const PUBLIC: &str = ".pub";
 
-/// The most keys that are listed.
+/// The modes of the files of secret and public keys.
+const OWNER_ONLY: u32 = 0o600;
+const READABLE_BY_ALL: u32 = 0o644;
+
+/// Most files of the folder that are listed.
 const MAX_KEYS: usize = 1000;
 
-/// A folder with keys. `NAME.key` is secret, and `NAME.pub` is public.
+/// A folder with keys. `NAME.key` is a secret key, and `NAME.pub` is its public key.
 #[derive(Clone, Debug)]
 pub struct KeyFolder(PathBuf);
 
@@ -36,7 +40,7 @@ pub struct KeyFiles {
 }
 
 impl KeyFolder {
-    /// Returns the folder of keys in Toolhold's folder for configuration.
+    /// Returns the key folder in Toolhold's configuration folder.
     pub fn new(config: &Path) -> Self {
         Self(config.join(KEY_FOLDER))
     }
@@ -50,10 +54,11 @@ impl KeyFolder {
     ///
     /// # Errors
     ///
-    /// Returns an error if the name isn't valid or already exists, or if the files can't be
-    /// written.
+    /// Fails if the name isn't valid or exists, or if the files can't be written.
     pub fn create(&self, name: &str, password: Option<&str>) -> Result<KeyFiles, SigningError> {
         check_name(name)?;
+        // The parent folder is checked too, because a user who can change it could replace the
+        // folder.
         if let Some(parent) = self.0.parent() {
             PrivateFolder::make(parent).map_err(|error| SigningError::file(parent, error))?;
         }
@@ -63,23 +68,23 @@ impl KeyFolder {
         let public_key = key.public().clone();
 
         let secret_name = format!("{name}{SECRET}");
-        let secret = self.0.join(&secret_name);
+        let secret_path = self.0.join(&secret_name);
         let content = key.to_file(password)?;
-        write_new(&folder, &secret_name, content.as_bytes(), 0o600)
-            .map_err(|error| SigningError::file(&secret, error))?;
+        write_new(&folder, &secret_name, content.as_bytes(), OWNER_ONLY)
+            .map_err(|error| SigningError::file(&secret_path, error))?;
 
         let public_name = format!("{name}{PUBLIC}");
-        let public = self.0.join(&public_name);
-        write_new(&folder, &public_name, public_key.to_file().as_bytes(), 0o644)
-            .map_err(|error| SigningError::file(&public, error))?;
-        Ok(KeyFiles { secret, public, key: public_key })
+        let public_path = self.0.join(&public_name);
+        write_new(&folder, &public_name, public_key.to_file().as_bytes(), READABLE_BY_ALL)
+            .map_err(|error| SigningError::file(&public_path, error))?;
+        Ok(KeyFiles { secret: secret_path, public: public_path, key: public_key })
     }
 
-    /// Reads the public keys, each with its name. Blocks.
+    /// Reads the public keys with their names. Blocks.
     ///
     /// # Errors
     ///
-    /// Returns an error if the folder can't be trusted, or if a file isn't a public key.
+    /// Fails if the folder can't be trusted, or if a file isn't a public key.
     pub fn all(&self) -> Result<Vec<(String, PublicKey)>, SigningError> {
         let folder = match PrivateFolder::open(&self.0) {
             Ok(folder) => folder,
@@ -118,18 +123,20 @@ impl KeyFolder {
     }
 }
 
-/// Reads a secret key. Only the user may have access to the key's file and its folder.
-/// [`KeyFolder`] and minisign create them in this way. Blocks, in some cases for a password.
+/// Reads a secret key. The file is refused if other users have access to it or its folder. May ask
+/// for a password. Blocks.
 ///
 /// # Errors
 ///
-/// Returns an error if the file can't be trusted or read, or if the password is wrong.
+/// Fails if the file can't be trusted or read, or if the password is wrong.
 pub fn read_secret_key(path: &Path, source: &PasswordSource) -> Result<SecretKey, SigningError> {
     let bytes = read_secret_file(path).map_err(|error| SigningError::file(path, error))?;
     let text = std::str::from_utf8(&bytes).map_err(|_| invalid(path, SecretKeyError::NotText))?;
     let needs_password = SecretKey::needs_password(text).map_err(|error| invalid(path, error))?;
     let key = if needs_password {
-        let password = source.read(&format!("Password of {}", path.display()), false)?;
+        let prompt = format!("Password of {}", path.display());
+        let twice = false;
+        let password = source.read(&prompt, twice)?;
         SecretKey::from_file(text, Some(password.as_str()))
     } else {
         SecretKey::from_file(text, None)
@@ -137,10 +144,13 @@ pub fn read_secret_key(path: &Path, source: &PasswordSource) -> Result<SecretKey
     key.map_err(|error| invalid(path, error))
 }
 
+/// Reads a file to which other users have no access. The bytes are cleared from memory when they
+/// are dropped.
 fn read_secret_file(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
     let name = path.file_name().and_then(|name| name.to_str()).ok_or(ErrorKind::InvalidFilename)?;
     let parent = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
+        // A file name without a folder is in the current folder.
         _ => Path::new("."),
     };
     let file = PrivateFolder::open(parent)?.secret(name)?;
@@ -158,16 +168,17 @@ fn check_name(name: &str) -> Result<(), SigningError> {
     Err(SigningError::KeyName(toolhold_contract::text::neutral_line(name)))
 }
 
-/// Writes a file whose name must not exist yet. The file gets this name after it is complete.
+/// Writes a file with the permissions `mode`. The file gets `name` only when it is complete. An
+/// existing file is never overwritten.
 fn write_new(folder: &PrivateFolder, name: &str, bytes: &[u8], mode: u32) -> io::Result<()> {
     let temporary = format!(".{name}.new.{}", std::process::id());
     folder.put_with_mode(&temporary, bytes, mode)?;
-    folder.rename(&temporary, name).map_err(|error| {
-        let _ = folder.remove(&temporary);
-        if error.kind() != ErrorKind::AlreadyExists {
-            return error;
-        }
-        let message = "the file exists and is not overwritten; use another name";
-        io::Error::new(ErrorKind::AlreadyExists, message)
-    })
+    let Err(error) = folder.rename(&temporary, name) else { return Ok(()) };
+    // The result already has the more important error.
+    let _ = folder.remove(&temporary);
+    if error.kind() != ErrorKind::AlreadyExists {
+        return Err(error);
+    }
+    let message = "the file exists and is not overwritten; use another name";
+    Err(io::Error::new(ErrorKind::AlreadyExists, message))
 }

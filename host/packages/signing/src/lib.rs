@@ -1,10 +1,10 @@
-//! Keys and signatures of plugins in minisign's file formats. minisign can verify Toolhold's
-//! signatures, and Toolhold can verify minisign's signatures.
+//! Keys and signatures of plugins in minisign's formats. minisign can verify Toolhold's signatures,
+//! and Toolhold can verify minisign's signatures.
 //!
 //! A signature is a `.minisig` file next to the component. The signature's trusted comment names
 //! the plugin, its version and the digest of its manifest ([`Statement`]). A [`TrustedKey`] is
-//! trusted only for the plugins and sources in its scope, until the key expires or is revoked.
-//! [`verify_plugin`] applies all these rules.
+//! trusted only for its plugins and sources, until it expires or is revoked. [`verify_plugin`]
+//! applies all these rules.
 
 mod encoded;
 mod files;
@@ -40,10 +40,10 @@ pub use verify::{
     SignatureRefusal, SignedPlugin, Signer, today, verify_bundle, verify_ceiling, verify_plugin,
 };
 
-/// The end of the name of a signature's file, after the name of the signed file.
+/// The suffix of the file with the signature of another file.
 pub const EXTENSION: &str = ".minisig";
 
-/// A reason why a key or a signature can't be used, or made.
+/// A reason why a key or a signature can't be used or made.
 #[derive(Debug, thiserror::Error)]
 pub enum SigningError {
     /// The system gave no random bytes.
@@ -52,43 +52,43 @@ pub enum SigningError {
     /// A secret key can't be made or encrypted.
     #[error(transparent)]
     SecretKey(#[from] SecretKeyError),
-    /// There is no password.
+    /// The password can't be read.
     #[error(transparent)]
     Password(#[from] PasswordError),
-    /// The comment can't be signed.
+    /// The trusted comment can't be signed.
     #[error(transparent)]
     Comment(#[from] EncodingError),
-    /// The name that isn't valid, neutralised.
+    /// The name of a key isn't valid. The text is neutralised.
     #[error("`{0}` isn't a valid name for a key: use [a-z0-9-], the first a letter")]
     KeyName(String),
     /// A component can't be read.
     #[error("{path}: {error}")]
     Component {
-        /// The path of its file.
+        /// The path of the component.
         path: String,
         /// The reason.
         error: ComponentFileError,
     },
-    /// There is nothing to sign of a component.
+    /// No statement can be made about a component.
     #[error("{path}: {error}")]
     Statement {
-        /// The path of its file.
+        /// The path of the component.
         path: String,
         /// The reason.
         error: StatementError,
     },
-    /// A file isn't that of a public key.
+    /// A file isn't a public key.
     #[error("{path}: {error}")]
     PublicKeyFile {
-        /// Its path.
+        /// The path of the file.
         path: String,
         /// The reason.
         error: PublicKeyError,
     },
-    /// A file isn't that of a secret key, or its password is missing or wrong.
+    /// A file isn't a secret key, or its password is missing or wrong.
     #[error("{path}: {error}")]
     SecretKeyFile {
-        /// Its path.
+        /// The path of the file.
         path: String,
         /// The reason.
         error: SecretKeyError,
@@ -96,7 +96,7 @@ pub enum SigningError {
     /// A file can't be read or written.
     #[error("{path}: {error}")]
     File {
-        /// Its path.
+        /// The path of the file.
         path: String,
         /// The reason.
         error: std::io::Error,

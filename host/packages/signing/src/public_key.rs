@@ -1,4 +1,4 @@
-//! Public keys in minisign's format. A public key checks a signature by its secret key.
+//! Public keys in minisign's format.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,10 +7,17 @@ use ring::signature::{ED25519, UnparsedPublicKey};
 
 use crate::encoded::{self, EncodingError};
 
-/// The algorithm of a key: Ed25519.
+/// Ed25519.
 pub(crate) const ALGORITHM: [u8; 2] = *b"Ed";
 
-/// The ID of a key in its files and in signatures. The ID isn't a proof of the key.
+/// The number of bytes of a key's ID and of a public key.
+pub(crate) const ID_BYTES: usize = 8;
+pub(crate) const KEY_BYTES: usize = 32;
+
+/// The number of bytes in the base64 line of a public key.
+const ENCODED_BYTES: usize = ALGORITHM.len() + ID_BYTES + KEY_BYTES;
+
+/// The ID of a key in its files and in signatures. Anybody can make a key with the same ID.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyId(pub(crate) [u8; 8]);
 
@@ -26,7 +33,7 @@ impl fmt::Debug for KeyId {
     }
 }
 
-/// A public key. The text form is the base64 line for minisign's option `-P`.
+/// A public key. Its text form is the base64 line for minisign's option `-P`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicKey {
     pub(crate) id: KeyId,
@@ -34,17 +41,16 @@ pub struct PublicKey {
 }
 
 impl PublicKey {
-    /// Returns the name of the key.
+    /// Returns the ID of the key.
     pub fn id(&self) -> KeyId {
         self.id
     }
 
-    /// Returns the content of the key's file, for minisign's option `-p`.
+    /// Returns the content of the key's file for minisign's option `-p`.
     pub fn to_file(&self) -> String {
         format!("{}minisign public key {}\n{self}\n", encoded::UNTRUSTED, self.id)
     }
 
-    /// Checks whether the secret key of this public key made the signature of these bytes.
     pub(crate) fn has_signed(&self, bytes: &[u8], signature: &[u8; 64]) -> bool {
         UnparsedPublicKey::new(&ED25519, self.key).verify(bytes, signature).is_ok()
     }
@@ -57,16 +63,16 @@ impl fmt::Display for PublicKey {
     }
 }
 
-/// A reason why a text isn't a public key.
+/// The reason why a text isn't a public key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PublicKeyError {
-    /// The key isn't in the form of minisign's files.
+    /// The key isn't in the format of minisign's files.
     #[error(transparent)]
     Encoding(#[from] EncodingError),
     /// The key is for another algorithm.
-    #[error("the public key isn't a minisign key: its algorithm differs")]
+    #[error("the public key isn't a minisign key: the algorithm is unknown")]
     Algorithm,
-    /// The key has another length.
+    /// The key has a wrong length.
     #[error("the public key has a wrong length")]
     Length,
 }
@@ -74,20 +80,21 @@ pub enum PublicKeyError {
 impl FromStr for PublicKey {
     type Err = PublicKeyError;
 
-    /// Reads the line of base64, or the whole file.
+    /// Parses the base64 line, or the whole file.
     fn from_str(text: &str) -> Result<Self, PublicKeyError> {
-        let text = text.trim_end_matches(['\r', '\n']);
-        let line = if text.starts_with(encoded::UNTRUSTED) {
-            encoded::lines::<2>(text, "the file of the public key")?[1]
+        let trimmed = text.trim_end_matches(['\r', '\n']);
+        let line = if trimmed.starts_with(encoded::UNTRUSTED) {
+            let [_comment, line] = encoded::lines(trimmed, "the file of the public key")?;
+            line
         } else {
-            text
+            trimmed
         };
-        let bytes: [u8; 42] = encoded::decode(line, "the public key")?;
-        let (algorithm, id_and_key) = bytes.split_at(2);
+        let bytes: [u8; ENCODED_BYTES] = encoded::decode(line, "the public key")?;
+        let (algorithm, id_and_key) = bytes.split_at(ALGORITHM.len());
         if algorithm != ALGORITHM {
             return Err(PublicKeyError::Algorithm);
         }
-        let (id, key) = id_and_key.split_at(8);
+        let (id, key) = id_and_key.split_at(ID_BYTES);
         let (Ok(id), Ok(key)) = (id.try_into(), key.try_into()) else {
             return Err(PublicKeyError::Length);
         };

@@ -1,5 +1,5 @@
-//! Writes and reads the statement of a signature about the signed bytes. The statement is the fixed
-//! form of the trusted comment.
+//! The statement of a signature about the signed bytes. Toolhold writes the statement as the
+//! trusted comment.
 
 use std::fmt;
 
@@ -7,8 +7,8 @@ use toolhold_component::file::digest;
 use toolhold_component::{Manifest, ManifestError, is_name};
 use toolhold_contract::text::neutral_line;
 
-/// The meaning of a trusted comment. The comment is signed together with the bytes, so it can't be
-/// used for other bytes.
+/// The meaning of a trusted comment. Nobody can move the comment to other bytes, because the
+/// comment and the bytes are signed together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Statement {
     /// The bytes are this plugin:
@@ -16,16 +16,16 @@ pub enum Statement {
     Plugin {
         /// The name of the plugin.
         name: String,
-        /// The version of the plugin. `-` for a component without a manifest.
+        /// The version of the plugin, or `-` for a component without a manifest.
         version: String,
-        /// `sha256:` and the digest of the manifest's bytes. `-` if there is no manifest.
+        /// `sha256:` and the digest of the manifest's bytes, or `-` if there is no manifest.
         manifest: String,
     },
     /// The bytes are the index of a bundle: `toolhold-bundle/1`.
     Bundle,
     /// The bytes are an organisation's ceiling: `toolhold-ceiling/1`.
     Ceiling,
-    /// No statement about the bytes. The comment comes from minisign or from its user.
+    /// No statement about the bytes. minisign or its user wrote the comment.
     Plain,
 }
 
@@ -33,13 +33,16 @@ const PLUGIN: &str = "toolhold-plugin/1";
 const BUNDLE: &str = "toolhold-bundle/1";
 const CEILING: &str = "toolhold-ceiling/1";
 
-/// A reason why there is no statement about a component, or why a comment isn't a statement.
+/// The version and the digest in the statement of a plugin without a manifest.
+const NO_MANIFEST: &str = "-";
+
+/// The reason why there is no statement about a component, or why a comment isn't a statement.
 #[derive(Debug, thiserror::Error)]
 pub enum StatementError {
     /// The manifest can't be read.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    /// The manifest has another name.
+    /// The manifest has another name than the caller expects.
     #[error("the manifest has the name `{manifest}`, so the component can't be signed as `{name}`")]
     OtherName {
         /// The name in the manifest.
@@ -47,32 +50,33 @@ pub enum StatementError {
         /// The given name, neutralised.
         name: String,
     },
-    /// Neither a manifest nor the caller names the plugin.
-    #[error("the component has no manifest with a name; give the name")]
+    /// The component has no manifest, and the caller gave no name.
+    #[error("the component has no manifest with a name; pass `--name`")]
     NoName,
-    /// The given name, neutralised.
+    /// The given name isn't valid. The text is neutralised.
     #[error("`{0}` isn't a valid name of a plugin: use [a-z0-9-], the first a letter")]
     Name(String),
-    /// The version in the manifest.
+    /// The version in the manifest can't be in a comment. Contains the version.
     #[error(
         "the version `{0}` can't be signed: use 1 to 64 visible ASCII characters without spaces"
     )]
     Version(String),
     /// The comment has a later format, or a person wrote it.
-    #[error("the trusted comment has a format that this host doesn't know")]
+    #[error("the trusted comment has an unknown format")]
     Comment,
 }
 
 impl Statement {
-    /// Makes the statement about a component. A component without a manifest needs a `name`.
+    /// Makes the statement of a plugin's signature: the plugin's name and version, and the digest
+    /// of its manifest. `name` is needed if the component has no manifest.
     ///
     /// # Errors
     ///
-    /// The bytes aren't a component, have no name or another name, or have a version that can't be
-    /// in a comment.
+    /// Returns an error if the bytes aren't a component, if the plugin has no name, if the manifest
+    /// has another name than `name`, or if the version can't be in a comment.
     pub fn of_plugin(wasm: &[u8], name: Option<&str>) -> Result<Self, StatementError> {
         let manifest = Manifest::read_if_any(wasm)?;
-        let name = match (&manifest, name) {
+        let signed_name = match (&manifest, name) {
             (Some(manifest), Some(name)) if manifest.name != name => {
                 return Err(StatementError::OtherName {
                     manifest: manifest.name.clone(),
@@ -83,31 +87,35 @@ impl Statement {
             (None, Some(name)) => name,
             (None, None) => return Err(StatementError::NoName),
         };
-        if !is_name(name) {
-            return Err(StatementError::Name(neutral_line(name)));
+        if !is_name(signed_name) {
+            return Err(StatementError::Name(neutral_line(signed_name)));
         }
-        let version = manifest.as_ref().map_or("-", |manifest| manifest.version.as_str());
+        let version = manifest.as_ref().map_or(NO_MANIFEST, |manifest| manifest.version.as_str());
         if !is_version(version) {
             return Err(StatementError::Version(version.to_owned()));
         }
         let manifest_digest = match Manifest::section(wasm)? {
             Some(section) => format!("sha256:{}", digest(section)),
-            None => "-".into(),
+            None => NO_MANIFEST.into(),
         };
-        Ok(Self::Plugin { name: name.into(), version: version.into(), manifest: manifest_digest })
+        Ok(Self::Plugin {
+            name: signed_name.into(),
+            version: version.into(),
+            manifest: manifest_digest,
+        })
     }
 
-    /// Reads a trusted comment.
+    /// Reads the statement in a trusted comment. Comments of other programs are [`Self::Plain`].
     ///
     /// # Errors
     ///
-    /// Returns an error if the comment starts like Toolhold's own but isn't valid. Such a comment
-    /// has a later format, or a person wrote it.
+    /// Returns an error if the comment starts like a comment of Toolhold, but isn't valid.
     pub fn read(comment: &str) -> Result<Self, StatementError> {
         if !comment.starts_with("toolhold-") {
             return Ok(Self::Plain);
         }
-        match *comment.split(' ').collect::<Vec<_>>() {
+        let words: Vec<&str> = comment.split(' ').collect();
+        match words[..] {
             [BUNDLE] => Ok(Self::Bundle),
             [CEILING] => Ok(Self::Ceiling),
             [PLUGIN, name, version, manifest] => {
@@ -128,12 +136,10 @@ impl Statement {
     }
 }
 
-/// Returns the value of a field in a comment.
 fn field<'c>(text: &'c str, start: &str) -> Result<&'c str, StatementError> {
     text.strip_prefix(start).ok_or(StatementError::Comment)
 }
 
-/// Checks whether a version can be in a comment.
 fn is_version(version: &str) -> bool {
     (1..=64).contains(&version.len()) && version.bytes().all(|byte| byte.is_ascii_graphic())
 }

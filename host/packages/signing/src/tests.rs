@@ -135,13 +135,13 @@ fn huge_and_malformed_signatures_are_refused_with_the_reason() {
     let other = encoded::encode(&legacy);
     for (file, reason) in [
         (vec![b'x'; MAX_SIGNATURE + 1], "the limit is"),
-        (vec![0xff; 100], "isn't text"),
+        (vec![0xff; 100], "isn't UTF-8"),
         (signature.repeat(2).into_bytes(), "the valid number is 4"),
-        (with(0, "comment"), "must begin with `untrusted comment:`"),
+        (with(0, "comment"), "must start with `untrusted comment:`"),
         (with(1, &old), "without prehashing"),
-        (with(1, &other), "its algorithm differs"),
+        (with(1, &other), "the algorithm is unknown"),
         (with(1, &"A".repeat(4000)), "the valid length is 100"),
-        (with(2, "comment"), "must begin with `trusted comment: `"),
+        (with(2, "comment"), "must start with `trusted comment: `"),
         (with(2, "trusted comment: \u{1b}[2Jfine"), "invisible characters"),
         (with(2, "trusted comment: \u{202e}fine"), "invisible characters"),
         (with(2, &format!("trusted comment: {}", "x".repeat(5000))), "the limit is"),
@@ -355,7 +355,7 @@ fn key_without_a_password_signs_and_a_damaged_one_does_not() {
     let file = fs::read_to_string(&made.secret).expect("it is there");
     let line = file.lines().nth(1).expect("it has two lines");
     let mut bytes: [u8; 158] = encoded::decode(line, "it").expect("it is base64");
-    for (at, reason) in [(70, "damaged"), (0, "algorithms"), (3, "algorithms"), (5, "algorithms")] {
+    for (at, reason) in [(70, "damaged"), (0, "algorithm"), (3, "algorithm"), (5, "algorithm")] {
         bytes[at] ^= 1;
         let damaged = format!("untrusted comment: x\n{}\n", encoded::encode(&bytes));
         bytes[at] ^= 1;

@@ -7,8 +7,12 @@ use jiff::civil::Date;
 
 use crate::public_key::PublicKey;
 
-/// A key that the operator trusts. To replace a key, trust the new key too, and revoke the old key
-/// when there are no more signatures by it.
+/// Most bytes of a pattern for plugins, and of a pattern for sources.
+const MAX_PLUGIN_PATTERN: usize = 64;
+const MAX_SOURCE_PATTERN: usize = 2048;
+
+/// A key that the operator trusts. To replace a key, first trust the new key too. Revoke the old
+/// key as soon as no signature by it is in use.
 #[derive(Clone, Debug)]
 pub struct TrustedKey {
     /// The operator's name for the key.
@@ -21,17 +25,19 @@ pub struct TrustedKey {
     pub sources: Vec<SourcePattern>,
     /// Whether the key may sign bundles, which contain plugins and configuration.
     pub bundles: bool,
-    /// The last day on which the key is trusted, in UTC. The day is compared with today. A time in
-    /// the signature isn't used, because the owner of the key can choose it.
+    /// The last day on which the key is trusted, in UTC. A time in the signature isn't used,
+    /// because the owner of the key can choose that time.
     pub not_after: Option<Date>,
-    /// Whether the key is no longer trusted, because other people may have it.
+    /// Whether the key is no longer trusted, for example because it was stolen.
     pub revoked: bool,
 }
 
 impl TrustedKey {
-    /// Checks whether the key may sign this plugin from this source.
+    /// Checks whether the key is trusted for this plugin from this source. An unknown source,
+    /// `None`, is accepted only if `sources` is empty.
     pub(crate) fn covers(&self, plugin: &str, source: Option<&str>) -> bool {
-        if !self.plugins.iter().any(|pattern| pattern.matches(plugin)) {
+        let is_for_plugin = self.plugins.iter().any(|pattern| pattern.matches(plugin));
+        if !is_for_plugin {
             return false;
         }
         if self.sources.is_empty() {
@@ -47,7 +53,7 @@ impl TrustedKey {
 pub struct PluginPattern(String);
 
 impl PluginPattern {
-    /// Checks whether the pattern has the name.
+    /// Checks whether the pattern matches the name.
     pub fn matches(&self, name: &str) -> bool {
         match self.0.strip_suffix('*') {
             Some(start) => name.starts_with(start),
@@ -57,7 +63,7 @@ impl PluginPattern {
 }
 
 impl PluginPattern {
-    /// Checks whether the pattern has every name that the other pattern has.
+    /// Checks whether the pattern matches every name that `other` matches.
     pub fn covers(&self, other: &Self) -> bool {
         match self.0.strip_suffix('*') {
             Some(start) => other.0.trim_end_matches('*').starts_with(start),
@@ -72,7 +78,7 @@ impl fmt::Display for PluginPattern {
     }
 }
 
-/// A reason why a text isn't a pattern.
+/// The reason why a text isn't a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
     /// The text isn't a [`PluginPattern`].
@@ -91,17 +97,19 @@ impl FromStr for PluginPattern {
 
     fn from_str(text: &str) -> Result<Self, PatternError> {
         let start = text.strip_suffix('*').unwrap_or(text);
-        let is_valid =
+        let has_valid_length = !text.is_empty() && text.len() <= MAX_PLUGIN_PATTERN;
+        let has_valid_characters =
             start.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
-        if text.is_empty() || text.len() > 64 || !is_valid {
-            return Err(PatternError::Plugin);
+        if has_valid_length && has_valid_characters {
+            Ok(Self(text.into()))
+        } else {
+            Err(PatternError::Plugin)
         }
-        Ok(Self(text.into()))
     }
 }
 
 /// Sources of plugins: one source, `oci://registry.example/acme/*` for all sources below it, or `*`
-/// for all sources. `oci://registry.example/acme/notes` matches all tags and digests of that name.
+/// for all sources. `oci://registry.example/acme/notes` also matches its tags and digests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourcePattern(String);
 
@@ -111,8 +119,8 @@ impl SourcePattern {
         Self("*".into())
     }
 
-    /// Checks whether the pattern matches the source. Only whole names match. `…/acme/*` doesn't
-    /// match `…/acme-evil/x`, and doesn't match a path that leads out of `…/acme`.
+    /// Checks whether the pattern matches the source. `…/acme/*` doesn't match `…/acme-evil/x`, and
+    /// doesn't match a path with `..` that leads out of `…/acme`.
     pub fn matches(&self, source: &str) -> bool {
         if self.0 == "*" || self.0 == source {
             return true;
@@ -123,28 +131,29 @@ impl SourcePattern {
         if !self.0.starts_with("oci") {
             return false;
         }
+        // A plugin's name in a registry also matches the plugin's tags and digests.
         match source.strip_prefix(&self.0) {
             Some(version) => version.starts_with([':', '@']) && !version.contains('/'),
             None => false,
         }
     }
 
-    /// Checks whether the pattern has every source that the other pattern has.
+    /// Checks whether the pattern matches every source that `other` matches.
     pub fn covers(&self, other: &Self) -> bool {
         let Some(other_folder) = other.0.strip_suffix('*') else { return self.matches(&other.0) };
         if self.0 == "*" {
             return true;
         }
-        // All sources below a folder need a pattern for this folder, or for a folder above.
+        // Only a pattern for this folder, or for a folder above it, matches all sources below it.
         let Some(folder) = self.0.strip_suffix('*') else { return false };
-        folder == other_folder || self.matches(other_folder.trim_end_matches('/'))
+        let is_same_folder = folder == other_folder;
+        is_same_folder || self.matches(other_folder.trim_end_matches('/'))
     }
 }
 
-/// Checks whether a path below a folder stays in the folder.
 fn is_path_below(path: &str) -> bool {
     let lower_case = path.to_ascii_lowercase();
-    // Servers may decode a dot or a slash before they search for the file.
+    // Servers may decode an encoded dot or slash before they search for the file.
     let is_encoded = ["%2e", "%2f", "%5c", "\\"].iter().any(|encoded| lower_case.contains(encoded));
     let leads_out = path.split('/').any(|part| part == ".." || part == ".");
     !path.is_empty() && !is_encoded && !leads_out
@@ -160,16 +169,19 @@ impl FromStr for SourcePattern {
     type Err = PatternError;
 
     fn from_str(text: &str) -> Result<Self, PatternError> {
-        let start = text.strip_suffix("/*").unwrap_or(text);
         if text == "*" {
             return Ok(Self(text.into()));
         }
-        let has_valid_length = !start.is_empty() && text.len() <= 2048;
+        let start = text.strip_suffix("/*").unwrap_or(text);
+        let has_valid_length = !start.is_empty() && text.len() <= MAX_SOURCE_PATTERN;
         let has_valid_characters =
             start.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'*');
-        if !has_valid_length || !has_valid_characters || start.ends_with([':', '/']) {
+        let has_valid_end = !start.ends_with([':', '/']);
+        let is_valid = has_valid_length && has_valid_characters && has_valid_end;
+        if !is_valid {
             return Err(PatternError::Source);
         }
+        // A registry without the name of a plugin matches no source.
         if !text.ends_with('*') && is_registry(start) {
             return Err(PatternError::Source);
         }
@@ -177,8 +189,8 @@ impl FromStr for SourcePattern {
     }
 }
 
-/// Checks whether a source names only a registry. A port after it would be read as a tag, and a
-/// registry with a port is another registry.
+/// Checks whether a source names only a registry. In `oci://HOST:PORT`, the port would be read as a
+/// tag.
 fn is_registry(source: &str) -> bool {
     let location = source.strip_prefix("oci://").or_else(|| source.strip_prefix("oci+http://"));
     location.is_some_and(|location| !location.contains('/'))

@@ -8,50 +8,50 @@ use crate::signature::{Signature, SignatureError, prehash};
 use crate::statement::Statement;
 use crate::trusted_key::TrustedKey;
 
-/// The most signatures of one item that are checked.
+/// Most signatures of one item that are checked. Further signatures are ignored.
 pub(crate) const MAX_SIGNATURES: usize = 16;
 
-/// A plugin for which signatures are checked.
+/// A plugin whose signatures are checked.
 #[derive(Clone, Copy, Debug)]
 pub struct SignedPlugin<'p> {
     /// The component.
     pub wasm: &'p [u8],
-    /// The name of the plugin on this machine, also of a plugin that isn't installed yet.
+    /// The name of the plugin on this machine.
     pub name: &'p str,
-    /// The source of the plugin. Without a source, a key that is trusted for some sources only is
-    /// not accepted.
+    /// The source of the plugin. If the source is `None`, a key that is trusted only for some
+    /// sources isn't accepted.
     pub source: Option<&'p str>,
 }
 
-/// The signer.
+/// The key that made an accepted signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signer {
     /// The operator's name for the key.
     pub name: String,
-    /// The name of the key.
+    /// The ID of the key.
     pub key: KeyId,
 }
 
-/// A reason why no signature is accepted.
+/// The reason why no signature is accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureRefusal {
     /// There is no signature.
-    #[error("it isn't signed")]
+    #[error("the signature is missing")]
     NoSignature,
-    /// The file isn't a signature.
-    #[error("its signature can't be read: {0}")]
+    /// The signature can't be read.
+    #[error("the signature can't be read: {0}")]
     Malformed(#[source] SignatureError),
-    /// The key isn't trusted.
-    #[error("it is signed by key {0}, which isn't trusted")]
+    /// The key isn't trusted. The value is its ID.
+    #[error("the signature is from key {0}, which isn't trusted")]
     UnknownKey(KeyId),
-    /// The bytes, the comment or the key don't match the signature.
+    /// The signature doesn't match the bytes, the comment or the key.
     #[error(
-        "its signature is wrong: key `{0}` didn't sign these bytes. The file was changed, or the \
+        "the signature is wrong: key `{0}` didn't sign these bytes. The file was changed, or the \
          signature belongs to another file"
     )]
     WrongSignature(String),
     /// The bytes are signed as another plugin or file.
-    #[error("key `{key}` signed it for another purpose: {what}")]
+    #[error("the signature of key `{key}` has another purpose: {what}")]
     OtherPlugin {
         /// The key's name.
         key: String,
@@ -59,29 +59,29 @@ pub enum SignatureRefusal {
         what: String,
     },
     /// The key may not sign this plugin or file.
-    #[error("key `{key}` signed it, but is not trusted for {what}")]
+    #[error("the signature is from key `{key}`, which is not trusted for {what}")]
     OutOfScope {
         /// The key's name.
         key: String,
-        /// The thing that needs trust in the key.
+        /// The plugin or file for which the key isn't trusted.
         what: String,
     },
-    /// The key's time is over.
-    #[error("key `{key}` signed it, but expired after {not_after}")]
+    /// The key has expired.
+    #[error("the signature is from key `{key}`, which expired after {not_after}")]
     Expired {
         /// The key's name.
         key: String,
         /// The last day on which the key was trusted.
         not_after: Date,
     },
-    /// Other people may have the key.
-    #[error("key `{0}` signed it, but is revoked")]
+    /// The key is revoked.
+    #[error("the signature is from key `{0}`, which is revoked")]
     Revoked(String),
 }
 
 impl SignatureRefusal {
     /// Checks whether the reason suggests an attack, such as changed bytes or a stolen key. Such a
-    /// component is refused even if no signature is required.
+    /// plugin is refused even if no signature is required.
     pub fn is_alarming(&self) -> bool {
         matches!(self, Self::WrongSignature(_) | Self::OtherPlugin { .. } | Self::Revoked(_))
     }
@@ -98,8 +98,8 @@ impl SignatureRefusal {
         }
     }
 
-    /// Ranks the reasons. If there are several, the most specific one is reported.
-    fn weight(&self) -> u8 {
+    /// Returns how specific the reason is. The most specific of several reasons is reported.
+    fn specificity(&self) -> u8 {
         match self {
             Self::NoSignature => 0,
             Self::Malformed(_) => 1,
@@ -112,24 +112,24 @@ impl SignatureRefusal {
         }
     }
 
-    fn or_heavier(self, other: Self) -> Self {
-        if other.weight() > self.weight() { other } else { self }
+    fn or_more_specific(self, other: Self) -> Self {
+        if other.specificity() > self.specificity() { other } else { self }
     }
 }
 
-/// Returns the present day in UTC.
+/// Returns the current day in UTC.
 pub fn today() -> Date {
     jiff::tz::TimeZone::UTC.to_datetime(jiff::Timestamp::now()).date()
 }
 
 /// Finds the signer of a plugin. One signature of one trusted key is sufficient. `today` is in UTC.
 ///
-/// A signature with minisign's own comment is only about the bytes. This signature is accepted only
-/// if the component has a manifest with the plugin's name, because the bytes contain the manifest.
+/// A signature that minisign made ([`Statement::Plain`]) doesn't name the plugin. It is accepted if
+/// the component has a manifest with the plugin's name.
 ///
 /// # Errors
 ///
-/// Returns the most specific reason if no signature is accepted.
+/// Fails with the most specific reason if no signature is accepted.
 pub fn verify_plugin(
     plugin: SignedPlugin<'_>,
     signatures: &[impl AsRef<[u8]>],
@@ -141,33 +141,14 @@ pub fn verify_plugin(
     })
 }
 
-/// Checks that the key signed this plugin, and that the key may sign it.
+/// Checks that a signature with this statement is valid for the plugin, and that the key is trusted
+/// for the plugin.
 fn check_plugin(
     plugin: SignedPlugin<'_>,
     key: &TrustedKey,
     statement: &Statement,
 ) -> Result<(), SignatureRefusal> {
-    let expected = Statement::of_plugin(plugin.wasm, Some(plugin.name))
-        .map_err(|error| signed_otherwise(key, error.to_string()))?;
-    match statement {
-        Statement::Plugin { .. } if *statement == expected => {}
-        Statement::Plugin { name, version, .. } => {
-            return Err(signed_otherwise(key, format!("as `{name}` {version}")));
-        }
-        Statement::Bundle => return Err(signed_otherwise(key, "as a bundle")),
-        Statement::Ceiling => return Err(signed_otherwise(key, "as a ceiling")),
-        Statement::Plain => {
-            let manifest = Manifest::read_if_any(plugin.wasm)
-                .map_err(|error| signed_otherwise(key, error.to_string()))?;
-            if manifest.is_none() {
-                return Err(signed_otherwise(
-                    key,
-                    "neither its signature nor its manifest names the plugin; sign it with \
-                     `toolhold plugin sign`",
-                ));
-            }
-        }
-    }
+    check_statement_of_plugin(plugin, key, statement)?;
     if key.covers(plugin.name, plugin.source) {
         return Ok(());
     }
@@ -180,7 +161,36 @@ fn check_plugin(
     Err(SignatureRefusal::OutOfScope { key: key.name.clone(), what })
 }
 
-fn signed_otherwise(key: &TrustedKey, what: impl Into<String>) -> SignatureRefusal {
+fn check_statement_of_plugin(
+    plugin: SignedPlugin<'_>,
+    key: &TrustedKey,
+    statement: &Statement,
+) -> Result<(), SignatureRefusal> {
+    let expected = Statement::of_plugin(plugin.wasm, Some(plugin.name))
+        .map_err(|error| signed_for_other(key, error.to_string()))?;
+    match statement {
+        Statement::Plugin { .. } if *statement == expected => Ok(()),
+        Statement::Plugin { name, version, .. } => {
+            Err(signed_for_other(key, format!("for `{name}` {version}")))
+        }
+        Statement::Bundle => Err(signed_for_other(key, "for a bundle")),
+        Statement::Ceiling => Err(signed_for_other(key, "for a ceiling")),
+        Statement::Plain => {
+            let manifest = Manifest::read_if_any(plugin.wasm)
+                .map_err(|error| signed_for_other(key, error.to_string()))?;
+            if manifest.is_none() {
+                return Err(signed_for_other(
+                    key,
+                    "neither the signature nor the manifest names the plugin; sign the component \
+                     with `toolhold plugin sign`",
+                ));
+            }
+            Ok(())
+        }
+    }
+}
+
+fn signed_for_other(key: &TrustedKey, what: impl Into<String>) -> SignatureRefusal {
     SignatureRefusal::OtherPlugin { key: key.name.clone(), what: what.into() }
 }
 
@@ -188,7 +198,7 @@ fn signed_otherwise(key: &TrustedKey, what: impl Into<String>) -> SignatureRefus
 ///
 /// # Errors
 ///
-/// No signature is accepted, as in [`verify_plugin`].
+/// Returns the most specific reason if no signature is accepted.
 pub fn verify_bundle(
     index: &[u8],
     signature: &[u8],
@@ -197,7 +207,7 @@ pub fn verify_bundle(
 ) -> Result<Signer, SignatureRefusal> {
     verify(index, &[signature], keys, today, |key, statement| {
         if *statement != Statement::Bundle {
-            return Err(signed_otherwise(key, "not as a bundle"));
+            return Err(signed_for_other(key, "not for a bundle"));
         }
         if key.bundles {
             return Ok(());
@@ -207,27 +217,28 @@ pub fn verify_bundle(
     })
 }
 
-/// Finds the key that signed a ceiling. Signatures with minisign's own comment are also accepted.
+/// Finds the key that signed a ceiling. Accepts [`Statement::Plain`] too, which minisign makes.
 ///
 /// # Errors
 ///
-/// Returns the most specific reason if no signature is accepted.
+/// Fails with the most specific reason if no signature is accepted.
 pub fn verify_ceiling(
     bytes: &[u8],
     signatures: &[impl AsRef<[u8]>],
     keys: &[PublicKey],
 ) -> Result<KeyId, SignatureRefusal> {
-    let keys: Vec<TrustedKey> = keys.iter().map(trusted_for_ceilings).collect();
-    let signer = verify(bytes, signatures, &keys, today(), |key, statement| match statement {
+    let trusted: Vec<TrustedKey> = keys.iter().map(trusted_for_ceilings).collect();
+    let signer = verify(bytes, signatures, &trusted, today(), |key, statement| match statement {
         Statement::Ceiling | Statement::Plain => Ok(()),
         Statement::Plugin { .. } | Statement::Bundle => {
-            Err(signed_otherwise(key, "not as a ceiling"))
+            Err(signed_for_other(key, "not for a ceiling"))
         }
     })?;
     Ok(signer.key)
 }
 
-/// Makes a trusted key from a key that is only for ceilings.
+/// Makes a trusted key that never expires. Its plugins, sources and bundles have no effect on a
+/// ceiling.
 fn trusted_for_ceilings(key: &PublicKey) -> TrustedKey {
     TrustedKey {
         name: key.id().to_string(),
@@ -240,7 +251,8 @@ fn trusted_for_ceilings(key: &PublicKey) -> TrustedKey {
     }
 }
 
-/// Finds the first signature that a trusted key made and that `check_statement` accepts.
+/// Returns the signer of the first accepted signature. A trusted key must have made the signature,
+/// and `check_statement` must accept its statement. Otherwise, returns the most specific reason.
 fn verify(
     bytes: &[u8],
     signatures: &[impl AsRef<[u8]>],
@@ -248,33 +260,35 @@ fn verify(
     today: Date,
     check_statement: impl Fn(&TrustedKey, &Statement) -> Result<(), SignatureRefusal>,
 ) -> Result<Signer, SignatureRefusal> {
-    // The hash is computed only if a key needs it.
-    let mut hash = None;
-    let mut worst = SignatureRefusal::NoSignature;
-    for file in signatures.iter().take(MAX_SIGNATURES) {
-        let signature = match Signature::read(file.as_ref()) {
+    // The hash is computed only if the ID of a key matches.
+    let mut computed_hash = None;
+    let mut most_specific = SignatureRefusal::NoSignature;
+    for signature_file in signatures.iter().take(MAX_SIGNATURES) {
+        let signature = match Signature::read(signature_file.as_ref()) {
             Ok(signature) => signature,
             Err(error) => {
-                worst = worst.or_heavier(SignatureRefusal::Malformed(error));
+                most_specific = most_specific.or_more_specific(SignatureRefusal::Malformed(error));
                 continue;
             }
         };
         let key_id = signature.key_id();
-        if !keys.iter().any(|key| key.key.id() == key_id) {
-            worst = worst.or_heavier(SignatureRefusal::UnknownKey(key_id));
+        let is_key_known = keys.iter().any(|key| key.key.id() == key_id);
+        if !is_key_known {
+            most_specific = most_specific.or_more_specific(SignatureRefusal::UnknownKey(key_id));
         }
+        // Different keys may have the same ID.
         for key in keys.iter().filter(|key| key.key.id() == key_id) {
-            let hash = hash.get_or_insert_with(|| prehash(bytes));
+            let hash = computed_hash.get_or_insert_with(|| prehash(bytes));
             match check_signature(&signature, key, keys, hash, today, &check_statement) {
                 Ok(()) => return Ok(Signer { name: key.name.clone(), key: key_id }),
-                Err(refusal) => worst = worst.or_heavier(refusal),
+                Err(refusal) => most_specific = most_specific.or_more_specific(refusal),
             }
         }
     }
-    Err(worst)
+    Err(most_specific)
 }
 
-/// Checks that the key made the signature, is trusted today, and may sign the item.
+/// Checks the signature, the state of the key and the statement, in this order.
 fn check_signature(
     signature: &Signature,
     key: &TrustedKey,
@@ -286,8 +300,9 @@ fn check_signature(
     if !signature.is_of(&key.key, hash) {
         return Err(SignatureRefusal::WrongSignature(key.name.clone()));
     }
-    // If a key is in the list twice, one revocation is enough.
-    if let Some(revoked) = keys.iter().find(|other| other.revoked && other.key.key == key.key.key) {
+    // The list may contain a key under several names. A single revoked entry revokes the key.
+    let mut same_keys = keys.iter().filter(|other| other.key.key == key.key.key);
+    if let Some(revoked) = same_keys.find(|other| other.revoked) {
         return Err(SignatureRefusal::Revoked(revoked.name.clone()));
     }
     if let Some(not_after) = key.not_after
@@ -296,6 +311,6 @@ fn check_signature(
         return Err(SignatureRefusal::Expired { key: key.name.clone(), not_after });
     }
     let statement = Statement::read(signature.comment())
-        .map_err(|error| signed_otherwise(key, error.to_string()))?;
+        .map_err(|error| signed_for_other(key, error.to_string()))?;
     check_statement(key, &statement)
 }

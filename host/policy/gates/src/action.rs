@@ -15,15 +15,15 @@ pub struct Action<'a> {
     pub provider: &'a str,
     /// Whether the tool is part of Toolhold, and not of a third-party plugin.
     pub built_in: bool,
-    /// The behaviour of the tool. A promise of the tool that relaxes a rule is included only if the
-    /// host enforces it or the operator approved it.
+    /// The behaviour of the tool. A promise that relaxes a rule is included only if the host
+    /// enforces it or the operator approved it.
     pub annotations: Annotations,
-    /// Whether the tool itself says that it may destroy what is there.
+    /// Whether the tool itself declares that it may destroy something.
     pub says_destructive: bool,
     /// The paths, commands and URLs that the call acts on. Paths are real paths.
     pub subjects: &'a [ResolvedSubject],
-    /// Whether the tool's statement about its subjects is trusted. If not, rules also check the
-    /// whole call.
+    /// Whether the tool is trusted to name all its subjects. If not, rules also check the whole
+    /// call.
     pub subjects_trusted: bool,
     /// The arguments as a JSON object. Paths in it are absolute.
     pub arguments: &'a Value,
@@ -31,8 +31,8 @@ pub struct Action<'a> {
     pub network: bool,
     /// The trust in the caller. If the trust in the plugin is lower, the lower trust applies.
     pub trust: Trust,
-    /// Whether the call needs approval if it acts, because the caller doesn't know whether anybody
-    /// intended it.
+    /// Whether the caller doubts that a person intended the call. A doubtful call that acts or
+    /// reaches the network needs approval.
     pub doubtful: bool,
     /// The part of the agent's work in which the call is made.
     pub phase: Option<Phase>,
@@ -55,7 +55,7 @@ impl Action<'_> {
 /// Something that a call acts on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResolvedSubject {
-    /// Kind of thing that the text names.
+    /// Kind of `text`.
     pub kind: SubjectKind,
     /// The access to the subject that the call needs.
     pub access: Access,

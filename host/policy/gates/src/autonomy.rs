@@ -1,4 +1,4 @@
-//! The autonomy gate: whether a call needs approval if no rule decides.
+//! The autonomy gate: decides on a call if no permission decides.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -12,8 +12,8 @@ use crate::permissions::Permissions;
 use crate::planted::runs_later;
 use crate::rules::{DELEGATE, DIAGNOSTICS, JOB_STOP, SEARCH_CODE};
 
-/// The reason why a tool that chooses commands needs no approval itself.
-const CHOOSES_COMMANDS: &str = "each command that the tool chooses is checked as a call of `bash`";
+const CHOOSES_COMMANDS: &str = "each command that the tool chooses is checked like a call of \
+                                `bash`";
 
 /// How much an agent may do on its own. Earlier variants allow less.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,6 +41,7 @@ impl Autonomy {
         }
     }
 
+    /// Returns the line of the configuration that sets this level.
     pub(crate) const fn rule(self) -> &'static str {
         match self {
             Self::ReadOnly => "autonomy = \"read-only\"",
@@ -51,39 +52,41 @@ impl Autonomy {
     }
 }
 
-/// The settings because of which calls aren't contained. A contained call can act only on granted
-/// resources, and its changes in files can be undone.
+/// The settings that stop calls from being contained. A contained call acts only on granted
+/// resources, and its changes to files can be undone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Containment {
-    /// The setting for commands. `None` if commands are contained.
+    /// The setting that stops commands from being contained. `None` if commands are contained.
     pub commands: Option<&'static str>,
-    /// The setting for file tools. `None` if file tools are contained.
+    /// The setting that stops file tools from being contained. `None` if file tools are contained.
     pub files: Option<&'static str>,
 }
 
 impl Containment {
     /// Checks whether a call is contained.
     ///
-    /// # Errors
-    ///
-    /// Returns the setting because of which the call isn't contained. Returns `None` if no setting
-    /// can change this: the call reaches the network, writes a file that runs later outside of the
-    /// sandbox, or belongs to a third-party plugin.
+    /// The error is the setting that stops the containment. The error is `None` for a call that no
+    /// setting can contain: a call of a third-party plugin, a call without subjects, a call that
+    /// reaches the network, or a call that writes a file that runs later outside of the sandbox.
     fn check(&self, action: &Action<'_>) -> Result<(), Option<&'static str>> {
         if action.built_in && BuiltInPlugin::has(action.provider, BuiltInGrant::Memory) {
-            // The memory is only in Toolhold's own file, and `toolhold memory` shows and deletes
-            // it.
+            // The memory is only in Toolhold's own file. `toolhold memory` shows and deletes it.
             return Ok(());
         }
+        // A call without subjects doesn't say what it acts on.
         if !action.built_in || action.subjects.is_empty() {
             return Err(None);
         }
 
-        let mut kinds = action.subjects.iter().map(|subject| subject.kind);
-        let has_command = kinds.clone().any(|kind| kind == SubjectKind::Command);
+        let has_command =
+            action.subjects.iter().any(|subject| subject.kind == SubjectKind::Command);
         if !has_command {
-            let are_files = kinds.all(|kind| matches!(kind, SubjectKind::Path | SubjectKind::Name));
-            if !are_files || action.annotations.open_world {
+            let acts_only_on_files = action
+                .subjects
+                .iter()
+                .all(|subject| matches!(subject.kind, SubjectKind::Path | SubjectKind::Name));
+            let reaches_network = action.annotations.open_world;
+            if !acts_only_on_files || reaches_network {
                 return Err(None);
             }
             let writes_what_runs_later = action.subjects.iter().any(|subject| {
@@ -94,16 +97,16 @@ impl Containment {
             }
         }
 
-        let setting = if has_command { self.commands } else { self.files };
-        match setting {
-            Some(_) => Err(setting),
+        let stopping_setting = if has_command { self.commands } else { self.files };
+        match stopping_setting {
+            Some(setting) => Err(Some(setting)),
             None => Ok(()),
         }
     }
 }
 
 impl Placed<Autonomy> {
-    /// Returns the level for a call. `sandboxed` means `ask` for a call that isn't contained.
+    /// Returns the level for a call. `sandboxed` becomes `ask` for a call that isn't contained.
     pub(crate) fn level(&self, action: &Action<'_>, containment: &Containment) -> Autonomy {
         match self.value {
             Autonomy::Sandboxed if containment.check(action).is_err() => Autonomy::Ask,
@@ -111,13 +114,12 @@ impl Placed<Autonomy> {
         }
     }
 
-    /// Returns the remedy for a call that acts and is allowed.
     pub(crate) fn to_be_asked(&self) -> Cow<'static, str> {
-        self.place.remedy_to_set("To be asked", "tools", "autonomy = \"ask\"")
+        self.place.remedy_to_set("To be asked for approval", "tools", "autonomy = \"ask\"")
     }
 
-    /// Decides for this gate. `permissions` gives the remedy. `permitted` says whether a permission
-    /// of the tool has decided.
+    /// Returns the decision of this gate. `permitted` means that a permission of the tool already
+    /// decides. `permissions` gives the remedy.
     pub(crate) fn decide(
         &self,
         action: &Action<'_>,
@@ -130,7 +132,7 @@ impl Placed<Autonomy> {
             JOB_STOP => Some("a session may stop its own jobs"),
             DIAGNOSTICS => Some(CHOOSES_COMMANDS),
             SEARCH_CODE if action.acts() => Some(CHOOSES_COMMANDS),
-            DELEGATE => Some("each call of the sub-agent is checked on its own"),
+            DELEGATE => Some("each call of the sub-agent is checked separately"),
             _ => None,
         };
         if let Some(rule) = unasked_rule
@@ -139,8 +141,11 @@ impl Placed<Autonomy> {
             return if permitted { None } else { Some(allow_by_default(rule)) };
         }
         if autonomy == Autonomy::ReadOnly && action.acts() {
-            let remedy =
-                self.place.remedy_to_set("To be asked instead", "tools", "autonomy = \"ask\"");
+            let remedy = self.place.remedy_to_set(
+                "To be asked for approval instead",
+                "tools",
+                "autonomy = \"ask\"",
+            );
             return Some(self.decision(Verdict::Deny, autonomy.rule().into(), remedy));
         }
         if permitted {
@@ -149,15 +154,15 @@ impl Placed<Autonomy> {
         if !action.acts() {
             return Some(allow_by_default("calls that only read are allowed"));
         }
-        // This text isn't shown for a call that is made. `Policy::explain` names the file.
-        let to_be_asked = "To be asked, set `autonomy = \"ask\"` in [tools].";
+        // `Policy::explain`, the only caller that shows this remedy, replaces it.
+        let to_be_asked = "To be asked for approval, set `autonomy = \"ask\"` in [tools].";
         let rule = match (autonomy, containment.check(action)) {
             (Autonomy::Full, _) | (Autonomy::Sandboxed, Ok(())) => {
                 let rule = autonomy.rule().into();
                 return Some(self.decision(Verdict::Allow, rule, to_be_asked.into()));
             }
             (Autonomy::Sandboxed, Err(Some(reason))) => {
-                format!("{}, which asks because of `{reason}`", autonomy.rule()).into()
+                format!("{}, which needs approval because of `{reason}`", autonomy.rule()).into()
             }
             _ => autonomy.rule().into(),
         };
@@ -174,14 +179,16 @@ impl Placed<Autonomy> {
     }
 }
 
-/// Allows a call by a rule that is built in. All texts are static, without an allocation, since
-/// most calls end here.
+/// Allows a call by a built-in rule. Most calls end here, so the texts are static and need no
+/// allocation.
 fn allow_by_default(rule: &'static str) -> Decision {
     Decision {
         verdict: Verdict::Allow,
         gate: Gate::Autonomy,
         rule: Cow::Borrowed(rule),
         place: Cow::Borrowed("built in"),
-        remedy: Cow::Borrowed("To be asked, give its tool a permission with `action = \"ask\"`."),
+        remedy: Cow::Borrowed(
+            "To be asked for approval, give the tool a permission with `action = \"ask\"`.",
+        ),
     }
 }

@@ -1,9 +1,9 @@
-//! How long to wait before a failed call is retried, and how often. The caller passes in the time
-//! and a random number.
+//! Decides whether and when a failed call is retried. The caller passes in the time and a random
+//! number.
 
 use std::time::Duration;
 
-/// The wait doubles at most this many times.
+/// Most doublings of the wait, so that the factor doesn't overflow.
 const MAX_DOUBLINGS: u32 = 10;
 
 /// How often and how long a call is retried.
@@ -22,10 +22,10 @@ pub struct Backoff {
 impl Backoff {
     /// Returns the wait before the next retry. Returns `None` if there is no further retry.
     ///
-    /// `retried` is the number of retries so far, `spent` the time since the start of the first
-    /// try, and `requested` the shortest wait that the other side requests. `random` is an evenly
-    /// distributed random number. It determines the wait between 0 and the limit, so that callers
-    /// that failed at the same time don't retry at the same time.
+    /// `retried` is the number of retries so far. `spent` is the time since the start of the first
+    /// try. `requested` is the shortest wait that the server requests. `random` is an evenly
+    /// distributed random number. The number chooses a wait between 0 and the longest wait, so
+    /// callers that failed at the same time retry at different times.
     pub fn wait(
         &self,
         retried: u32,
@@ -36,13 +36,23 @@ impl Backoff {
         if retried >= self.retries {
             return None;
         }
-        let bound = self.base.saturating_mul(1 << retried.min(MAX_DOUBLINGS)).min(self.max);
-        // The result is limit * random / 2^64. It is always less than the limit, so it fits into 64
-        // bits.
-        let nanos = (bound.as_nanos().min(u128::from(u64::MAX)) * u128::from(random)) >> 64;
-        let wait = Duration::from_nanos(nanos as u64).max(requested.unwrap_or_default());
-        let start = spent.checked_add(wait)?;
-        (start <= self.budget).then_some(wait)
+        let factor: u32 = 1 << retried.min(MAX_DOUBLINGS);
+        let longest_wait = self.base.saturating_mul(factor).min(self.max);
+        let longest_nanos = longest_wait.as_nanos().min(u128::from(u64::MAX));
+        // The shift divides by 2^64. `random` is less than 2^64, so the result is less than
+        // `longest_nanos` and fits into 64 bits.
+        let random_nanos = (longest_nanos * u128::from(random)) >> 64;
+        let random_wait = Duration::from_nanos(random_nanos as u64);
+        let wait = match requested {
+            Some(shortest_wait) => random_wait.max(shortest_wait),
+            None => random_wait,
+        };
+
+        let next_start = spent.checked_add(wait)?;
+        if next_start > self.budget {
+            return None;
+        }
+        Some(wait)
     }
 }
 

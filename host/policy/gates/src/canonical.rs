@@ -1,4 +1,4 @@
-//! Writes JSON in a canonical form in which equal values have equal texts.
+//! Writes equal JSON values as equal texts.
 
 use std::fmt::Write;
 
@@ -6,15 +6,16 @@ use serde_json::Value;
 
 /// Writes `value` as JSON text without spaces. The keys of each object are sorted by their bytes.
 ///
-/// Equal values have the same text in any order of their keys. Different values have different
-/// texts. The numbers `1` and `1.0` differ.
+/// Equal values have equal texts, whatever the order of their keys. Different values have different
+/// texts. `1` and `1.0` are different.
 pub fn canonical(value: &Value) -> String {
     let mut text = String::new();
-    write(value, &mut text);
+    write_value(value, &mut text);
     text
 }
 
-fn write(value: &Value, text: &mut String) {
+/// Appends a value to `text`. Writing into a `String` can't fail, so the results are ignored.
+fn write_value(value: &Value, text: &mut String) {
     match value {
         Value::Object(fields) => {
             let mut fields: Vec<(&String, &Value)> = fields.iter().collect();
@@ -24,9 +25,8 @@ fn write(value: &Value, text: &mut String) {
                 if index > 0 {
                     text.push(',');
                 }
-                // Writing into a `String` can't fail.
                 let _ = write!(text, "{}:", serde_json::json!(key));
-                write(value, text);
+                write_value(value, text);
             }
             text.push('}');
         }
@@ -36,12 +36,12 @@ fn write(value: &Value, text: &mut String) {
                 if index > 0 {
                     text.push(',');
                 }
-                write(item, text);
+                write_value(item, text);
             }
             text.push(']');
         }
-        plain => {
-            let _ = write!(text, "{plain}");
+        scalar => {
+            let _ = write!(text, "{scalar}");
         }
     }
 }

@@ -1,8 +1,7 @@
-//! Makes the words of a command from a call's arguments, according to the template that the
-//! operator wrote.
+//! Makes the words of a command from a call's arguments and a template of the operator.
 //!
-//! A value is always one word, whatever characters it has. A value is never split or expanded, and
-//! it can't become an option of the command.
+//! Each value is exactly one word. It is never split or expanded, and can't become an option of the
+//! command.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +15,8 @@ const MAX_PART: usize = 1024;
 /// Most characters of an argument's name.
 const MAX_NAME: usize = 40;
 
-/// Most words of one call.
 const MAX_WORDS: usize = 10_000;
 
-/// The word that ends the options of a command.
 const END_OF_OPTIONS: &str = "--";
 
 /// A template that isn't valid.
@@ -48,40 +45,37 @@ pub enum CommandTemplateError {
         brace: String,
     },
     /// A list or a switch is a part of a word.
-    #[error("`{{{argument}}}` has to be a word of its own, not a part of `{word}`")]
+    #[error("`{{{argument}}}` has to be a separate word, not a part of `{word}`")]
     Inside {
         /// The list or the switch as written in the template.
         argument: String,
         /// The beginning of the word.
         word: String,
     },
-    /// A path is neither for reading nor for writing.
+    /// The access of a path is neither `read` nor `write`.
     #[error("`{name}` can be a path to `read` or to `write`, not to `{access}`")]
     Access {
         /// Name of the argument.
         name: String,
-        /// The beginning of what is written instead.
+        /// The start of the invalid access.
         access: String,
     },
     /// An argument can't have this name.
     #[error(
-        "`{0}` can't be an argument's name: it has to be at most {MAX_NAME} characters of [a-z0-9_-], the first a letter"
+        "`{0}` can't be an argument's name: use at most {MAX_NAME} characters of [a-z0-9_-], the \
+         first a letter"
     )]
     Name(String),
-    /// A switch has no words that it enables.
-    #[error(
-        "`{{{0}?}}` needs a list with the words that it switches on: [\"--all\", \"{{{0}?}}\"]"
-    )]
+    /// A switch has no words to switch on.
+    #[error("`{{{0}?}}` needs a list with the optional words: [\"--all\", \"{{{0}?}}\"]")]
     Switch(String),
-    /// An optional part depends on no argument.
-    #[error(
-        "a list of words without an argument would never be left out; write the words one by one"
-    )]
+    /// An optional list of words has no argument, so no call could leave the list out.
+    #[error("a list without an argument isn't optional; write the words without a list")]
     Constant,
     /// An argument has two meanings.
     #[error("`{0}` has different meanings in different parts")]
     Ambiguous(String),
-    /// A description is of no argument.
+    /// A description names an unknown argument.
     #[error("`{{{0}}}` is described, but no part of `arguments` uses it")]
     Described(String),
 }
@@ -92,14 +86,14 @@ pub enum CommandArgumentError {
     /// The lists have too many strings.
     #[error("the command has too many words; the limit is {MAX_WORDS}")]
     Words,
-    /// The argument isn't a text.
+    /// The value isn't a string.
     #[error("`{0}` has to be a string")]
     Type(String),
-    /// The argument can't be a word.
-    #[error("`{0}` contains a NUL character, which ends a word of a command")]
+    /// The value contains a NUL character.
+    #[error("`{0}` contains a NUL character, which arguments of commands can't contain")]
     Nul(String),
-    /// The argument looks like an option.
-    #[error("`{0}` begins with `-`, so the command would read it as an option")]
+    /// The value looks like an option.
+    #[error("`{0}` starts with `-`, so the command would read the value as an option")]
     Option(String),
 }
 
@@ -107,7 +101,6 @@ pub enum CommandArgumentError {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandTemplate {
     parts: Vec<Part>,
-    /// The argument that becomes the standard input.
     stdin: Option<String>,
     arguments: BTreeMap<String, Argument>,
     /// The description of the tool. `None` for the component's own description.
@@ -131,11 +124,9 @@ struct Part {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Word {
-    /// Literal pieces and argument values that form one word.
     Text(Vec<Piece>),
-    /// Each string of a list as a separate word.
     List(Placeholder),
-    /// No word. The optional part is left out unless the argument is true.
+    /// Adds no word. If the argument isn't true, the other words of the list are left out.
     Switch(String),
 }
 
@@ -145,7 +136,6 @@ enum Piece {
     Argument(Placeholder),
 }
 
-/// The argument in braces, and its access if it names a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Placeholder {
     name: String,
@@ -176,6 +166,13 @@ pub struct CommandLine {
     pub stdin: String,
 }
 
+impl Argument {
+    /// Returns an argument that a call may leave out.
+    fn new(takes: Takes, path: Option<Access>) -> Self {
+        Self { takes, path, required: false, description: None }
+    }
+}
+
 impl CommandTemplate {
     /// Parses a template. `stdin` is the argument that becomes the standard input, or empty.
     /// `descriptions` are the descriptions of the arguments.
@@ -189,19 +186,12 @@ impl CommandTemplate {
         descriptions: &BTreeMap<String, String>,
     ) -> Result<Self, CommandTemplateError> {
         let mut template = Self::default();
-        for part in written {
-            let part = match part {
-                WrittenPart::Word(word) => Part { words: vec![parse_word(word)?], optional: false },
-                WrittenPart::Optional(words) => {
-                    let words = words.iter().map(|word| parse_word(word));
-                    Part { words: words.collect::<Result<_, _>>()?, optional: true }
-                }
-            };
-            template.add(part)?;
+        for written_part in written {
+            template.add(parse_part(written_part)?)?;
         }
         if !stdin.is_empty() {
             check_name(stdin)?;
-            template.add_argument(stdin, None, Takes::Text, false)?;
+            template.add_argument(stdin, Argument::new(Takes::Text, None))?;
             template.stdin = Some(stdin.to_owned());
         }
         for (name, description) in descriptions {
@@ -213,49 +203,48 @@ impl CommandTemplate {
         Ok(template)
     }
 
+    /// Adds a part and its arguments. An argument must have the same meaning in all parts. An
+    /// optional part must have an argument, and a switch must be in an optional part.
     fn add(&mut self, part: Part) -> Result<(), CommandTemplateError> {
         if self.parts.len() == MAX_PARTS {
             return Err(CommandTemplateError::Parts);
         }
-        let mut names = 0;
+        let mut argument_count = 0;
         for word in &part.words {
             match word {
                 Word::Text(pieces) => {
                     for piece in pieces {
                         if let Piece::Argument(Placeholder { name, path }) = piece {
-                            names += 1;
-                            self.add_argument(name, *path, Takes::Text, !part.optional)?;
+                            argument_count += 1;
+                            let mut argument = Argument::new(Takes::Text, *path);
+                            argument.required = !part.optional;
+                            self.add_argument(name, argument)?;
                         }
                     }
                 }
                 Word::List(Placeholder { name, path }) => {
-                    names += 1;
-                    self.add_argument(name, *path, Takes::List, false)?;
+                    argument_count += 1;
+                    self.add_argument(name, Argument::new(Takes::List, *path))?;
                 }
                 Word::Switch(name) if part.optional => {
-                    names += 1;
-                    self.add_argument(name, None, Takes::Switch, false)?;
+                    argument_count += 1;
+                    self.add_argument(name, Argument::new(Takes::Switch, None))?;
                 }
                 Word::Switch(name) => return Err(CommandTemplateError::Switch(name.clone())),
             }
         }
-        if part.optional && names == 0 {
+        // An optional part is left out if its argument is missing, so the part needs an argument.
+        if part.optional && argument_count == 0 {
             return Err(CommandTemplateError::Constant);
         }
         self.parts.push(part);
         Ok(())
     }
 
-    fn add_argument(
-        &mut self,
-        name: &str,
-        path: Option<Access>,
-        takes: Takes,
-        required: bool,
-    ) -> Result<(), CommandTemplateError> {
-        let new = Argument { takes, path, required, description: None };
-        let known = self.arguments.entry(name.to_owned()).or_insert(new);
-        if (known.takes, known.path) != (takes, path) {
+    fn add_argument(&mut self, name: &str, argument: Argument) -> Result<(), CommandTemplateError> {
+        let Argument { takes, path, required, .. } = argument;
+        let known = self.arguments.entry(name.to_owned()).or_insert(argument);
+        if known.takes != takes || known.path != path {
             return Err(CommandTemplateError::Ambiguous(name.to_owned()));
         }
         if required {
@@ -269,15 +258,15 @@ impl CommandTemplate {
         let mut properties = Map::new();
         let mut required = Vec::new();
         for (name, argument) in &self.arguments {
-            let mut schema = match argument.takes {
+            let mut property = match argument.takes {
                 Takes::Text => json!({ "type": "string" }),
                 Takes::List => json!({ "type": "array", "items": { "type": "string" } }),
                 Takes::Switch => json!({ "type": "boolean" }),
             };
             if let Some(description) = &argument.description {
-                schema["description"] = json!(description);
+                property["description"] = json!(description);
             }
-            properties.insert(name.clone(), schema);
+            properties.insert(name.clone(), property);
             if argument.required {
                 required.push(name);
             }
@@ -290,8 +279,7 @@ impl CommandTemplate {
         schema
     }
 
-    /// Returns the paths in the arguments. The host resolves and checks them before the command
-    /// runs.
+    /// Returns the subjects of a call: the arguments that name paths.
     pub fn subjects(&self) -> Vec<Subject> {
         let mut subjects = Vec::new();
         for (name, argument) in &self.arguments {
@@ -307,47 +295,58 @@ impl CommandTemplate {
     ///
     /// # Errors
     ///
-    /// Returns the argument that can't be given to the command, and the reason.
+    /// Returns the first argument that can't be given to the command, and the reason.
     pub fn expand(&self, arguments: &Value) -> Result<CommandLine, CommandArgumentError> {
         let mut words = Vec::new();
-        let mut options = true;
+        let mut may_be_option = true;
         for part in &self.parts {
-            if part.optional && !part.words.iter().all(|word| word.is_given(arguments)) {
+            let is_given = part.words.iter().all(|word| word.is_given(arguments));
+            if part.optional && !is_given {
                 continue;
             }
             for word in &part.words {
-                word.expand(arguments, &mut options, &mut words)?;
+                word.expand(arguments, &mut may_be_option, &mut words)?;
                 if words.len() > MAX_WORDS {
                     return Err(CommandArgumentError::Words);
                 }
             }
         }
-        let stdin = self.stdin.as_deref().and_then(|name| arguments.get(name)?.as_str());
-        Ok(CommandLine { words, stdin: stdin.unwrap_or_default().to_owned() })
+
+        let mut stdin = "";
+        if let Some(name) = &self.stdin
+            && let Some(text) = arguments.get(name).and_then(Value::as_str)
+        {
+            stdin = text;
+        }
+        Ok(CommandLine { words, stdin: stdin.to_owned() })
     }
 }
 
 impl Word {
-    /// Checks whether a call has the arguments of this word.
+    /// Checks whether a call has all arguments of this word. A list must have an item, and a switch
+    /// must be true.
     fn is_given(&self, arguments: &Value) -> bool {
         match self {
             Self::Text(pieces) => pieces.iter().all(|piece| match piece {
                 Piece::Literal(_) => true,
-                Piece::Argument(one) => arguments.get(&one.name).is_some_and(Value::is_string),
+                Piece::Argument(Placeholder { name, .. }) => {
+                    arguments.get(name).is_some_and(Value::is_string)
+                }
             }),
-            Self::List(one) => {
-                let items = arguments.get(&one.name).and_then(Value::as_array);
+            Self::List(Placeholder { name, .. }) => {
+                let items = arguments.get(name).and_then(Value::as_array);
                 items.is_some_and(|items| !items.is_empty())
             }
             Self::Switch(name) => arguments.get(name) == Some(&Value::Bool(true)),
         }
     }
 
-    /// Adds the words of this part. `options` means that the command may read a word as an option.
+    /// Adds the words of a call for this word of the template. `may_be_option` becomes false after
+    /// the word `--`, because the command then reads no word as an option.
     fn expand(
         &self,
         arguments: &Value,
-        options: &mut bool,
+        may_be_option: &mut bool,
         words: &mut Vec<String>,
     ) -> Result<(), CommandArgumentError> {
         match self {
@@ -356,29 +355,37 @@ impl Word {
                 for piece in pieces {
                     word += match piece {
                         Piece::Literal(text) => text,
-                        Piece::Argument(one) => text_of(&one.name, arguments.get(&one.name))?,
+                        Piece::Argument(Placeholder { name, .. }) => {
+                            text_of(name, arguments.get(name))?
+                        }
                     };
                 }
                 match &pieces[..] {
-                    [Piece::Argument(one), ..] => check_option(&one.name, &word, *options)?,
-                    [Piece::Literal(text)] if text == END_OF_OPTIONS => *options = false,
-                    _ => {}
+                    [Piece::Argument(first), ..] => {
+                        check_option(&first.name, &word, *may_be_option)?;
+                    }
+                    [Piece::Literal(text)] if text == END_OF_OPTIONS => *may_be_option = false,
+                    // The operator wrote the start of this word, so the word may be an option.
+                    [Piece::Literal(_), ..] | [] => {}
                 }
                 words.push(word);
             }
             Self::List(Placeholder { name, .. }) => {
-                for item in arguments.get(name).and_then(Value::as_array).into_iter().flatten() {
+                let items = arguments.get(name).and_then(Value::as_array);
+                for item in items.into_iter().flatten() {
                     let word = text_of(name, Some(item))?;
-                    check_option(name, word, *options)?;
+                    check_option(name, word, *may_be_option)?;
                     words.push(word.to_owned());
                 }
             }
+            // A switch only decides whether its part is left out.
             Self::Switch(_) => {}
         }
         Ok(())
     }
 }
 
+/// Returns the text of `value`. The errors contain `name`, the name of its argument.
 fn text_of<'v>(name: &str, value: Option<&'v Value>) -> Result<&'v str, CommandArgumentError> {
     let Some(text) = value.and_then(Value::as_str) else {
         return Err(CommandArgumentError::Type(name.to_owned()));
@@ -389,13 +396,26 @@ fn text_of<'v>(name: &str, value: Option<&'v Value>) -> Result<&'v str, CommandA
     Ok(text)
 }
 
-/// Checks that a value doesn't become an option, since options can do anything that the command
-/// can.
-fn check_option(name: &str, word: &str, options: bool) -> Result<(), CommandArgumentError> {
-    if options && word.len() > 1 && word.starts_with('-') {
+/// Refuses a word that the command would read as an option. An option can change everything that
+/// the command does. A single `-` isn't an option. `name` is the argument at the start of the word.
+fn check_option(name: &str, word: &str, may_be_option: bool) -> Result<(), CommandArgumentError> {
+    let is_option = word.len() > 1 && word.starts_with('-');
+    if may_be_option && is_option {
         return Err(CommandArgumentError::Option(name.to_owned()));
     }
     Ok(())
+}
+
+fn parse_part(written: WrittenPart<'_>) -> Result<Part, CommandTemplateError> {
+    let (written_words, optional) = match written {
+        WrittenPart::Word(word) => (vec![word], false),
+        WrittenPart::Optional(words) => (words.iter().map(String::as_str).collect(), true),
+    };
+    let mut words = Vec::new();
+    for word in written_words {
+        words.push(parse_word(word)?);
+    }
+    Ok(Part { words, optional })
 }
 
 fn parse_word(written: &str) -> Result<Word, CommandTemplateError> {
@@ -408,7 +428,7 @@ fn parse_word(written: &str) -> Result<Word, CommandTemplateError> {
     }
     let whole = written.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
     if let Some(name) = whole.and_then(|name| name.strip_suffix("...")) {
-        return placeholder(name).map(Word::List);
+        return parse_placeholder(name).map(Word::List);
     }
     if let Some(name) = whole.and_then(|name| name.strip_suffix('?')) {
         return check_name(name).map(|()| Word::Switch(name.to_owned()));
@@ -432,7 +452,7 @@ fn parse_word(written: &str) -> Result<Word, CommandTemplateError> {
         if name.ends_with("...") || name.ends_with('?') {
             return Err(CommandTemplateError::Inside { argument: name.to_owned(), word });
         }
-        let one = placeholder(name)?;
+        let one = parse_placeholder(name)?;
         if !literal.is_empty() {
             pieces.push(Piece::Literal(std::mem::take(&mut literal)));
         }
@@ -447,13 +467,14 @@ fn parse_word(written: &str) -> Result<Word, CommandTemplateError> {
 }
 
 /// Parses the text in braces: `NAME`, `NAME:read` or `NAME:write`.
-fn placeholder(written: &str) -> Result<Placeholder, CommandTemplateError> {
+fn parse_placeholder(written: &str) -> Result<Placeholder, CommandTemplateError> {
     let (name, path) = match written.split_once(':') {
         None => (written, None),
         Some((name, "read")) => (name, Some(Access::Read)),
         Some((name, "write")) => (name, Some(Access::Write)),
         Some((name, other)) => {
             check_name(name)?;
+            // An error shows only the start of a long text.
             let access = other.chars().take(MAX_NAME).collect();
             return Err(CommandTemplateError::Access { name: name.to_owned(), access });
         }
@@ -462,11 +483,11 @@ fn placeholder(written: &str) -> Result<Placeholder, CommandTemplateError> {
     Ok(Placeholder { name: name.to_owned(), path })
 }
 
+/// Checks the name of an argument. The error contains the start of an invalid name.
 fn check_name(name: &str) -> Result<(), CommandTemplateError> {
-    let is_valid = name.len() <= MAX_NAME
-        && name.starts_with(|c: char| c.is_ascii_lowercase())
-        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-".contains(&b));
-    if is_valid {
+    let has_valid_start = name.starts_with(|c: char| c.is_ascii_lowercase());
+    let has_valid_characters = name.chars().all(|c| matches!(c, 'a'..='z' | '0'..='9' | '_' | '-'));
+    if name.len() <= MAX_NAME && has_valid_start && has_valid_characters {
         return Ok(());
     }
     Err(CommandTemplateError::Name(name.chars().take(MAX_NAME).collect()))
@@ -501,7 +522,7 @@ mod tests {
     #[test]
     fn value_never_becomes_an_option() {
         let error = words(&[&["{x}"]], &json!({ "x": "--exec=sh" })).expect_err("it is an option");
-        assert!(error.to_string().contains("`x` begins with `-`"), "{error}");
+        assert!(error.to_string().contains("`x` starts with `-`"), "{error}");
         assert!(words(&[&["{x...}"]], &json!({ "x": ["ok", "-i"] })).is_err());
         assert!(words(&[&["{x}{y}"]], &json!({ "x": "", "y": "-i" })).is_err());
         // A value that is `--` doesn't end the options, and is none.
@@ -556,9 +577,9 @@ mod tests {
             (&[&["a}"]], "single `}`"),
             (&[&["{}"]], "can't be an argument's name"),
             (&[&["{A}"]], "can't be an argument's name"),
-            (&[&["--x={a...}"]], "a word of its own"),
+            (&[&["--x={a...}"]], "a separate word"),
             (&[&["{a?}"]], "needs a list"),
-            (&[&["a", "b"]], "never be left out"),
+            (&[&["a", "b"]], "isn't optional"),
             (&[&["{a}"], &["{a...}"]], "different meanings"),
             (&[&["a\0"]], "NUL"),
             (&[&["{a:run}"]], "to `read` or to `write`"),

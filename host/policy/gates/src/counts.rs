@@ -1,14 +1,12 @@
-//! Decides by quota and rate how many calls one session may make: all calls, and acting calls
-//! within one hour.
+//! Limits the calls of one session: all calls, and acting calls within one hour.
 //!
-//! The caller has the clock and the counters. It must change the counters in one step, so that two
-//! calls can't both use the last place.
+//! The caller provides the clock and the counters. It must change the counters in one step, so that
+//! two simultaneous calls can't both take the last place.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Milliseconds for which an acting call counts.
-const HOUR: u64 = 3_600_000;
+const HOUR_MILLIS: u64 = 3_600_000;
 
 /// The limits. 0 means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,14 +26,16 @@ pub struct QuotaCounts<'a> {
     pub acted: &'a mut VecDeque<u64>,
 }
 
-/// A place that a call uses. The caller releases it if the call doesn't run.
+/// A call that was counted. The caller releases it if the call doesn't run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaPlace {
+    /// Whether the call is in [`QuotaCounts::calls`].
     counted: bool,
-    acted: Option<u64>,
+    /// The time of the call in [`QuotaCounts::acted`].
+    acted_at: Option<u64>,
 }
 
-/// A bound that is reached.
+/// A limit that is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuotaLimit {
     /// The session has used all its calls.
@@ -48,56 +48,62 @@ pub enum QuotaLimit {
 }
 
 impl QuotaBounds {
-    /// Checks whether a call has to be counted.
+    /// Checks whether a limit applies to a call.
     pub fn concern(&self, acts: bool) -> bool {
         self.calls > 0 || (acts && self.acting_per_hour > 0)
     }
 
-    /// Reserves a place for a call at `now`, by the clock of `counts`. If one limit is reached, the
-    /// call doesn't count for the other limit.
+    /// Counts a call at the time `now`, in milliseconds. If one limit is reached, the call isn't
+    /// counted at all. `acts` means that the call isn't read-only, so the limit for each hour
+    /// applies too.
     ///
     /// # Errors
     ///
-    /// Returns the limit that is reached. The quota comes first, because waiting doesn't help
-    /// against the quota.
+    /// Returns the limit that is reached. If both limits are reached, returns the quota, because
+    /// waiting doesn't free the quota.
     pub fn take(
         &self,
         counts: &mut QuotaCounts<'_>,
         acts: bool,
         now: u64,
     ) -> Result<QuotaPlace, QuotaLimit> {
-        if self.calls > 0 && *counts.calls >= self.calls {
+        let has_quota = self.calls > 0;
+        if has_quota && *counts.calls >= self.calls {
             return Err(QuotaLimit::Quota);
         }
         let is_rated = acts && self.acting_per_hour > 0;
         if is_rated {
             drop_expired(counts.acted, now);
-            let limit = usize::try_from(self.acting_per_hour).unwrap_or(usize::MAX);
-            // If the limit was lowered, more than one call must expire first.
-            if let Some(excess) = counts.acted.len().checked_sub(limit) {
-                let wait = match counts.acted.get(excess) {
-                    Some(acted_at) => (acted_at + HOUR).saturating_sub(now),
-                    None => HOUR,
-                };
-                return Err(QuotaLimit::Rate { again_after: Duration::from_millis(wait) });
+            if let Some(again_after) = self.wait_for_rate(counts.acted, now) {
+                return Err(QuotaLimit::Rate { again_after });
             }
             counts.acted.push_back(now);
         }
-        let counted = self.calls > 0;
-        if counted {
+        if has_quota {
             *counts.calls += 1;
         }
-        Ok(QuotaPlace { counted, acted: is_rated.then_some(now) })
+        let acted_at = if is_rated { Some(now) } else { None };
+        Ok(QuotaPlace { counted: has_quota, acted_at })
+    }
+
+    /// Returns the time until the next acting call is possible. Returns `None` if an acting call is
+    /// possible now. The limit for each hour must not be 0.
+    fn wait_for_rate(&self, acted: &VecDeque<u64>, now: u64) -> Option<Duration> {
+        let limit = usize::try_from(self.acting_per_hour).unwrap_or(usize::MAX);
+        // If the limit was lowered, several calls have to expire first.
+        let last_to_expire = acted.len().checked_sub(limit)?;
+        let wait = (acted[last_to_expire] + HOUR_MILLIS).saturating_sub(now);
+        Some(Duration::from_millis(wait))
     }
 }
 
 impl QuotaPlace {
-    /// Releases the place.
+    /// Takes the call out of the counts, as if the call had never been counted.
     pub fn release(self, counts: &mut QuotaCounts<'_>) {
         if self.counted {
             *counts.calls = counts.calls.saturating_sub(1);
         }
-        if let Some(acted_at) = self.acted
+        if let Some(acted_at) = self.acted_at
             && let Some(index) = counts.acted.iter().rposition(|known| *known == acted_at)
         {
             counts.acted.remove(index);
@@ -105,11 +111,11 @@ impl QuotaPlace {
     }
 }
 
-/// Removes the times that are more than an hour old. A time in the future comes from a wrong
-/// clock, and becomes `now`, so that no call waits for longer than an hour.
+/// Removes times that are more than an hour old. A time in the future, from a wrong clock, becomes
+/// `now`, so that no call waits longer than an hour.
 fn drop_expired(acted: &mut VecDeque<u64>, now: u64) {
     acted.iter_mut().for_each(|at| *at = (*at).min(now));
-    acted.retain(|at| now - *at < HOUR);
+    acted.retain(|at| now - *at < HOUR_MILLIS);
     acted.make_contiguous().sort_unstable();
 }
 
@@ -172,7 +178,7 @@ mod tests {
         for acts in [true, false, true] {
             session.take(bounds(3, 0), acts, 0).expect("a place is free");
         }
-        for now in [0, HOUR, 1000 * HOUR] {
+        for now in [0, HOUR_MILLIS, 1000 * HOUR_MILLIS] {
             assert_eq!(session.take(bounds(3, 0), false, now), Err(QuotaLimit::Quota));
         }
         assert_eq!(session.calls, 3, "a refused call is not counted");
@@ -184,12 +190,12 @@ mod tests {
         let most = bounds(0, 2);
         session.take(most, true, 1_000).expect("the first");
         session.take(most, true, 5_000).expect("the second");
-        assert_eq!(session.take(most, true, 6_000), Err(rate(HOUR - 5_000)));
+        assert_eq!(session.take(most, true, 6_000), Err(rate(HOUR_MILLIS - 5_000)));
         session.take(most, false, 6_000).expect("reading is not bounded");
-        assert_eq!(session.take(most, true, 1_000 + HOUR - 1), Err(rate(1)));
-        session.take(most, true, 1_000 + HOUR).expect("the first is an hour ago");
-        assert_eq!(session.take(most, true, 1_000 + HOUR), Err(rate(4_000)));
-        assert_eq!(session.acted, [5_000, 1_000 + HOUR]);
+        assert_eq!(session.take(most, true, 1_000 + HOUR_MILLIS - 1), Err(rate(1)));
+        session.take(most, true, 1_000 + HOUR_MILLIS).expect("the first is an hour ago");
+        assert_eq!(session.take(most, true, 1_000 + HOUR_MILLIS), Err(rate(4_000)));
+        assert_eq!(session.acted, [5_000, 1_000 + HOUR_MILLIS]);
     }
 
     #[test]
@@ -198,9 +204,9 @@ mod tests {
         for now in [10, 20, 30] {
             session.take(bounds(0, 3), true, now).expect("a place is free");
         }
-        assert_eq!(session.take(bounds(0, 1), true, 40), Err(rate(HOUR - 10)));
-        assert_eq!(session.take(bounds(0, 1), true, 20 + HOUR), Err(rate(10)));
-        session.take(bounds(0, 1), true, 30 + HOUR).expect("all calls are expired");
+        assert_eq!(session.take(bounds(0, 1), true, 40), Err(rate(HOUR_MILLIS - 10)));
+        assert_eq!(session.take(bounds(0, 1), true, 20 + HOUR_MILLIS), Err(rate(10)));
+        session.take(bounds(0, 1), true, 30 + HOUR_MILLIS).expect("all calls are expired");
     }
 
     #[test]
@@ -218,7 +224,7 @@ mod tests {
     fn call_refused_by_one_bound_is_not_counted_by_other() {
         let mut session = Session::default();
         session.take(bounds(9, 1), true, 0).expect("a place is free");
-        assert_eq!(session.take(bounds(9, 1), true, 1), Err(rate(HOUR - 1)));
+        assert_eq!(session.take(bounds(9, 1), true, 1), Err(rate(HOUR_MILLIS - 1)));
         assert_eq!((session.calls, session.acted.len()), (1, 1));
         assert_eq!(session.take(bounds(1, 9), true, 1), Err(QuotaLimit::Quota));
         assert_eq!((session.calls, session.acted.len()), (1, 1));
@@ -226,8 +232,9 @@ mod tests {
 
     #[test]
     fn clock_set_back_delays_calls_by_one_hour_at_most() {
-        let mut session = Session { acted: [900 * HOUR, 901 * HOUR].into(), ..Session::default() };
-        assert_eq!(session.take(bounds(0, 2), true, HOUR), Err(rate(HOUR)));
-        session.take(bounds(0, 2), true, 2 * HOUR).expect("an hour has passed");
+        let mut session =
+            Session { acted: [900 * HOUR_MILLIS, 901 * HOUR_MILLIS].into(), ..Session::default() };
+        assert_eq!(session.take(bounds(0, 2), true, HOUR_MILLIS), Err(rate(HOUR_MILLIS)));
+        session.take(bounds(0, 2), true, 2 * HOUR_MILLIS).expect("an hour has passed");
     }
 }

@@ -1,4 +1,4 @@
-//! The decision of a gate: allow, ask or deny, with the rule and its place.
+//! The decision of a gate: allow, ask or deny, with the rule that made it.
 
 use std::borrow::Cow;
 
@@ -36,7 +36,7 @@ pub enum Gate {
     Switches,
     /// `blocked_commands` in `[tools.shell]`, the commands that never run.
     Blocklist,
-    /// The directories that the plugin is granted, and the rules about files.
+    /// The directories that a plugin is granted, and the rules for files.
     Grants,
     /// The rules of the organisation.
     Ceiling,
@@ -48,15 +48,15 @@ pub enum Gate {
     Autonomy,
     /// The damage that a command can do.
     Risk,
-    /// `[tools.shell] network`, which decides whether commands reach the network.
+    /// `[tools.shell] network`.
     Network,
-    /// The hosts that the web tools request.
+    /// The hosts that the web tools may request, and that programs of commands may connect to.
     Hosts,
     /// How far the plugin and the caller are trusted.
     Trust,
     /// `[tools.dependencies]`.
     Dependencies,
-    /// `[tools.adversarial_policy]`, with which a model judges calls.
+    /// `[tools.adversarial_policy]`. A model judges calls.
     Review,
     /// The number of calls in one session.
     Quota,
@@ -96,15 +96,15 @@ pub struct Decision {
     pub gate: Gate,
     /// The rule as written: `pattern = "src/**", action = "allow"`.
     pub rule: Cow<'static, str>,
-    /// The place of the rule: `[tools.permissions.write] in /home/u/.config/toolhold/toolhold.toml,
-    /// line 7`, or `built in`.
+    /// Where the rule is written: `[tools.permissions.write] in
+    /// /home/u/.config/toolhold/toolhold.toml, line 7`, or `built in`.
     pub place: Cow<'static, str>,
-    /// The line that would change the decision, or the reason why nothing changes it.
+    /// The configuration line that would change the decision, or the reason why no line can.
     pub remedy: Cow<'static, str>,
 }
 
 impl Decision {
-    /// Returns a denial by the grants of a plugin. This denial is decided when paths are resolved.
+    /// Returns the denial of a path by the grants of a plugin.
     pub fn from_grants(denial: &Denial) -> Self {
         Self {
             verdict: Verdict::Deny,

@@ -1,5 +1,5 @@
-//! Decides whether a tool is blocked by its dependencies. A tool is offered and may be called after
-//! each tool that it requires has succeeded in the session.
+//! Decides whether a tool is blocked by its dependencies. A tool may be called after each tool that
+//! it requires has succeeded in the session.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,11 +27,11 @@ pub struct Dependencies {
 }
 
 impl Dependencies {
-    /// Makes the rules from the needs of tools. Tools have their full names.
+    /// Makes the rules from the needs of tools. All tools have their full names.
     ///
-    /// A tool that requires itself, directly or through other tools, could never be called. The
-    /// requirements of these tools are dropped. Their names are returned with the rules, in
-    /// alphabetical order.
+    /// A tool can require itself, directly or through other tools. The requirements of such a tool
+    /// are dropped, because the tool could never be called. Also returns the sorted names of these
+    /// tools.
     pub fn new(
         tools: BTreeMap<String, Needs>,
         always_on: BTreeSet<String>,
@@ -42,21 +42,22 @@ impl Dependencies {
         let cyclic: Vec<String> =
             rules.tools.keys().filter(|tool| rules.requires_itself(tool)).cloned().collect();
         for tool in &cyclic {
-            rules.tools.entry(tool.clone()).and_modify(|needs| needs.requires.clear());
+            if let Some(needs) = rules.tools.get_mut(tool) {
+                needs.requires.clear();
+            }
         }
         (rules, cyclic)
     }
 
-    /// Searches everything that a tool requires for the tool itself, depth first.
     fn requires_itself(&self, tool: &str) -> bool {
         let mut pending: Vec<&str> = self.required(tool).collect();
         let mut seen: BTreeSet<&str> = BTreeSet::new();
-        while let Some(next) = pending.pop() {
-            if next == tool {
+        while let Some(required_tool) = pending.pop() {
+            if required_tool == tool {
                 return true;
             }
-            if seen.insert(next) {
-                pending.extend(self.required(next));
+            if seen.insert(required_tool) {
+                pending.extend(self.required(required_tool));
             }
         }
         false
@@ -67,20 +68,19 @@ impl Dependencies {
         needs.flat_map(|needs| &needs.requires).map(String::as_str)
     }
 
-    /// Checks whether a tool requires other tools, whatever has been called.
+    /// Checks whether a tool requires other tools.
     pub fn concern(&self, tool: &str) -> bool {
         !self.always_on.contains(tool)
             && self.tools.get(tool).is_some_and(|needs| !needs.requires.is_empty())
     }
 
-    /// Checks whether a tool requires or prefers this tool.
+    /// Checks whether any tool requires or prefers `tool`.
     pub fn is_awaited(&self, tool: &str) -> bool {
         self.tools
             .values()
             .any(|needs| needs.requires.iter().chain(&needs.prefers).any(|name| name == tool))
     }
 
-    /// Returns the tools that a tool requires and that are not `completed`.
     fn missing<'a>(&'a self, tool: &str, completed: &BTreeSet<String>) -> Vec<&'a str> {
         if self.always_on.contains(tool) {
             return Vec::new();
@@ -88,15 +88,15 @@ impl Dependencies {
         self.required(tool).filter(|name| !completed.contains(*name)).collect()
     }
 
-    /// Checks whether each of `tools` is blocked by its dependencies. Tools that are always on are
-    /// ignored. In this deadlock no tool could ever succeed, so the caller then blocks no tools.
+    /// Checks whether every tool in `tools` is blocked by its dependencies, apart from tools that
+    /// are always on. In such a deadlock no tool can ever succeed, so the caller must not block any
+    /// tool.
     pub fn deadlocked<'a>(
         &self,
         tools: impl IntoIterator<Item = &'a str>,
         completed: &BTreeSet<String>,
     ) -> bool {
-        // An empty catalogue isn't a deadlock.
-        let mut is_deadlock = false;
+        let mut has_blocked_tool = false;
         for tool in tools {
             if self.always_on.contains(tool) {
                 continue;
@@ -104,17 +104,18 @@ impl Dependencies {
             if self.missing(tool, completed).is_empty() {
                 return false;
             }
-            is_deadlock = true;
+            has_blocked_tool = true;
         }
-        is_deadlock
+        has_blocked_tool
     }
 
     /// Decides on a call of `tool`. `completed` are the tools that have succeeded in the session.
-    /// Call this function only if the tools are not [deadlocked](Self::deadlocked).
+    /// Don't call this if the tools are [deadlocked](Self::deadlocked), because every call would be
+    /// denied.
     ///
     /// # Errors
     ///
-    /// Returns the denial if the tool is blocked by its dependencies.
+    /// Returns the denial if `tool` is blocked by its dependencies.
     pub fn decide(&self, tool: &str, completed: &BTreeSet<String>) -> Result<(), Decision> {
         let missing = self.missing(tool, completed);
         let Some(first) = missing.first() else { return Ok(()) };
@@ -125,22 +126,24 @@ impl Dependencies {
             rule: Cow::Owned(format!("requires = {:?}", needs.requires)),
             place: Cow::Owned(needs.place.clone()),
             remedy: Cow::Owned(format!(
-                "Call `{}` first, until it succeeds; or take {first:?} out of `requires`.",
+                "Call `{}` first, until the call succeeds; or remove {first:?} from `requires`.",
                 missing.join("`, `")
             )),
         })
     }
 
-    /// Returns the number from 0 to 1 that is added to the rank of a tool. It increases with each
-    /// preferred tool that has succeeded.
+    /// Returns the number that is added to the rank of `tool`. Each preferred tool that has
+    /// succeeded increases the number, up to the largest boost.
     pub fn boost(&self, tool: &str, completed: &BTreeSet<String>) -> f64 {
-        let preferred = self
-            .tools
-            .get(tool)
-            .into_iter()
-            .flat_map(|needs| &needs.prefers)
-            .filter(|name| completed.contains(*name));
-        preferred.map(|_| self.boost_per_dependency).sum::<f64>().min(self.max_boost)
+        let mut boost: f64 = 0.0;
+        if let Some(needs) = self.tools.get(tool) {
+            for preferred_tool in &needs.prefers {
+                if completed.contains(preferred_tool) {
+                    boost += self.boost_per_dependency;
+                }
+            }
+        }
+        boost.min(self.max_boost)
     }
 }
 

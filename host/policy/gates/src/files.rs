@@ -1,9 +1,8 @@
 //! Decides which paths a call may read and write.
 //!
-//! Paths in this module are real paths: absolute, with links resolved, in the kernel's form for the
-//! opened object. The rules never read a file system. They are checked in this order (FILE-12…15):
-//! Toolhold's own folders; the longest matching grant; `deny_read`, `allow_read`, `deny_write`. A
-//! denial takes precedence.
+//! Paths in this module are real paths: absolute, with links resolved. The rules never read a file
+//! system. The order of the rules (FILE-12…15) is: Toolhold's own folders; the longest matching
+//! grant; `deny_read`, `allow_read`, `deny_write`. A denial takes precedence.
 
 use std::borrow::Cow;
 use std::path::{Component, Path, PathBuf};
@@ -19,8 +18,14 @@ use crate::pattern::literal;
 /// names in any folder.
 pub const OWN_NAMES: [&str; 2] = ["toolhold.toml", "filters.toml"];
 
-/// Bytes of a path that a denial shows.
+/// Bytes of a path that a denial shows. A longer path is cut.
 const MAX_SHOWN: usize = 1024;
+
+/// Granted directories that a denial shows. A denial gives only the number of further directories.
+const MAX_SHOWN_GRANTS: usize = 3;
+
+/// Bytes of a granted directory in a denial. A longer path is cut.
+const MAX_SHOWN_GRANT: usize = 256;
 
 /// A directory that the operator granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,14 +41,14 @@ pub struct Grant {
 /// One of Toolhold's own folders. No grant gives access to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnFolder {
-    /// The real path. A path that ends with `..` means only the name of the directory before the
-    /// `..`. A path of Toolhold's own leads through this directory.
+    /// The real path. A path `NAME/..` means only the directory `NAME` itself, and not its content.
+    /// A path to a folder of Toolhold leads through `NAME`.
     pub path: PathBuf,
     /// Whether reading the folder is also denied.
     pub secret: bool,
 }
 
-/// The kind of the object that a path names. The rules need only this distinction.
+/// The kind of the object at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A directory. `allow_read` doesn't apply to directories, because a call enters them to reach
@@ -57,7 +62,7 @@ pub enum Kind {
 #[derive(Clone, Debug, Default)]
 pub struct FileRules {
     grants: Vec<Grant>,
-    own: Vec<OwnFolder>,
+    own_folders: Vec<OwnFolder>,
     deny_read: PathGlobs,
     allow_read: PathGlobs,
     deny_write: PathGlobs,
@@ -74,38 +79,39 @@ pub enum Refusal {
     ReadOnlyGrant(usize),
     /// The tool declares itself read-only.
     ReadOnlyCall,
+    /// The plugin's manifest requests files only to read them.
+    ReadOnlyManifest,
     /// A glob of `deny_read` matches.
     DenyRead(usize),
     /// `allow_read` is set, and none of its globs matches.
     NotInAllowRead,
     /// A glob of `deny_write` matches.
     DenyWrite(usize),
-    /// The path is a granted directory, or a folder that contains one. A guest that could replace
-    /// it could change the meaning of the grant at the next start.
+    /// The path is a granted directory, or a folder above it. A guest must not replace the path,
+    /// because the grant would cover other files at the next start.
     GrantRoot(usize),
-    /// The path is in a kernel file system, such as procfs or sysfs, at any mount point.
+    /// The path is in a kernel file system such as procfs or sysfs.
     Kernel,
-    /// The folder can't be moved or removed as a whole, because it has more entries than can be
-    /// checked.
+    /// The folder can't be moved or removed as a whole, because it has too many entries to check.
     TooMuchBelow,
-    /// A rule about calls. The rule describes itself.
+    /// A rule for calls denies the path.
     OfCall(PathRefusal),
 }
 
 impl FileRules {
-    /// Makes the rules for `grants` without Toolhold's `own` folders.
-    pub fn new(mut grants: Vec<Grant>, own: Vec<OwnFolder>) -> Self {
-        // The longest path comes first, so that the first match is the longest. If a path is
-        // granted twice, the narrower grant applies.
+    /// Makes the rules for `grants`. `own_folders` are Toolhold's folders, which no grant includes.
+    pub fn new(mut grants: Vec<Grant>, own_folders: Vec<OwnFolder>) -> Self {
+        // The longest path comes first, so the first match is the longest. If a path is granted
+        // twice, the narrower grant applies.
         grants.sort_by(|a, b| {
             let a_length = a.path.components().count();
             let b_length = b.path.components().count();
             b_length.cmp(&a_length).then_with(|| a.access.cmp(&b.access))
         });
-        Self { grants, own, ..Self::default() }
+        Self { grants, own_folders, ..Self::default() }
     }
 
-    /// Adds globs.
+    /// Replaces the globs.
     #[must_use]
     pub fn with_globs(
         mut self,
@@ -119,38 +125,39 @@ impl FileRules {
         self
     }
 
-    /// Returns Toolhold's own folders. No grant gives access to them.
+    /// Returns Toolhold's own folders, which no grant includes.
     pub fn own(&self) -> &[OwnFolder] {
-        &self.own
+        &self.own_folders
     }
 
-    /// Checks whether there are globs. Without globs, only Toolhold's own files are denied below a
-    /// grant.
+    /// Checks whether there are globs. Without globs, every path below a grant is allowed except
+    /// for Toolhold's own files.
     pub fn has_globs(&self) -> bool {
         !(self.deny_read.is_empty() && self.allow_read.is_empty() && self.deny_write.is_empty())
     }
 
-    /// Returns the grants, longest path first.
+    /// Returns the grants, the longest path first.
     pub fn grants(&self) -> &[Grant] {
         &self.grants
     }
 
     /// Checks whether `access` to `path` is allowed.
     ///
-    /// Write access includes changes to the name and to the object. A path that may not be read may
-    /// not be written either.
+    /// Write access includes creating, moving and removing. A path that may not be read may not be
+    /// written either.
     ///
     /// # Errors
     ///
     /// Returns the rule that denies the access.
     pub fn decide(&self, path: &Path, kind: Kind, access: Access) -> Result<(), Refusal> {
-        // Only folders may be created at a path where Toolhold may create its own folder later.
+        // If a call creates a file at `path`, Toolhold can't create its own folder below `path`
+        // later.
         let is_above_own =
-            self.own.iter().any(|own| own.path != path && own.path.starts_with(path));
+            self.own_folders.iter().any(|own| own.path != path && own.path.starts_with(path));
         if is_above_own && kind == Kind::Other && access == Access::Write {
             return Err(Refusal::Own);
         }
-        if self.is_own(path, access) {
+        if self.is_always_denied(path, access) {
             return Err(Refusal::Own);
         }
 
@@ -183,16 +190,19 @@ impl FileRules {
     /// Returns a rule that certainly denies writing a path below the folder `path`. Returns `None`
     /// if no such rule is known.
     pub fn refused_below(&self, path: &Path) -> Option<Refusal> {
-        if self.own.iter().any(|own| own.path.starts_with(path)) {
+        if self.own_folders.iter().any(|own| own.path.starts_with(path)) {
             return Some(Refusal::Own);
         }
-        let mut unreadable = self.deny_read.anchors();
-        if let Some((index, _)) = unreadable.find(|(_, anchor)| anchor.starts_with(path)) {
-            return Some(Refusal::DenyRead(index));
+        // An anchor is the folder of a glob, without stars. The glob denies paths below its anchor.
+        for (index, anchor) in self.deny_read.anchors() {
+            if anchor.starts_with(path) {
+                return Some(Refusal::DenyRead(index));
+            }
         }
-        let mut unwritable = self.deny_write.anchors();
-        if let Some((index, _)) = unwritable.find(|(_, anchor)| anchor.starts_with(path)) {
-            return Some(Refusal::DenyWrite(index));
+        for (index, anchor) in self.deny_write.anchors() {
+            if anchor.starts_with(path) {
+                return Some(Refusal::DenyWrite(index));
+            }
         }
         if let Some(index) = self.grant_below(path, Access::Read) {
             return Some(Refusal::ReadOnlyGrant(index));
@@ -204,13 +214,12 @@ impl FileRules {
         self.grants.iter().position(|grant| grant.access == access && grant.path.starts_with(path))
     }
 
-    /// Checks whether an object may be created, moved or removed under the name `path`. Use this
+    /// Checks whether a file or directory at `path` may be created, moved or removed. Use this
     /// check in addition to [`decide`](Self::decide).
     ///
     /// # Errors
     ///
-    /// [`Refusal::ReadOnlyGrant`] and [`Refusal::GrantRoot`] for a granted directory itself. Its
-    /// name is in the configuration, and its parent directory may not be granted.
+    /// Returns [`Refusal::ReadOnlyGrant`] or [`Refusal::GrantRoot`] for a granted directory itself.
     pub fn decide_name(&self, path: &Path) -> Result<(), Refusal> {
         let Some(index) = self.grants.iter().position(|grant| grant.path == path) else {
             return Ok(());
@@ -221,7 +230,7 @@ impl FileRules {
         }
     }
 
-    /// Describes a denial with the action, the rule, its place, and the line that would change it.
+    /// Describes a denial: the action, the rule, its place, and the line that would change it.
     pub fn explain(&self, refusal: Refusal, path: &Path, access: Access) -> Denial {
         let path_text = path.display().to_string();
         let shown = cut(&path_text, MAX_SHOWN);
@@ -231,11 +240,12 @@ impl FileRules {
         };
         let built_in = Origin::default();
         let annotations = Origin::from("the tool's annotations");
+        let manifest = Origin::from("the plugin's manifest");
         let none = Origin::from("no directory is granted");
         let (rule, place, remedy): (_, _, Cow<'static, str>) = match refusal {
             Refusal::Outside => {
                 let place = self.place_of_grants().unwrap_or(&none);
-                ("allowed_paths".to_owned(), place, self.remedy_outside(path, access, place))
+                (self.describe_grants(), place, self.remedy_outside(path, access, place))
             }
             Refusal::Own => (
                 "Toolhold's own files are blocked".to_owned(),
@@ -255,7 +265,12 @@ impl FileRules {
             Refusal::ReadOnlyCall => (
                 "the tool declares that it only reads".to_owned(),
                 &annotations,
-                "The tool's author has to drop `read-only`.".into(),
+                "The tool's author has to remove `read-only`.".into(),
+            ),
+            Refusal::ReadOnlyManifest => (
+                "the plugin asks for files only to read them".to_owned(),
+                &manifest,
+                "The plugin's author has to ask for `read-write` access to files: in plugin.toml, `access = \"read-write\"`.".into(),
             ),
             Refusal::DenyRead(index) => self.deny_read.explain("deny_read", index),
             Refusal::DenyWrite(index) => self.deny_write.explain("deny_write", index),
@@ -263,9 +278,10 @@ impl FileRules {
                 let place = self.allow_read.places.first().unwrap_or(&built_in);
                 let remedy = place.remedy(|| match to_toml(path, literal) {
                     Some(glob) => format!("To allow it, add to `allow_read`: {glob}"),
-                    None => "To allow it, add a glob to `allow_read` that matches it.".to_owned(),
+                    None => "To allow it, add a glob that matches the path to \
+                             `allow_read`.".to_owned(),
                 });
-                ("allow_read, in which nothing matches".to_owned(), place, remedy)
+                ("allow_read, which has no glob for this path".to_owned(), place, remedy)
             }
             Refusal::GrantRoot(index) => {
                 let grant = &self.grants[index];
@@ -273,7 +289,8 @@ impl FileRules {
                 (rule, &grant.place, remedy_to_move(grant))
             }
             Refusal::TooMuchBelow => (
-                "the limit of the check below a folder (100,000 entries, 128 levels)".to_owned(),
+                "the folder has too many entries to check (the limits are 100,000 entries and 128 \
+                 levels)".to_owned(),
                 &built_in,
                 "Move or remove smaller folders.".into(),
             ),
@@ -292,81 +309,132 @@ impl FileRules {
         }
     }
 
-    /// Returns the place of the grants. A place that narrows the user's list takes precedence,
-    /// because an entry in the user's list has no effect while it is narrowed.
-    fn place_of_grants(&self) -> Option<&Origin> {
-        let mut first_written = None;
+    /// Describes the rule `allowed_paths`: the first of the outermost granted directories, and the
+    /// number of further directories.
+    fn describe_grants(&self) -> String {
+        let outermost = self.outermost_grants();
+        if outermost.is_empty() {
+            return "allowed_paths".to_owned();
+        }
+
+        let mut shown = Vec::new();
+        for path in outermost.iter().take(MAX_SHOWN_GRANTS) {
+            shown.push(toml(cut(path, MAX_SHOWN_GRANT)));
+        }
+        let hidden_count = outermost.len() - shown.len();
+        let more =
+            if hidden_count > 0 { format!(" and {hidden_count} more") } else { String::new() };
+        format!("allowed_paths = [{}]{more}", shown.join(", "))
+    }
+
+    /// Returns the granted directories that lie in no other granted directory.
+    fn outermost_grants(&self) -> Vec<String> {
+        let mut outermost = Vec::new();
         for grant in &self.grants {
+            let is_inside_other = self
+                .grants
+                .iter()
+                .any(|other| other.path != grant.path && grant.path.starts_with(&other.path));
+            let path = grant.path.display().to_string();
+            if !is_inside_other && !outermost.contains(&path) {
+                outermost.push(path);
+            }
+        }
+        outermost
+    }
+
+    /// Returns the place of the grants for a remedy. If a file that isn't the user's own limits the
+    /// grants, returns the place in that file, because a change of the user's own file has no
+    /// effect.
+    fn place_of_grants(&self) -> Option<&Origin> {
+        let mut first_in_list = None;
+        for grant in &self.grants {
+            // A flag adds its grant to the list.
             if is_added(&grant.place) {
                 continue;
             }
-            if grant.place.elsewhere().is_some() {
+            if grant.place.remedy_elsewhere().is_some() {
                 return Some(&grant.place);
             }
-            first_written = first_written.or(Some(&grant.place));
+            if first_in_list.is_none() {
+                first_in_list = Some(&grant.place);
+            }
         }
-        first_written.or(self.grants.first().map(|grant| &grant.place))
+        // If the list is empty, all grants are from flags.
+        first_in_list.or(self.grants.first().map(|grant| &grant.place))
     }
 
-    /// Returns the smallest grant that would help, but never the whole machine. Doesn't check
-    /// whether the directory exists, because a denied call must not get this information.
     fn remedy_outside(&self, path: &Path, access: Access, place: &Origin) -> Cow<'static, str> {
         let plain = without_dots(path);
         if self.grants.iter().any(|grant| plain.starts_with(&grant.path)) {
             return "The path is a link out of the granted directory. To allow it, grant the directory of its target.".into();
         }
-        if self.is_own(&plain, access) {
+        if self.is_always_denied(&plain, access) {
             return "No configuration key can change this: the path is always blocked.".into();
         }
-        place.remedy(|| {
-            let parent = match plain.parent() {
-                Some(parent) if parent.parent().is_some() && !self.is_too_wide(parent) => parent,
-                // Whether it is a directory isn't known, and its parent directory holds too much.
-                _ => return "To allow it if it is a directory, grant it in `allowed_paths`. If it is a file, move it into a directory of its own and grant that.".to_owned(),
-            };
-            let Some(directory) = to_toml(parent, str::to_owned) else {
-                return "To allow it, grant its parent directory.".to_owned();
-            };
-            let grant = match access {
-                Access::Read => format!("{{ path = {directory}, access = \"read\" }}"),
-                Access::Write => directory,
-            };
-            match &place.kind {
-                // A written list replaces the default.
-                OriginKind::Default(table) => {
-                    let line = format!("allowed_paths = [\".\", {grant}]");
-                    let lines = table.lines("tools.file", &line);
-                    format!("To allow it (the path has to be an existing directory), {lines}")
-                }
-                _ => format!(
-                    "To allow it, add to `allowed_paths` (the path has to be an existing directory): {grant}"
-                ),
-            }
-        })
+        place.remedy(|| self.remedy_by_grant(&plain, access, place))
     }
 
-    /// Checks whether a directory contains more than a person intends to grant. Examples are a home
-    /// folder with Toolhold's secrets, or a parent of a granted directory.
+    /// Returns the remedy that grants the parent of `path`, because `path` may be a file. The
+    /// remedy never grants the whole machine. The remedy doesn't reveal whether the directory
+    /// exists, because a denied call must not learn that.
+    fn remedy_by_grant(&self, path: &Path, access: Access, place: &Origin) -> String {
+        let parent = match path.parent() {
+            Some(parent) if parent.parent().is_some() && !self.is_too_wide(parent) => parent,
+            _ => {
+                return "If the path is a directory, grant the directory in `allowed_paths`. \
+                         If the path is a file, move the file into a separate directory and \
+                         grant that directory."
+                    .to_owned();
+            }
+        };
+        let Some(directory) = to_toml(parent, str::to_owned) else {
+            return "To allow it, grant the parent directory of the path.".to_owned();
+        };
+        let grant = match access {
+            Access::Read => format!("{{ path = {directory}, access = \"read\" }}"),
+            Access::Write => directory,
+        };
+        match &place.kind {
+            // A written list replaces the default list, so `.` is written too.
+            OriginKind::Default(table) => {
+                let line = format!("allowed_paths = [\".\", {grant}]");
+                let lines = table.lines("tools.file", &line);
+                format!("To allow it (the path has to be an existing directory), {lines}")
+            }
+            _ => format!(
+                "To allow it, add to `allowed_paths` (the path has to be an existing directory): {grant}"
+            ),
+        }
+    }
+
+    /// Checks whether a directory contains more than a person intends to grant: Toolhold's secrets,
+    /// or another granted directory.
     fn is_too_wide(&self, path: &Path) -> bool {
-        let secrets = self.own.iter().filter(|own| own.secret).map(|own| &own.path);
+        let secrets = self.own_folders.iter().filter(|own| own.secret).map(|own| &own.path);
         let grants = self.grants.iter().map(|grant| &grant.path);
         secrets.chain(grants).any(|inner| inner.starts_with(path))
     }
 
-    fn is_own(&self, path: &Path, access: Access) -> bool {
+    /// Checks whether `access` to a path is always denied because the path belongs to Toolhold.
+    /// Reading is denied only in Toolhold's secret folders.
+    fn is_always_denied(&self, path: &Path, access: Access) -> bool {
         let is_write = access == Access::Write;
         if is_write
             && let Some(name) = path.file_name()
-            && OWN_NAMES.iter().any(|own| name.eq_ignore_ascii_case(own))
+            && OWN_NAMES.iter().any(|own_name| name.eq_ignore_ascii_case(own_name))
         {
             return true;
         }
-        let mut own_folders = self.own.iter().filter(|own| own.secret || is_write);
-        own_folders.any(|own| path.starts_with(&own.path))
+        self.own_folders.iter().any(|folder| {
+            let is_denied = is_write || folder.secret;
+            is_denied && path.starts_with(&folder.path)
+        })
     }
 }
 
-/// Returns the remedy that grants writing to a directory that is granted for reading.
+/// Returns the remedy that makes a read-only grant writable. The grant of a flag is changed by
+/// another flag, and not by the configuration.
 fn remedy_to_write(grant: &Grant) -> Cow<'static, str> {
     match &grant.place.kind {
         OriginKind::Flag(flag) if flag.starts_with("--allow-read") => {
@@ -376,37 +444,38 @@ fn remedy_to_write(grant: &Grant) -> Cow<'static, str> {
     }
 }
 
-/// Returns the remedy that lets a granted directory be moved or removed.
 fn remedy_to_move(grant: &Grant) -> Cow<'static, str> {
     grant.place.remedy(|| match &grant.place.kind {
         OriginKind::Default(table) => format!(
-            "The directory is granted by default, since `allowed_paths` isn't set in [tools.file] of {}. To change that, name its parent directory there instead.",
+            "The directory is granted by default, because `allowed_paths` isn't set in \
+             [tools.file] of {}. To allow it, name the parent directory in `allowed_paths` \
+             instead.",
             table.file
         ),
         _ => format!(
-            "To change it, take {:?} out of `allowed_paths`, and grant its parent directory.",
+            "To allow it, remove {:?} from `allowed_paths`, and grant the parent directory.",
             grant.path
         ),
     })
 }
 
-/// Checks whether a flag added a grant to the list of the configuration.
 fn is_added(place: &Origin) -> bool {
     matches!(&place.kind, OriginKind::Flag(flag) if flag.starts_with("--allow"))
 }
 
-/// Returns a path as a TOML string, after `write` has converted it to the form of the key. Returns
-/// `None` if the path isn't UTF-8, or is too long, because a cut path would be another path.
-fn to_toml(path: &Path, write: impl FnOnce(&str) -> String) -> Option<String> {
+/// Returns `path` as a TOML string, after `convert` has changed its text. Returns `None` if `path`
+/// isn't UTF-8, or is too long to be shown uncut.
+fn to_toml(path: &Path, convert: impl FnOnce(&str) -> String) -> Option<String> {
     let text = path.to_str()?;
     if text.len() > MAX_SHOWN {
         return None;
     }
-    Some(toml(&write(text)))
+    Some(toml(&convert(text)))
 }
 
-/// Returns a path without `.` and `..`. They are resolved only by the text of the path.
-fn without_dots(path: &Path) -> PathBuf {
+/// Removes `.` and `..` from a path without reading the file system. Each `..` also removes the
+/// part before it.
+pub fn without_dots(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
         match part {
@@ -549,6 +618,23 @@ mod tests {
     }
 
     #[test]
+    fn folder_above_first_wildcard_or_escape_is_refused() {
+        let denied = globs(&["/work/a/\\[x]/key", "/work/b/c?/key", "/work/d/key"]);
+        let folders = ["/work/a", "/work/b", "/work/d/key"];
+        assert_eq!(denied.folders().collect::<Vec<_>>(), folders.map(PathBuf::from));
+        let rules = FileRules::new(vec![grant("/work", Access::Write)], Vec::new()).with_globs(
+            PathGlobs::default(),
+            PathGlobs::default(),
+            denied,
+        );
+        for (index, folder) in folders.iter().enumerate() {
+            let refusal = Some(Refusal::DenyWrite(index));
+            assert_eq!(rules.refused_below(Path::new(folder)), refusal, "{folder}");
+        }
+        assert_eq!(rules.refused_below(Path::new("/work/b/c")), None);
+    }
+
+    #[test]
     fn granted_directory_can_not_be_moved_or_removed() {
         let rules = rules();
         let (own, inner) = (Refusal::GrantRoot(2), Refusal::GrantRoot(0));
@@ -571,8 +657,26 @@ mod tests {
         let denial = rules().explain(Refusal::DenyRead(0), Path::new("/work/.env"), Access::Read);
         assert_eq!(
             denial.to_string(),
-            "read /work/.env is refused: deny_read = \"**/.env\" ([tools.file]). To allow it, take \"**/.env\" out of `deny_read`."
+            "read /work/.env is denied: deny_read = \"**/.env\" ([tools.file]). To allow it, remove \"**/.env\" from `deny_read`."
         );
+    }
+
+    #[test]
+    fn denial_outside_names_at_most_three_granted_directories() {
+        let rule = |folders: &[&str]| {
+            let grants = folders.iter().map(|folder| grant(folder, Access::Write)).collect();
+            let rules = FileRules::new(grants, Vec::new());
+            rules.explain(Refusal::Outside, Path::new("/etc/passwd"), Access::Read).rule
+        };
+        assert_eq!(rule(&[]), "allowed_paths");
+        assert_eq!(rule(&["/work", "/work/vendor"]), "allowed_paths = [\"/work\"]");
+        let many = rule(&["/a", "/b", "/c", "/d", "/e"]);
+        assert!(
+            many.starts_with("allowed_paths = [\"/") && many.ends_with("] and 2 more"),
+            "{many}"
+        );
+        let long = rule(&[&format!("/{}", "x".repeat(100_000))]);
+        assert!(long.len() < 512, "{}", long.len());
     }
 
     #[test]
@@ -603,7 +707,7 @@ mod tests {
             ["/etc", "/home/u/notes", "/home/u/todo.txt", "/home/u/Makefile", "/home/u/.netrc"]
         {
             let denial = rules().explain(Refusal::Outside, Path::new(path), Access::Read);
-            assert!(denial.remedy.contains("a directory of its own"), "{path}: {}", denial.remedy);
+            assert!(denial.remedy.contains("a separate directory"), "{path}: {}", denial.remedy);
             assert!(!denial.remedy.contains("path ="), "{path}: {}", denial.remedy);
         }
         let long = rules().explain(

@@ -1,5 +1,4 @@
-//! Pure decisions. The input is data, and the output is a decision with its reason. No I/O, no
-//! clock, no WebAssembly.
+//! Pure decisions: data in, a decision with its reason out. No I/O, no clock, no WebAssembly.
 
 pub mod egress;
 pub mod files;
@@ -39,7 +38,7 @@ pub use canonical::canonical;
 pub use command_template::{
     CommandArgumentError, CommandLine, CommandTemplate, CommandTemplateError, WrittenPart,
 };
-/// The commands that never run, each with its place in the configuration.
+/// The commands that never run, with their places in the configuration.
 pub type Blocklist = toolhold_shell_commands::Blocklist<Origin>;
 
 pub use counts::{QuotaBounds, QuotaCounts, QuotaLimit, QuotaPlace};

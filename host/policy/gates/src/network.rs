@@ -10,65 +10,71 @@ use crate::origin::Placed;
 /// `[tools.shell] network`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Network {
-    /// Commands never reach it.
+    /// Commands never reach the network.
     Deny,
-    /// Commands reach it if a person approves.
+    /// Commands reach the network if a person approves.
     #[default]
     Ask,
-    /// Commands always reach it.
+    /// Commands reach the granted hosts, and further hosts or the whole network if a person
+    /// approves. The person is asked about a host when a program connects.
+    Hosts,
+    /// Commands always reach the network.
     Allow,
 }
 
-/// Why a call needs the network.
 enum NetworkNeed {
-    /// The call requests the network.
     Call,
-    /// A command of the call is known to need the network.
     Command {
         program: String,
         /// Whether all programs of the command are known and need the network.
-        alone: bool,
+        all_need_network: bool,
     },
 }
 
 /// Returns the reason why a call of the built-in shell needs the network. Returns `None` if the
-/// call doesn't need it. Also returns `None` for calls of plugins, because plugins have their own
-/// grant.
+/// call doesn't need the network. Also returns `None` for calls of plugins, because each plugin has
+/// its own grant for the network.
 fn network_need(action: &Action<'_>) -> Option<NetworkNeed> {
     if !action.built_in {
         return None;
     }
-    let mut commands =
-        action.subjects.iter().filter(|subject| subject.kind == SubjectKind::Command).peekable();
-    commands.peek()?;
-    if action.network {
+    let subjects = action.subjects.iter();
+    let commands: Vec<_> =
+        subjects.filter(|subject| subject.kind == SubjectKind::Command).collect();
+    if commands.is_empty() {
+        return None;
+    }
+    let arguments_ask_for_network = action.network;
+    if arguments_ask_for_network {
         return Some(NetworkNeed::Call);
     }
+
     for subject in commands {
         let analysis = analyze(&subject.text);
-        let mut programs = analysis.commands.iter().filter(|simple| !simple.program.is_empty());
-        let alone =
-            analysis.unresolved.is_none() && programs.clone().all(|simple| simple.needs_network);
-        if let Some(needing) = programs.find(|simple| simple.needs_network) {
-            return Some(NetworkNeed::Command { program: needing.program.clone(), alone });
+        // A command that only sets variables has no program.
+        let simple_commands: Vec<_> =
+            analysis.commands.iter().filter(|simple| !simple.program.is_empty()).collect();
+        if let Some(first) = simple_commands.iter().find(|simple| simple.needs_network) {
+            let all_need_network = analysis.unresolved.is_none()
+                && simple_commands.iter().all(|simple| simple.needs_network);
+            return Some(NetworkNeed::Command { program: first.program.clone(), all_need_network });
         }
     }
     None
 }
 
 impl Placed<Network> {
-    /// Checks whether the commands of an allowed call reach the network. A call that needs approval
-    /// runs only after the approval.
-    pub(crate) fn reaches(&self, action: &Action<'_>) -> bool {
+    pub(crate) fn commands_reach_network(&self, action: &Action<'_>) -> bool {
         match self.value {
             Network::Deny => false,
             Network::Ask => network_need(action).is_some(),
+            Network::Hosts => matches!(network_need(action), Some(NetworkNeed::Call)),
             Network::Allow => true,
         }
     }
 
-    /// Decides for this gate. `exactly` means that a permission allows exactly this command.
-    /// `allowed` means that any permission allows it.
+    /// Returns the decision of this gate. `exactly` means that a permission allows exactly this
+    /// command. `allowed` means that any permission allows it.
     pub(crate) fn decide(
         &self,
         action: &Action<'_>,
@@ -79,17 +85,22 @@ impl Placed<Network> {
             ("To allow the network without asking", "network = \"allow\"");
         let (verdict, rule, (goal, line)) = match (self.value, network_need(action)?) {
             (Network::Allow, _) => return None,
-            // The command runs without the network and fails by itself.
-            (Network::Deny, NetworkNeed::Command { .. }) => return None,
+            // The command runs without the network, or reaches only the granted hosts. A command
+            // that needs more fails by itself.
+            (Network::Deny | Network::Hosts, NetworkNeed::Command { .. }) => return None,
             (Network::Deny, NetworkNeed::Call) => (
                 Verdict::Deny,
                 "network = \"deny\", and the call asks for the network".to_owned(),
-                ("Call it without `network`; or, to be asked", "network = \"ask\""),
+                (
+                    "Call the tool without `network`; or, to be asked for approval",
+                    "network = \"ask\"",
+                ),
             ),
-            // A permission for a command includes the network that the command needs. It doesn't
-            // include the network that the call requests. A permission with a wildcard also doesn't
-            // include the network for other programs of the same line.
-            (Network::Ask, NetworkNeed::Command { alone, .. }) if exactly || allowed && alone => {
+            // A permission for exactly this command includes the network. A permission with a
+            // wildcard includes the network only if every program of the line needs the network.
+            (Network::Ask, NetworkNeed::Command { all_need_network, .. })
+                if exactly || allowed && all_need_network =>
+            {
                 return None;
             }
             (Network::Ask, NetworkNeed::Command { program, .. }) => (
@@ -97,7 +108,7 @@ impl Placed<Network> {
                 format!("network = \"ask\": `{program}` needs the network"),
                 TO_ALLOW,
             ),
-            (Network::Ask, NetworkNeed::Call) => (
+            (Network::Ask | Network::Hosts, NetworkNeed::Call) => (
                 Verdict::Ask,
                 "network = \"ask\", and the call asks for the network".to_owned(),
                 TO_ALLOW,

@@ -1,11 +1,11 @@
-//! The place of a rule, and the remedy for a rule in that place.
+//! Where a rule is written, and the remedy that changes it there.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
 
-/// The place of a rule, as text for people and as a kind for remedies. A line in the user's own
-/// file can't change a rule in another place.
+/// The place of a rule, as text for people and as a kind. The kind decides which remedy helps: a
+/// line in the user's own file can't change a rule in another place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// `[tools] in /home/u/.config/toolhold/toolhold.toml, line 3`.
@@ -17,7 +17,7 @@ pub struct Origin {
 /// Kind of the place of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OriginKind {
-    /// No place, because the rule is a default.
+    /// Built in.
     Default(TablePlace),
     /// The user's own file.
     Own,
@@ -32,34 +32,33 @@ pub enum OriginKind {
     Flag(String),
     /// An environment variable. Contains its name.
     Variable(String),
-    /// The limits of a task. These are the permissions of the configuration when the task was made.
+    /// The permissions at the time when a scheduled task was made. They limit the task.
     TaskBounds,
 }
 
-/// The user's own file, or the path for a new one. New keys are written there.
+/// The path of the user's own file, where new keys are written. The file may not exist yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigFile(Cow<'static, str>);
 
-/// The place for the keys of a table: the user's own file, and the line of the table in it, if the
-/// file has the table.
+/// The place for new keys of a table: the user's own file, and the line of the table in this file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TablePlace {
-    /// The file.
+    /// The user's own file.
     pub file: ConfigFile,
-    /// The line.
+    /// The line of the table. `None` if the file doesn't have the table.
     pub line: Option<usize>,
 }
 
 /// A table of the user's own file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnTable {
-    /// The dotted name of the key.
+    /// The name of the table, such as `tools.shell`.
     pub name: String,
-    /// The place of the key.
+    /// The place of the table.
     pub place: TablePlace,
 }
 
-/// A file whose folder isn't known.
+/// A file in an unknown folder.
 impl Default for ConfigFile {
     fn default() -> Self {
         Self(Cow::Borrowed("toolhold.toml"))
@@ -79,13 +78,12 @@ impl fmt::Display for ConfigFile {
 }
 
 impl OwnTable {
-    /// Asks to write the lines that set a key that nothing sets yet.
+    /// Returns an instruction to set a key that isn't set yet.
     pub fn lines(&self, line: &str) -> String {
         self.place.lines(&self.name, line)
     }
 }
 
-/// `[tools.shell] of /home/u/.config/toolhold/toolhold.toml`.
 impl fmt::Display for OwnTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "[{}] of {}", self.name, self.place.file)
@@ -93,13 +91,15 @@ impl fmt::Display for OwnTable {
 }
 
 impl TablePlace {
-    /// Returns the lines that set a key for the first time. A file may have a table only once, so
-    /// an existing table is named with its place.
+    /// Returns an instruction to set a key that isn't set yet. A file may have a table only once,
+    /// so the line of an existing table is named.
     pub(crate) fn lines(&self, table: &str, line: &str) -> String {
         let file = &self.file;
         match self.line {
-            Some(at) => {
-                format!("write in [{table}], which is already in {file}, line {at}:\n{line}")
+            Some(table_line) => {
+                format!(
+                    "write in [{table}], which is already in {file}, line {table_line}:\n{line}"
+                )
             }
             None => format!("write in {file}:\n[{table}]\n{line}"),
         }
@@ -107,14 +107,14 @@ impl TablePlace {
 }
 
 impl Origin {
-    /// Returns the remedy for a rule. If the user's own file can change the rule, the remedy is
-    /// `own`. Otherwise the remedy is about another place.
+    /// Returns `own` if the user's own file can change the rule. Otherwise, returns a sentence
+    /// about the file, flag or variable that can change the rule.
     pub fn remedy(&self, own: impl FnOnce() -> String) -> Cow<'static, str> {
-        self.elsewhere().unwrap_or_else(own).into()
+        self.remedy_elsewhere().unwrap_or_else(own).into()
     }
 
-    /// Returns the remedy that sets a key, in the place of its rule. For a default, the remedy
-    /// contains the table. `goal` is the start of the sentence.
+    /// Returns the remedy that sets a key in the place where the key is set now. If the key has its
+    /// default value, the remedy contains the table too. `goal` is the start of the sentence.
     pub(crate) fn remedy_to_set(&self, goal: &str, table: &str, line: &str) -> Cow<'static, str> {
         self.remedy(|| match &self.kind {
             OriginKind::Default(place) => format!("{goal}, {}", place.lines(table, line)),
@@ -122,8 +122,8 @@ impl Origin {
         })
     }
 
-    /// Returns the remedy that adds a rule to the user's own file. The rules of this file and of a
-    /// trusted file are one list.
+    /// Returns the remedy that adds a rule to the user's own file. The rules of a trusted file and
+    /// of the user's own file are one list, so a new rule in the user's own file is enough.
     pub(crate) fn remedy_to_add(&self, rule: &str) -> Cow<'static, str> {
         match &self.kind {
             OriginKind::Trusted(_, own) => {
@@ -134,15 +134,16 @@ impl Origin {
     }
 
     /// Returns the remedy for a rule that the user's own file can't change. Returns `None` if the
-    /// file can change it.
-    pub(crate) fn elsewhere(&self) -> Option<String> {
+    /// file can change the rule.
+    pub(crate) fn remedy_elsewhere(&self) -> Option<String> {
         match &self.kind {
             OriginKind::Default(_) | OriginKind::Own => None,
             OriginKind::Project(path) => Some(format!(
-                "To change that, change {path}; your own configuration can't change it."
+                "To change that, change {path}; your own configuration can't override this file."
             )),
             OriginKind::Trusted(path, _) => Some(format!(
-                "To change that, change {path}, and then run `toolhold trust` again; your own configuration can't change it."
+                "To change that, change {path}, and then run `toolhold trust` again; your own \
+                 configuration can't override this file."
             )),
             OriginKind::Ceiling(path) => Some(format!(
                 "Your configuration can't change this; ask whoever manages the ceiling {path}."
@@ -150,7 +151,9 @@ impl Origin {
             OriginKind::Flag(text) => Some(format!("To change that, leave out `{text}`.")),
             OriginKind::Variable(name) => Some(format!("To change that, unset {name}.")),
             OriginKind::TaskBounds => Some(
-                "A task can never do more than what was allowed when it was made. To allow it, make the task anew, under a configuration that allows it.".to_owned(),
+                "A task keeps the permissions from its creation. To allow the action, create the \
+                 task again under a configuration that allows it."
+                    .to_owned(),
             ),
         }
     }
@@ -162,26 +165,24 @@ impl Default for Origin {
     }
 }
 
-/// A place in the user's own file.
 impl From<String> for Origin {
     fn from(text: String) -> Self {
         Self { text: text.into(), kind: OriginKind::Own }
     }
 }
 
-/// A place in the user's own file.
 impl From<&'static str> for Origin {
     fn from(text: &'static str) -> Self {
         Self { text: text.into(), kind: OriginKind::Own }
     }
 }
 
-/// A configuration value with its place.
+/// A configuration value, and where it is set.
 #[derive(Clone, Debug)]
 pub struct Placed<T> {
     /// The value.
     pub value: T,
-    /// The place of the value.
+    /// Where the value is set.
     pub place: Origin,
 }
 

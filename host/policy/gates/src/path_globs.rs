@@ -1,4 +1,4 @@
-//! Matches paths against globs, with the rule and the remedy of the glob that matched.
+//! Matches paths with globs, and explains which glob matched.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use toolhold_contract::text::toml;
 
 use crate::origin::{Origin, OriginKind};
 
-/// Most bytes of a glob. In a longer glob, braces could be nested so deep that reading them
-/// overflows the stack, which ends the whole program.
+/// Bytes of the longest glob. The engine reads nested braces recursively. A longer glob could
+/// overflow the stack and end the program.
 pub const MAX_GLOB: usize = 4096;
 
 /// A glob that can't be matched.
@@ -26,12 +26,11 @@ pub enum GlobError {
         /// The explanation of the engine.
         source: globset::Error,
     },
-    /// The glob engine can't match the glob together with the other globs.
+    /// The glob engine can't combine all globs.
     #[error(transparent)]
     Set(globset::Error),
 }
 
-/// Checks the length of a glob before the glob is read.
 pub(crate) fn check_glob(glob: &str) -> Result<(), GlobError> {
     if glob.len() > MAX_GLOB {
         return Err(GlobError::Length(glob.len()));
@@ -47,20 +46,21 @@ pub(crate) fn check_glob(glob: &str) -> Result<(), GlobError> {
 pub struct PathGlobs {
     set: GlobSet,
     patterns: Vec<String>,
-    /// The place of each pattern.
+    /// The place of each pattern in the configuration.
     pub(crate) places: Vec<Origin>,
-    /// For each glob of the set, the index of its pattern.
+    /// For each glob in `set`, the index of its pattern.
     pattern_of: Vec<usize>,
 }
 
 impl PathGlobs {
-    /// Compiles patterns, each with its place.
+    /// Compiles patterns. Each has its place in the configuration.
     ///
     /// # Errors
     ///
-    /// Returns the first pattern that isn't a valid glob, with the explanation of the engine.
+    /// Returns the first pattern that isn't a valid glob, and the explanation of the engine.
     pub fn new(patterns: Vec<(String, impl Into<Origin>)>) -> Result<Self, GlobError> {
-        Self::compile(patterns, false)
+        let ignoring_case = false;
+        Self::compile(patterns, ignoring_case)
     }
 
     /// Compiles patterns that match in any case.
@@ -69,15 +69,22 @@ impl PathGlobs {
     ///
     /// Returns the errors of [`new`](Self::new).
     pub fn ignoring_case(patterns: Vec<(String, impl Into<Origin>)>) -> Result<Self, GlobError> {
-        Self::compile(patterns, true)
+        let ignoring_case = true;
+        Self::compile(patterns, ignoring_case)
     }
 
+    /// Compiles each pattern as two globs: a glob for a path, and a glob for all paths below it.
     fn compile(
-        patterns: Vec<(String, impl Into<Origin>)>,
+        patterns_with_places: Vec<(String, impl Into<Origin>)>,
         ignoring_case: bool,
     ) -> Result<Self, GlobError> {
-        let (patterns, places): (Vec<_>, Vec<_>) =
-            patterns.into_iter().map(|(pattern, place)| (pattern, place.into())).unzip();
+        let mut patterns = Vec::new();
+        let mut places = Vec::new();
+        for (pattern, place) in patterns_with_places {
+            patterns.push(pattern);
+            places.push(place.into());
+        }
+
         let mut set = GlobSetBuilder::new();
         let mut pattern_of = Vec::new();
         for (index, pattern) in patterns.iter().enumerate() {
@@ -108,7 +115,6 @@ impl PathGlobs {
         self.first_match(path).is_some()
     }
 
-    /// Returns the index of the first pattern that [`covers`](Self::covers) a path.
     pub(crate) fn first_match(&self, path: &Path) -> Option<usize> {
         if self.is_empty() {
             return None;
@@ -116,7 +122,8 @@ impl PathGlobs {
         self.set.matches(path).first().map(|glob| self.pattern_of[*glob])
     }
 
-    /// Returns the rule of a pattern in the list `key`, its place, and the remedy that removes it.
+    /// Returns a pattern of the list `key` as a rule, the place of the pattern, and the remedy that
+    /// removes the pattern.
     pub(crate) fn explain(&self, key: &str, index: usize) -> (String, &Origin, Cow<'static, str>) {
         let pattern = &self.patterns[index];
         let place = &self.places[index];
@@ -125,12 +132,12 @@ impl PathGlobs {
                 let line = format!("{key} = [{}]", self.other_defaults(pattern).join(", "));
                 format!("To allow it, {}", table.lines("tools.file", &line))
             }
-            _ => format!("To allow it, take \"{pattern}\" out of `{key}`."),
+            _ => format!("To allow it, remove \"{pattern}\" from `{key}`."),
         });
         (format!("{key} = \"{pattern}\""), place, remedy)
     }
 
-    /// Returns the default patterns except for `pattern`, as TOML strings.
+    /// Returns the default patterns without `pattern`, as TOML strings.
     fn other_defaults(&self, pattern: &str) -> Vec<String> {
         let mut others = Vec::new();
         for (other, place) in self.patterns.iter().zip(&self.places) {
@@ -142,37 +149,39 @@ impl PathGlobs {
         others
     }
 
-    /// Returns the folder above the first wildcard of each pattern that starts at the root. For a
-    /// pattern without wildcards, returns the whole path.
+    /// Returns the folders of [`anchors`](Self::anchors).
     pub(crate) fn folders(&self) -> impl Iterator<Item = PathBuf> {
-        let rooted = self.patterns.iter().filter(|pattern| pattern.starts_with('/'));
-        rooted.map(|pattern| {
-            let parts =
-                pattern.split('/').take_while(|part| !part.contains(['*', '?', '[', '{', '\\']));
-            parts.fold(PathBuf::from("/"), |path, part| path.join(part))
-        })
+        self.anchors().map(|(_, folder)| folder)
     }
 
-    /// Returns the patterns that start at the root, up to their first wildcard. Each of these
-    /// folders certainly contains a denied path.
-    pub(crate) fn anchors(&self) -> impl Iterator<Item = (usize, &Path)> {
+    /// Returns the folder of each pattern that starts with `/`, and the index of the pattern. The
+    /// folder ends before the first wildcard or escape.
+    pub(crate) fn anchors(&self) -> impl Iterator<Item = (usize, PathBuf)> {
         let rooted = self.patterns.iter().enumerate().filter(|(_, text)| text.starts_with('/'));
         rooted.map(|(index, pattern)| {
-            let plain = pattern.split(['*', '?', '[', '{']).next().unwrap_or(pattern);
-            (index, Path::new(plain.trim_end_matches('/')))
+            let mut folder = PathBuf::from("/");
+            for part in pattern.split('/') {
+                let has_wildcard = part.contains(['*', '?', '[', '{', '\\']);
+                if has_wildcard {
+                    break;
+                }
+                folder.push(part);
+            }
+            (index, folder)
         })
     }
 }
 
-/// Writes a pattern as a glob for a whole path. A pattern without a leading `/` matches at every
-/// depth.
+/// Returns the glob for whole paths. A pattern that doesn't start with `/` matches in any folder.
 fn to_whole_path(pattern: &str) -> String {
-    let below = pattern.strip_suffix("/**").unwrap_or(pattern).trim_end_matches('/');
-    let stem = below.strip_prefix("./").unwrap_or(below);
+    let without_stars = pattern.strip_suffix("/**").unwrap_or(pattern);
+    let without_slash = without_stars.trim_end_matches('/');
+    let stem = without_slash.strip_prefix("./").unwrap_or(without_slash);
     if stem.starts_with('/') || stem.starts_with("**/") {
         return stem.to_owned();
     }
-    if stem.is_empty() || stem == "**" {
+    let matches_every_path = stem.is_empty() || stem == "**";
+    if matches_every_path {
         return "/**".to_owned();
     }
     format!("**/{stem}")

@@ -4,16 +4,17 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use regex::{Regex, RegexBuilder};
+use toolhold_shell_commands::FlagWords;
 
 use crate::path_globs::{GlobError, PathGlobs};
 
-/// Most bytes of a pattern. Longer patterns are hard to read and slow to match.
+/// Bytes of the longest pattern. Longer patterns are hard to read and slow to match.
 pub const MAX_PATTERN: usize = 1024;
 
-/// Bytes of a compiled pattern.
+/// Bytes of a compiled pattern. A pattern that needs more is refused.
 const MAX_COMPILED: usize = 1 << 20;
 
-/// A pattern that is empty or longer than [`MAX_PATTERN`]. Contains its size in bytes.
+/// A pattern that is empty or longer than [`MAX_PATTERN`], with its size in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("pattern is {0} bytes; it has to be 1 to {MAX_PATTERN} bytes")]
 pub struct PatternLengthError(usize);
@@ -25,11 +26,11 @@ pub struct PatternLengthError(usize);
 /// are used.
 #[derive(Clone, Debug)]
 pub struct TextGlob {
-    /// The strings between the stars, in lower case. [`ANY`] matches one character.
+    /// The strings between the stars, in lower case. [`ANY`] stands for `?`.
     chunks: Vec<String>,
 }
 
-/// Matches any one character. The value is a noncharacter, so it isn't in ordinary text.
+/// A noncharacter of Unicode, which ordinary text doesn't contain.
 const ANY: char = '\u{10ffff}';
 
 impl TextGlob {
@@ -47,6 +48,7 @@ impl TextGlob {
             match c {
                 '*' => chunks.push(std::mem::take(&mut chunk)),
                 '?' => chunk.push(ANY),
+                // A backslash at the end of the glob stands for itself.
                 '\\' => chunk.extend(characters.next().unwrap_or('\\').to_lowercase()),
                 c => chunk.extend(c.to_lowercase()),
             }
@@ -55,22 +57,26 @@ impl TextGlob {
         Ok(Self { chunks })
     }
 
-    /// Checks whether the glob matches `text`.
+    /// Checks whether the glob matches the whole `text`.
     pub fn matches(&self, text: &str) -> bool {
         if self.is_all() {
             return true;
         }
         let text = text.to_lowercase();
-        if let [only] = self.chunks.as_slice() {
-            return match_prefix(&text, only) == Some(text.len());
+        match self.chunks.as_slice() {
+            // A glob has at least one chunk.
+            [] => false,
+            [only] => match_prefix(&text, only) == Some(text.len()),
+            [first, between @ .., last] => {
+                let Some(mut matched) = match_prefix(&text, first) else { return false };
+                // The earliest match of a chunk leaves the most text for the later chunks.
+                for chunk in between {
+                    let Some(end) = find_end(&text[matched..], chunk) else { return false };
+                    matched += end;
+                }
+                match_suffix(&text[matched..], last)
+            }
         }
-        let [first, between @ .., last] = self.chunks.as_slice() else { return false };
-        let Some(mut at) = match_prefix(&text, first) else { return false };
-        for chunk in between {
-            let Some(end) = find(&text[at..], chunk) else { return false };
-            at += end;
-        }
-        match_suffix(&text[at..], last)
     }
 
     /// Checks whether the glob matches every text.
@@ -79,8 +85,8 @@ impl TextGlob {
     }
 }
 
-/// Returns the length of the match of `chunk` at the start of `text`. Returns `None` if there is no
-/// match.
+/// Returns the length of the start of `text` that matches `chunk`. Returns `None` if the start of
+/// `text` doesn't match.
 fn match_prefix(text: &str, chunk: &str) -> Option<usize> {
     let mut characters = text.chars();
     for expected in chunk.chars() {
@@ -92,8 +98,9 @@ fn match_prefix(text: &str, chunk: &str) -> Option<usize> {
     Some(text.len() - characters.as_str().len())
 }
 
-/// Returns the end of the first match of `chunk` in `text`. Returns `None` if there is no match.
-fn find(text: &str, chunk: &str) -> Option<usize> {
+/// Returns the end of the first part of `text` that matches `chunk`. Returns `None` if no part
+/// matches.
+fn find_end(text: &str, chunk: &str) -> Option<usize> {
     if !chunk.contains(ANY) {
         return text.find(chunk).map(|at| at + chunk.len());
     }
@@ -105,19 +112,25 @@ fn find(text: &str, chunk: &str) -> Option<usize> {
     None
 }
 
+/// Checks whether the end of `text` matches `chunk`.
 fn match_suffix(text: &str, chunk: &str) -> bool {
-    // `ANY` can match a character with another length, so characters are counted instead of bytes.
-    let Some(skipped) = text.chars().count().checked_sub(chunk.chars().count()) else {
+    // `ANY` may match a longer or shorter character, so characters are counted instead of bytes.
+    let text_length = text.chars().count();
+    let chunk_length = chunk.chars().count();
+    if chunk_length > text_length {
         return false;
-    };
-    let at = text.char_indices().nth(skipped).map_or(text.len(), |(at, _)| at);
-    match_prefix(&text[at..], chunk).is_some()
+    }
+    let mut end_of_text = text.chars();
+    for _ in 0..text_length - chunk_length {
+        end_of_text.next();
+    }
+    match_prefix(end_of_text.as_str(), chunk).is_some()
 }
 
 /// A regular expression that can't be matched.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ExpressionError {
-    /// The length of the expression is wrong.
+    /// The expression is empty or too long.
     #[error(transparent)]
     Length(#[from] PatternLengthError),
     /// The engine can't read the expression, or the compiled expression is too large.
@@ -130,7 +143,7 @@ pub enum ExpressionError {
     },
 }
 
-/// Returns a regular expression of the operator. It matches anywhere in a text.
+/// Compiles a regular expression from the configuration. The expression matches anywhere in a text.
 ///
 /// # Errors
 ///
@@ -144,7 +157,6 @@ pub fn expression(pattern: &str) -> Result<Regex, ExpressionError> {
         .map_err(|source| ExpressionError::Invalid { expression: pattern.to_owned(), source })
 }
 
-/// Checks the length of a pattern.
 pub(crate) fn check_length(pattern: &str) -> Result<(), PatternLengthError> {
     if pattern.is_empty() || pattern.len() > MAX_PATTERN {
         return Err(PatternLengthError(pattern.len()));
@@ -152,14 +164,14 @@ pub(crate) fn check_length(pattern: &str) -> Result<(), PatternLengthError> {
     Ok(())
 }
 
-/// Returns the only text that a glob without wildcards matches. Returns `None` if the glob has a
-/// wildcard.
+/// Returns the only text that a glob matches. Returns `None` if the glob has a wildcard.
 pub(crate) fn single_text(glob: &str) -> Option<String> {
     let mut text = String::with_capacity(glob.len());
     let mut characters = glob.chars();
     while let Some(c) = characters.next() {
         match c {
             '*' | '?' => return None,
+            // A backslash at the end of the glob stands for itself.
             '\\' => text.push(characters.next().unwrap_or('\\')),
             c => text.push(c),
         }
@@ -169,60 +181,63 @@ pub(crate) fn single_text(glob: &str) -> Option<String> {
 
 /// Returns a glob that matches `text` only.
 pub fn literal(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
+    let mut glob = String::with_capacity(text.len());
     for c in text.chars() {
         if matches!(c, '*' | '?' | '[' | ']' | '{' | '}' | '\\') {
-            out.push('\\');
+            glob.push('\\');
         }
-        out.push(c);
+        glob.push(c);
     }
-    out
+    glob
 }
 
-/// Returns a glob with its brackets and braces escaped.
+/// Escapes the brackets of a glob that aren't escaped yet.
 fn escape_brackets(glob: &str) -> String {
-    let mut out = String::with_capacity(glob.len());
-    let mut escaped = false;
+    let mut escaped_glob = String::with_capacity(glob.len());
+    let mut is_after_backslash = false;
     for c in glob.chars() {
-        if matches!(c, '[' | ']' | '{' | '}') && !escaped {
-            out.push('\\');
+        if matches!(c, '[' | ']' | '{' | '}') && !is_after_backslash {
+            escaped_glob.push('\\');
         }
-        escaped = c == '\\' && !escaped;
-        out.push(c);
+        // The second backslash of `\\` is escaped, so it doesn't escape the next character.
+        is_after_backslash = c == '\\' && !is_after_backslash;
+        escaped_glob.push(c);
     }
-    out
+    escaped_glob
 }
 
-/// The pattern of a permission. The subjects of the tool are matched with it.
+/// The pattern of a permission for the subjects of a tool.
 #[derive(Clone, Debug)]
 pub struct Pattern(Form);
 
 #[derive(Clone, Debug)]
 enum Form {
-    /// Exactly this text in the same case. Has no wildcards, and doesn't match paths below it.
+    /// Matches exactly this text in the same case, and no path below it.
     Exact(String),
     Glob(Glob),
 }
 
 #[derive(Clone, Debug)]
 struct Glob {
+    written: String,
     text: TextGlob,
-    /// The pattern as paths.
+    /// The pattern as paths, with `~` replaced and links resolved.
     spellings: Vec<String>,
-    /// The paths, compiled at the first comparison with a path.
+    /// Compiled `spellings`, at the first comparison with a path.
     paths: OnceLock<PathGlobs>,
-    /// The only text that the pattern matches. `None` if the pattern has a wildcard.
     single_text: Option<String>,
 }
 
 impl Pattern {
-    /// Reads a pattern. `spellings` are the pattern as paths, with `~` replaced and links resolved.
+    /// Reads a pattern. `spellings` are the pattern as paths: with `~` replaced, and with links
+    /// resolved.
     ///
     /// # Errors
     ///
     /// Returns the errors of [`TextGlob::new`].
     pub fn new(pattern: &str, spellings: Vec<String>) -> Result<Self, PatternLengthError> {
         Ok(Self(Form::Glob(Glob {
+            written: pattern.to_owned(),
             text: TextGlob::new(pattern)?,
             spellings,
             paths: OnceLock::new(),
@@ -243,7 +258,6 @@ impl Pattern {
         }
     }
 
-    /// Checks whether the pattern was made by [`exactly`](Self::exactly).
     pub(crate) fn is_exact(&self) -> bool {
         matches!(self.0, Form::Exact(_))
     }
@@ -252,6 +266,18 @@ impl Pattern {
         match &self.0 {
             Form::Exact(only) => only == text,
             Form::Glob(glob) => glob.text.matches(text),
+        }
+    }
+
+    /// Checks whether the pattern matches a command if the flags of the command are written as in
+    /// the pattern.
+    pub(crate) fn matches_flags(&self, words: &FlagWords) -> bool {
+        match &self.0 {
+            // An exact pattern has only one spelling.
+            Form::Exact(_) => false,
+            Form::Glob(glob) => words
+                .with_flags_of(&glob.written)
+                .is_some_and(|spelling| glob.text.matches(&spelling)),
         }
     }
 
@@ -265,7 +291,6 @@ impl Pattern {
         }
     }
 
-    /// Checks whether the pattern matches only this text.
     pub(crate) fn is_exactly(&self, text: &str) -> bool {
         match &self.0 {
             Form::Exact(only) => only == text,
@@ -279,9 +304,10 @@ impl Glob {
         if let Ok(globs) = path_globs(self.spellings.clone()) {
             return globs;
         }
-        // A text that isn't a valid glob, such as `test [ -f x`, matches itself. A text with
-        // escaped brackets is always a valid glob.
+        // A text such as `test [ -f x` isn't a valid glob. With escaped brackets, every text is a
+        // valid glob.
         let escaped = self.spellings.iter().map(|path| escape_brackets(path)).collect();
+        // The default matches no path.
         path_globs(escaped).unwrap_or_default()
     }
 }

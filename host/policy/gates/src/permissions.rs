@@ -17,7 +17,7 @@ use crate::pattern::Pattern;
 use crate::suggestion::wide_pattern;
 use crate::tool_glob::ToolGlob;
 
-/// Most bytes of the subjects in a remedy. Longer subjects would make the rule hard to read.
+/// Bytes of the subjects in a remedy. A remedy for longer subjects has no rule.
 const MAX_SHOWN: usize = 256;
 
 /// One rule of a tool.
@@ -35,60 +35,57 @@ pub struct Permission {
 
 /// The rules of all tools.
 ///
-/// The rules of one name from one place are a list. In a list, the first rule that matches decides.
-/// If there are several lists for a tool (of the operator and of a project's file; of its name, an
-/// alias and a glob), the most severe of their verdicts counts. So no list can allow what another
-/// one denies.
+/// The rules for one name in one file are a list. In a list, the first rule that matches decides.
+/// Several lists can apply to a tool: for its name, for an alias, for a glob, and from several
+/// files. The most severe of their verdicts applies. So no list can allow a call that another list
+/// denies.
 #[derive(Clone, Debug, Default)]
 pub struct Permissions {
     tools: HashMap<String, Vec<Vec<Permission>>>,
     globs: Vec<(ToolGlob, Vec<Permission>)>,
-    /// The file that a new rule goes into, for remedies.
+    /// The file for new rules, named in remedies.
     file: ConfigFile,
 }
 
-/// A list of rules that applies to a tool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PermissionList<'p> {
-    /// The name under which it was added.
+    /// The name or glob for which the list was added.
     pub(crate) name: &'p str,
     pub(crate) id: ListId,
     pub(crate) rules: &'p [Permission],
 }
 
-/// Where a list is found again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListId {
-    /// Its index among the lists of its name.
+    /// The index among the lists for the same name.
     OfName(usize),
-    /// Its index among the lists of globs.
+    /// The index among the lists for globs.
     OfGlob(usize),
 }
 
 impl<'p> PermissionList<'p> {
-    /// Returns the rules that apply to a call. A glob doesn't name the tools that it matches, so
-    /// its rules never allow a tool that says that it may destroy something.
+    /// Returns the rules that apply to a call. A glob never allows a tool that says that it may
+    /// destroy something, because the writer of a glob may not know all tools that it matches.
     fn applying(self, says_destructive: bool) -> impl Iterator<Item = &'p Permission> {
         let skips_allow = says_destructive && matches!(self.id, ListId::OfGlob(_));
         self.rules.iter().filter(move |rule| !skips_allow || rule.verdict > Verdict::Allow)
     }
 }
 
-/// The rule that decides on a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PermissionMatch<'p> {
     pub(crate) permission: &'p Permission,
-    /// Whether rules without a wildcard allow exactly these commands.
+    /// Whether each command is allowed by a rule that matches only this command.
     pub(crate) exactly: bool,
 }
 
 impl Permissions {
-    /// Starts without rules. `file` is the file that a new rule goes into, for remedies.
+    /// Starts without rules. `file` is the file for new rules, named in remedies.
     pub fn new(file: ConfigFile) -> Self {
         Self { file, ..Self::default() }
     }
 
-    /// Adds a list for the tool with this name or alias. In this list, the first rule that matches
+    /// Adds a list for the tool with this name or alias. In the list, the first rule that matches
     /// decides.
     pub fn add(&mut self, tool: impl Into<String>, list: Vec<Permission>) {
         if !list.is_empty() {
@@ -103,7 +100,8 @@ impl Permissions {
         }
     }
 
-    /// Returns the lists that apply to a tool of a plugin or provider.
+    /// Returns the lists of permissions that apply to a tool: the lists of its name and its
+    /// aliases, and the lists of the globs that match it.
     pub(crate) fn lists(
         &self,
         provider: &str,
@@ -111,8 +109,9 @@ impl Permissions {
         aliases: &[String],
     ) -> Vec<PermissionList<'_>> {
         let mut applying = Vec::new();
-        for called in std::iter::once(tool).chain(aliases.iter().map(String::as_str)) {
-            let Some((name, lists)) = self.tools.get_key_value(called) else { continue };
+        let tool_and_aliases = std::iter::once(tool).chain(aliases.iter().map(String::as_str));
+        for tool_name in tool_and_aliases {
+            let Some((name, lists)) = self.tools.get_key_value(tool_name) else { continue };
             for (index, rules) in lists.iter().enumerate() {
                 applying.push(PermissionList { name, id: ListId::OfName(index), rules });
             }
@@ -129,7 +128,6 @@ impl Permissions {
         applying
     }
 
-    /// Returns a list by its name and place.
     pub(crate) fn list(&self, name: &str, id: ListId) -> &[Permission] {
         let list = match id {
             ListId::OfName(index) => self.tools.get(name).and_then(|lists| lists.get(index)),
@@ -138,7 +136,6 @@ impl Permissions {
         list.map_or(&[], Vec::as_slice)
     }
 
-    /// Checks whether a list denies every call of the tool.
     pub(crate) fn denies_all(&self, provider: &str, tool: &str, aliases: &[String]) -> bool {
         self.lists(provider, tool, aliases).iter().any(|list| {
             let mut first_denials =
@@ -147,9 +144,9 @@ impl Permissions {
         })
     }
 
-    /// Returns the rule that decides on a call. Returns `None` if one of its subjects has no
-    /// matching rule, and if the rules for the other subjects neither deny nor ask. `commands` are
-    /// the analysed command subjects, in their order.
+    /// Returns the most severe rule that matches a subject of a call. Returns `None` if this rule
+    /// allows, and another subject has no matching rule. `commands` are the command subjects, in
+    /// their order.
     pub(crate) fn find(
         &self,
         action: &Action<'_>,
@@ -190,7 +187,7 @@ impl Permissions {
 
         let permission = matches.most_severe?;
         let allows = permission.verdict == Verdict::Allow;
-        // A rule that allows one subject doesn't allow other subjects.
+        // A rule that allows one subject doesn't allow the other subjects.
         if allows && matches.has_unmatched {
             return None;
         }
@@ -198,20 +195,18 @@ impl Permissions {
     }
 }
 
-/// Collects the rules that match the subjects of a call.
 struct SubjectMatches<'p> {
     lists: Vec<PermissionList<'p>>,
     says_destructive: bool,
-    /// The first of the most severe rules that matched.
+    /// The most severe rule that matched a subject. If several are equal, the first.
     most_severe: Option<&'p Permission>,
-    /// Whether a subject has no matching rule.
     has_unmatched: bool,
     exactly: bool,
 }
 
 impl<'p> SubjectMatches<'p> {
-    /// Returns the most severe of the rules that match first in each list.
-    fn first(&self, matches: &impl Fn(&Pattern) -> bool) -> Option<&'p Permission> {
+    /// Finds the first matching rule of each list, and returns the most severe of these rules.
+    fn most_severe_match(&self, matches: &impl Fn(&Pattern) -> bool) -> Option<&'p Permission> {
         let mut most_severe = None;
         for list in &self.lists {
             let mut rules = list.applying(self.says_destructive);
@@ -222,9 +217,8 @@ impl<'p> SubjectMatches<'p> {
         most_severe
     }
 
-    /// Adds the rules for a subject. `matches` decides whether a pattern matches the subject.
     fn add_match(&mut self, matches: impl Fn(&Pattern) -> bool) {
-        match self.first(&matches) {
+        match self.most_severe_match(&matches) {
             Some(permission) => self.most_severe = more_severe(self.most_severe, permission),
             None => self.has_unmatched = true,
         }
@@ -233,7 +227,7 @@ impl<'p> SubjectMatches<'p> {
     /// Adds the rules for a command. The command is allowed if each of its parts is allowed, or if
     /// a rule without a wildcard allows the whole text.
     fn add_command(&mut self, text: &str, command: Option<&Command>) {
-        let whole_match = self.first(&|pattern| pattern.matches_text(text));
+        let whole_match = self.most_severe_match(&|pattern| pattern.matches_text(text));
         if let Some(permission) = whole_match {
             let allows = permission.verdict == Verdict::Allow;
             let allows_exactly = allows && permission.pattern.is_exactly(text);
@@ -244,37 +238,50 @@ impl<'p> SubjectMatches<'p> {
                 return;
             }
         }
+        // No rule allows exactly this text, so the rules for its parts decide.
         self.exactly = false;
 
-        for (program, spellings) in command.into_iter().flat_map(Command::spellings) {
+        let mut has_parts = false;
+        if let Some(command) = command {
+            has_parts = !command.texts.is_empty();
+            self.add_parts(command);
+        }
+        // Without known parts, only a rule for the whole text can match.
+        if !has_parts && whole_match.is_none() {
+            self.has_unmatched = true;
+        }
+    }
+
+    /// Adds the rules for the parts of a command, and for other spellings of its programs.
+    fn add_parts(&mut self, command: &Command) {
+        for (program, spellings) in command.spellings() {
             for spelling in spellings {
-                self.add_spelling(program, spelling);
+                self.add_spelling(program, |pattern| pattern.matches_text(spelling));
             }
         }
-        match command.map(|command| command.texts.as_slice()) {
-            None | Some([]) if whole_match.is_none() => self.has_unmatched = true,
-            None | Some([]) => {}
-            Some(parts) => {
-                for part in parts {
-                    self.add_match(|pattern| pattern.matches_text(part));
-                }
+        for (program, flag_words) in command.flag_words() {
+            for words in flag_words {
+                self.add_spelling(program, |pattern| pattern.matches_flags(words));
             }
+        }
+        for part in &command.texts {
+            self.add_match(|pattern| pattern.matches_text(part));
         }
     }
 }
 
 impl<'p> SubjectMatches<'p> {
-    /// Adds the rules for another spelling of a command. These rules can only deny the command or
-    /// ask for it, because the other spelling may lack options that change the effect of the
-    /// command. A rule for the original spelling comes first, as usual.
-    fn add_spelling(&mut self, text: &str, spelling: &str) {
+    /// Adds the rules that deny or ask about another spelling of the command `text`. A rule can't
+    /// allow a spelling, because the spelling may lack options that change the command's effect.
+    fn add_spelling(&mut self, text: &str, matches_spelling: impl Fn(&Pattern) -> bool) {
         for list in &self.lists {
             let mut rules = list.applying(self.says_destructive);
             let first_match = rules.find(|permission| {
-                let is_severe = permission.verdict > Verdict::Allow;
+                let denies_or_asks = permission.verdict > Verdict::Allow;
                 permission.pattern.matches_text(text)
-                    || (is_severe && permission.pattern.matches_text(spelling))
+                    || (denies_or_asks && matches_spelling(&permission.pattern))
             });
+            // If a rule that allows `text` comes first, the later rules of the list don't apply.
             if let Some(permission) = first_match
                 && permission.verdict > Verdict::Allow
             {
@@ -292,12 +299,16 @@ fn more_severe<'p>(known: Option<&'p Permission>, next: &'p Permission) -> Optio
 }
 
 impl Permissions {
-    /// Returns the decision of this gate by the rule that matched.
+    /// Returns the decision of a permission that matches a call, with its remedy.
     pub(crate) fn decide(&self, matched: PermissionMatch<'_>, action: &Action<'_>) -> Decision {
         let Permission { verdict, rule, place, .. } = matched.permission;
         let remedy: Cow<'static, str> = match verdict {
-            Verdict::Allow => "To be asked, put a rule with `action = \"ask\"` before it.".into(),
+            Verdict::Allow => {
+                "To be asked for approval, put a rule with `action = \"ask\"` before this rule."
+                    .into()
+            }
             Verdict::Ask | Verdict::Deny => place.remedy(|| {
+                // A matching rule is always in a list.
                 let list_name = self.list_name(matched.permission).unwrap_or(action.tool);
                 remedy_before(action, list_name)
             }),
@@ -311,24 +322,22 @@ impl Permissions {
         }
     }
 
-    /// Returns the name of the list that contains a rule: the name of the tool, or an alias. To
-    /// come before this rule, a new rule must be added to the same list.
+    /// Returns the name, alias or glob of the list that contains a rule. Compares the addresses of
+    /// rules, because several lists may contain equal rules.
     fn list_name(&self, permission: &Permission) -> Option<&str> {
         for (name, lists) in &self.tools {
             if lists.iter().flatten().any(|listed| std::ptr::eq(listed, permission)) {
                 return Some(name);
             }
         }
-        for (glob, list) in &self.globs {
-            if list.iter().any(|listed| std::ptr::eq(listed, permission)) {
+        for (glob, rules) in &self.globs {
+            if rules.iter().any(|listed| std::ptr::eq(listed, permission)) {
                 return Some(glob.name());
             }
         }
         None
     }
 
-    /// Returns the lines of the configuration that would allow this call, as a person would write
-    /// them.
     pub(crate) fn to_allow(&self, action: &Action<'_>) -> String {
         let tool = action.tool;
         let beginning = match self.overriding_source(tool) {
@@ -336,22 +345,28 @@ impl Permissions {
                 "To allow it without asking, leave out {source}, which replaces the rules of {}, and",
                 self.file
             ),
+            None if action.says_destructive => format!(
+                "The tool says that it may destroy something, so a rule of a glob doesn't allow \
+                 it. To allow every call of it: `toolhold allow --tool {tool}`\n\
+                 To allow this call without asking,"
+            ),
             None => "To allow it without asking,".to_owned(),
         };
+        let is_exact = false;
         let rules = match wide_pattern(action) {
-            Some(pattern) => Some(allow_rule(tool, &pattern, false)),
+            Some(pattern) => Some(allow_rule(tool, &pattern, is_exact)),
             None => rules_for(action, tool),
         };
         match rules {
             Some(rules) => format!("{beginning} add to {}:\n{rules}", self.file),
             None => format!(
-                "{beginning} give the tool a rule that matches it, [[tools.permissions.{tool}]], in {}.",
+                "{beginning} add a rule that matches the call, [[tools.permissions.{tool}]], in \
+                 {}.",
                 self.file
             ),
         }
     }
 
-    /// Returns the flag or variable that replaces the list of the user's own file for a tool.
     fn overriding_source(&self, tool: &str) -> Option<String> {
         self.tools.get(tool)?.iter().flatten().find_map(|permission| match &permission.place.kind {
             OriginKind::Flag(text) => Some(format!("`{text}`")),
@@ -361,30 +376,39 @@ impl Permissions {
     }
 }
 
-/// Returns rules for the list `name` that would allow exactly this call. They can be added to the
+/// Returns rules for the list `name` that allow exactly this call. The rules can be added to the
 /// end of any file. Returns `None` if the subjects are too long.
 fn rules_for(action: &Action<'_>, name: &str) -> Option<String> {
-    let texts: Vec<Cow<'_, str>> = if action.subjects.is_empty() || !action.subjects_trusted {
-        vec![format!("{} {}", action.tool, canonical(action.arguments)).into()]
-    } else {
-        action.subjects.iter().map(|subject| subject.text.as_str().into()).collect()
-    };
+    let mut texts: Vec<Cow<'_, str>> = Vec::new();
+    if action.subjects_trusted {
+        for subject in action.subjects {
+            texts.push(Cow::Borrowed(&subject.text));
+        }
+    }
+    // Without trusted subjects, a permission is compared with the tool and its arguments.
+    if texts.is_empty() {
+        texts.push(format!("{} {}", action.tool, canonical(action.arguments)).into());
+    }
     let length: usize = texts.iter().map(|text| text.len()).sum();
     if length > MAX_SHOWN {
         return None;
     }
-    let rules: Vec<String> = texts.iter().map(|text| allow_rule(name, text, true)).collect();
+
+    let is_exact = true;
+    let mut rules = Vec::new();
+    for text in &texts {
+        rules.push(allow_rule(name, text, is_exact));
+    }
     Some(rules.join("\n"))
 }
 
-/// Writes a rule that allows, for the list `name`.
 fn allow_rule(name: &str, pattern: &str, is_exact: bool) -> String {
     let header = list_header(name);
     let exact = if is_exact { "exact = true\n" } else { "" };
     format!("{header}\npattern = {}\n{exact}action = \"allow\"", toml(pattern))
 }
 
-/// Returns the header of a rule of the list `name`. A glob is quoted, as TOML wants it.
+/// Returns the header of a rule of the list `name`. In TOML, a glob must be quoted.
 pub(crate) fn list_header(name: &str) -> String {
     if name.contains(['*', '?']) {
         format!("[[tools.permissions.{}]]", toml(name))
@@ -393,18 +417,18 @@ pub(crate) fn list_header(name: &str) -> String {
     }
 }
 
-/// Returns the remedy that adds a rule before the deciding rule of the list `name`.
+/// Returns the remedy that puts a rule for the call before the deciding rule of the list `name`.
 fn remedy_before(action: &Action<'_>, name: &str) -> String {
     if action.says_destructive && name.contains(['*', '?']) {
-        return "The tool says that it may destroy something, and a rule of a glob never allows \
-                such a tool. To allow it, make this rule match less."
+        return "The tool says that its calls may destroy something, and a rule for a glob of tools \
+                never allows such a tool. To allow the call, make this rule match less."
             .to_owned();
     }
     match rules_for(action, name) {
-        Some(rules) => format!("To allow it, put before it:\n{rules}"),
+        Some(rules) => format!("To allow it, put this rule before the deciding rule:\n{rules}"),
         None => format!(
-            "To allow it, put a rule that matches it and has `action = \"allow\"` before it \
-             in {}.",
+            "To allow it, put a rule that matches the call, with `action = \"allow\"`, before the \
+             deciding rule in {}.",
             list_header(name)
         ),
     }

@@ -1,36 +1,45 @@
-//! Recognises files that other programs later run or use as configuration outside of any sandbox,
-//! such as git hooks.
+//! Recognises files that other programs, outside of any sandbox, later run or use as configuration.
+//! An example is a git hook.
 
 use std::path::Path;
 
-/// Folders with files that run later, as the names in their path.
-const FOLDERS: [&[&str]; 23] = [
+/// Folders of files that run later, as successive names in a path.
+const FOLDERS: [&[&str]; 32] = [
+    &[".bun", "bin"],
+    &[".cargo", "bin"],
     &[".circleci"],
     &[".claude"],
     &[".config", "autostart"],
+    &[".config", "environment.d"],
     &[".config", "fish"],
+    &[".config", "git"],
+    &[".config", "nvim"],
     &[".config", "systemd"],
     &[".cursor"],
+    &[".deno", "bin"],
     &[".devcontainer"],
     &[".direnv"],
+    &["env", "bin"],
     &[".git", "hooks"],
     &[".githooks"],
     &[".github", "actions"],
     &[".github", "workflows"],
+    &["go", "bin"],
     &[".husky"],
     &[".idea"],
+    &[".local", "bin"],
+    &[".local", "share", "applications"],
+    &["node_modules", ".bin"],
     &[".ssh"],
     &[".venv", "bin"],
-    &[".vscode"],
-    &["env", "bin"],
-    &["node_modules", ".bin"],
     &["venv", "bin"],
+    &[".vscode"],
     &[".woodpecker"],
     &[".yarn", "releases"],
     &[".zed"],
 ];
 
-/// Files that run later, or that make other files run.
+/// Files that run later, or that make other files run, as the last names of a path.
 const FILES: [&[&str]; 53] = [
     &[".autoenv"],
     &[".bash_login"],
@@ -46,7 +55,7 @@ const FILES: [&[&str]; 53] = [
     &[".exrc"],
     &[".gdbinit"],
     &[".gemini", "settings.json"],
-    // A file or folder with this name is a repository or refers to one. Both have configuration.
+    // A `.git` file or folder is a repository or refers to a repository. Both have configuration.
     &[".git"],
     &[".git", "config"],
     &[".git", "info", "attributes"],
@@ -88,26 +97,34 @@ const FILES: [&[&str]; 53] = [
     &["toolhold.toml"],
 ];
 
-/// Checks whether other programs later run a file or use it as configuration outside of any
-/// sandbox. Examples are a shell, an editor, git, and a server that builds the project.
+/// Checks whether a shell, an editor, git, a build server or another program later runs a file or
+/// uses it as configuration, outside of any sandbox.
 pub fn runs_later(path: &Path) -> bool {
-    let names: Vec<&str> = path.iter().map(|name| name.to_str().unwrap_or_default()).collect();
+    let names = names_of(path);
     let Some((name, folders)) = names.split_last() else { return false };
-    // Git doesn't run the samples that it creates in this folder.
+    // Git creates samples in its `hooks` folder, but doesn't run them.
     if path.extension().is_some_and(|extension| extension == "sample") {
         return false;
     }
-    FILES.iter().any(|file| names.ends_with(file))
-        || name.ends_with(".code-workspace")
-        || is_in_repository(&names)
-        || FOLDERS.iter().any(|folder| folders.windows(folder.len()).any(|part| part == *folder))
+    let is_known_file = FILES.iter().any(|file| names.ends_with(file));
+    if is_known_file || name.ends_with(".code-workspace") || is_in_repository(&names) {
+        return true;
+    }
+    // A folder of the list may have several names, such as `.local/bin`.
+    FOLDERS.iter().any(|folder| folders.windows(folder.len()).any(|part| part == *folder))
 }
 
-/// Checks whether git runs a file of a repository or uses it as configuration. Includes files of a
-/// submodule or a worktree.
+/// Returns the names of a path. A name that isn't UTF-8 becomes empty, because no list contains it.
+fn names_of(path: &Path) -> Vec<&str> {
+    path.iter().map(|name| name.to_str().unwrap_or_default()).collect()
+}
+
+/// Checks whether git runs a file below `.git`, or uses the file as configuration of the
+/// repository, of a worktree or of a submodule. [`FILES`] and [`FOLDERS`] contain the ordinary
+/// configuration and hooks of a repository.
 fn is_in_repository(names: &[&str]) -> bool {
-    let Some(git) = names.iter().position(|name| *name == ".git") else { return false };
-    match &names[git + 1..] {
+    let Some(git_index) = names.iter().position(|name| *name == ".git") else { return false };
+    match &names[git_index + 1..] {
         ["commondir" | "config.worktree"] => true,
         ["modules" | "worktrees", inner @ .., name] => {
             ["commondir", "config", "config.worktree", "gitdir"].contains(name)
@@ -117,32 +134,46 @@ fn is_in_repository(names: &[&str]) -> bool {
     }
 }
 
-/// Checks whether a file is a part of a package that a package manager has unpacked. Such files
-/// have no effect unless the package is used.
+/// Checks whether a file belongs to a package that a package manager unpacked. Such files have no
+/// effect unless the package is used.
 pub fn is_unpacked(path: &Path) -> bool {
-    let names: Vec<&str> = path.iter().map(|name| name.to_str().unwrap_or_default()).collect();
-    let is_module = names.windows(2).any(|part| part[0] == "node_modules" && part[1] != ".bin");
-    is_module
-        || names.contains(&"site-packages")
-        || names.windows(3).any(|part| part == ["go", "pkg", "mod"])
-        || names
-            .windows(2)
-            .any(|part| matches!(part, [".cargo", "git" | "registry"] | [".npm", "_cacache"]))
+    let names = names_of(path);
+    for pair in names.windows(2) {
+        match pair {
+            // Shells run the programs in this folder, so they have an effect.
+            ["node_modules", ".bin"] => {}
+            ["node_modules", _] | [".cargo", "git" | "registry"] | [".npm", "_cacache"] => {
+                return true;
+            }
+            _ => {}
+        }
+    }
+    let is_go_module = names.windows(3).any(|part| part == ["go", "pkg", "mod"]);
+    let is_python_package = names.contains(&"site-packages");
+    is_go_module || is_python_package
 }
 
-/// Checks whether a link replaces a folder in which files run later, or a parent of such a folder.
+/// Checks whether a link at `path` replaces a folder of files that run later, or a parent of such a
+/// folder.
 pub fn link_runs_later(path: &Path) -> bool {
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return false };
-    let mut hidden = FOLDERS.iter().chain(&FILES).filter(|parts| parts[0].starts_with('.'));
-    let is_on_way = hidden.any(|parts| parts.len() > 1 && parts[0] == name);
-    if is_on_way || runs_later(path) {
+    // A link `.config` can lead to another `.config/git`.
+    let is_hidden_parent = name.starts_with('.')
+        && FOLDERS.iter().chain(&FILES).any(|parts| parts.len() > 1 && parts[0] == name);
+    if is_hidden_parent || runs_later(path) {
         return true;
     }
-    let parent = path.with_file_name("");
-    FOLDERS.iter().any(|parts| {
-        let is_end = parts.last() == Some(&name) && parent.ends_with(parts[0]);
-        is_end || *parts == [name]
-    })
+
+    // The path of a link may itself be a folder of the list, such as `.ssh` or `.git/hooks`.
+    let Some(parent) = path.parent() else { return false };
+    for parts in FOLDERS {
+        let is_single_name = *parts == [name];
+        let ends_with_parts = parts.last() == Some(&name) && parent.ends_with(parts[0]);
+        if is_single_name || ends_with_parts {
+            return true;
+        }
+    }
+    false
 }
 
 #[cfg(test)]
@@ -189,6 +220,10 @@ mod tests {
             "/w/.git/worktrees/one/commondir",
             "/w/all.code-workspace",
             "/w/sub/AGENTS.md",
+            "/home/u/.local/bin/toolhold",
+            "/home/u/.cargo/bin/cargo",
+            "/home/u/.config/git/config",
+            "/home/u/.local/share/applications/browser.desktop",
         ] {
             assert!(runs_later(Path::new(path)), "{path}");
         }

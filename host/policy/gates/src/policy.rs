@@ -1,4 +1,4 @@
-//! Decides on a call. Asks the gates in their order.
+//! Decides on a call with all gates.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::rules::RuleSet;
 use crate::trust::ProviderTrust;
 use crate::web::Web;
 
-/// The fixed order of the gates. Every gate decides on every call:
+/// The gates in their fixed order. Every gate decides on every call:
 ///
 /// 1. the blocklist: commands that never run;
 /// 2. the organisation's ceiling and `[tools.policy]`: rules that can only deny;
@@ -29,10 +29,11 @@ use crate::web::Web;
 /// 7. the hosts that the web tools request;
 /// 8. trust in the plugin and in the caller.
 ///
-/// The first gate that denies decides. If no gate denies, the first gate that asks decides, and
-/// then the first gate that allows. [`Gate::Grants`] comes after the blocklist, and is decided when
-/// paths are resolved. The other gates come last: dependencies, the review, quota and rate. The
-/// review checks only calls that may otherwise run. Quota and rate count only calls that run.
+/// The first gate that denies decides. If no gate denies, the first gate that asks decides. If no
+/// gate asks, the first gate that allows decides.
+///
+/// [`Gate::Grants`] comes after the blocklist, when paths are resolved. The dependencies, the
+/// review, the quota and the rate come after all these gates.
 pub const GATES: [Gate; 9] = [
     Gate::Blocklist,
     Gate::Ceiling,
@@ -45,7 +46,7 @@ pub const GATES: [Gate; 9] = [
     Gate::Trust,
 ];
 
-/// All rules for calls. The default has the rules of an empty configuration, but with an empty
+/// All rules for calls. The default has the rules of an empty configuration, but an empty
 /// blocklist.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
@@ -59,43 +60,42 @@ pub struct Policy {
     pub permissions: Permissions,
     /// `[tools] autonomy`.
     pub autonomy: Placed<Autonomy>,
-    /// The parts of the sandbox that `autonomy = "sandboxed"` relies on.
+    /// The settings that stop calls from being contained. `autonomy = "sandboxed"` asks about these
+    /// calls.
     pub containment: Containment,
     /// `[tools.shell] only_commands`: the programs that commands may start. Empty means any
     /// program.
     pub only_commands: Placed<Vec<String>>,
-    /// `[tools.shell] strict_parse`: whether unresolved commands are denied. Otherwise they need
+    /// `[tools.shell] strict_parse`: whether unresolved commands are denied. If not, they need
     /// approval.
     pub strict_parse: Placed<bool>,
-    /// Whether commands of high risk are denied. Otherwise they need approval.
+    /// Whether commands of high risk are denied. If not, they need approval.
     pub block_high_risk: Placed<bool>,
-    /// Whether commands of medium risk need approval at every level, unless a permission allows
-    /// them.
+    /// Whether commands of medium risk need approval at every level of autonomy, unless a
+    /// permission allows them.
     pub ask_for_medium_risk: Placed<bool>,
     /// `[tools.shell] network`.
     pub network: Placed<Network>,
-    /// `[tools.web]`. `None` if the web tools aren't available.
+    /// `[tools.web]`. `None` if there are no web tools.
     pub web: Option<Web>,
     /// `[plugins.NAME] trust`.
     pub trusted: ProviderTrust,
 }
 
 impl Policy {
-    /// Decides on a call.
-    ///
-    /// Every gate decides, in the order of [`GATES`]. The first gate that denies decides. If no
-    /// gate denies, the first gate that asks decides, and then the first gate that allows.
-    /// `confirmed` means that a person has approved the call. It only changes *ask* to *allow*.
+    /// Decides on a call, as described at [`GATES`]. `confirmed` means that a person has approved
+    /// the call. It changes only *ask* to *allow*.
     pub fn decide(&self, action: &Action<'_>, confirmed: bool) -> Decision {
         let inputs = GateInputs::new(self, action);
         let mut decided: Option<Decision> = None;
         for gate in GATES {
-            let Some(next) = self.decide_at(gate, action, &inputs) else { continue };
-            if next.verdict == Verdict::Deny {
-                return next;
+            let Some(decision) = self.decide_at(gate, action, &inputs) else { continue };
+            if decision.verdict == Verdict::Deny {
+                return decision;
             }
-            if decided.as_ref().is_none_or(|known| next.verdict > known.verdict) {
-                decided = Some(next);
+            // The verdict *ask* is greater than *allow*.
+            if decided.as_ref().is_none_or(|earlier| decision.verdict > earlier.verdict) {
+                decided = Some(decision);
             }
         }
         let mut decision = decided.unwrap_or_else(undecided);
@@ -105,8 +105,8 @@ impl Policy {
         decision
     }
 
-    /// Checks whether a call needs approval only because no permission allows it: no other gate
-    /// asks, such as the one for risky commands. Only such calls can share an approval.
+    /// Checks whether only the gates of permissions and autonomy ask about a call or deny it. If
+    /// another gate asks, such as about a risky command, the approval can't cover other calls.
     pub fn asks_for_permission_only(&self, action: &Action<'_>) -> bool {
         let inputs = GateInputs::new(self, action);
         for gate in GATES {
@@ -119,13 +119,14 @@ impl Policy {
         true
     }
 
-    /// Returns the decision of each gate on a call, in their order. `None` means that a gate has no
-    /// rule about the call.
+    /// Returns the decision of each gate on a call, in the order of [`GATES`]. `None` means that
+    /// the gate has no rule about the call.
     pub fn explain(&self, action: &Action<'_>) -> Vec<(Gate, Option<Decision>)> {
         let inputs = GateInputs::new(self, action);
         GATES.iter().map(|gate| (*gate, self.explain_at(*gate, action, &inputs))).collect()
     }
 
+    /// Returns the decision of a gate, with a remedy for a call that `autonomy` allows.
     fn explain_at(
         &self,
         gate: Gate,
@@ -133,7 +134,7 @@ impl Policy {
         inputs: &GateInputs<'_>,
     ) -> Option<Decision> {
         let mut decision = self.decide_at(gate, action, inputs)?;
-        // A call that another rule allows doesn't change with the autonomy.
+        // A change of `autonomy` is a remedy only if `autonomy` itself allows the call.
         if gate == Gate::Autonomy
             && decision.verdict == Verdict::Allow
             && decision.rule == self.autonomy.value.rule()
@@ -143,11 +144,12 @@ impl Policy {
         Some(decision)
     }
 
-    /// Returns the denial if one of the commands never runs. This check comes first, before the
-    /// paths of a call are checked.
+    /// Returns the denial of the first command that is always denied. Returns `None` if there is no
+    /// such command. Call this before the paths of a call are resolved, because such a command is
+    /// denied whatever its paths are.
     pub fn blocked<'c>(&self, commands: impl IntoIterator<Item = &'c str>) -> Option<Decision> {
         for text in commands {
-            if let Some(decision) = self.command_refusal(&Command::read(text))
+            if let Some(decision) = self.decide_by_lists(&Command::read(text))
                 && decision.verdict == Verdict::Deny
             {
                 return Some(decision);
@@ -156,29 +158,29 @@ impl Policy {
         None
     }
 
-    /// Returns the denial of a command line that a plugin starts during a call. The verdict *ask*
-    /// also denies it, because a running call can't ask.
+    /// Returns the denial of a command line that a plugin starts during a call. A command that
+    /// needs approval is denied too, because a running call can't ask.
     pub fn line_refusal(&self, line: &str) -> Option<Decision> {
-        self.command_refusal(&Command::read(line))
+        self.decide_by_lists(&Command::read(line))
     }
 
-    /// Returns the trust in a call. This is the lower of the trust in its origin and the trust in
-    /// its provider.
+    /// Returns the trust in a call: the lower of the trust in its caller and the trust in its
+    /// provider.
     pub fn trust_in(&self, action: &Action<'_>) -> Trust {
-        self.trusted.least(action)
+        self.trusted.trust_in(action)
     }
 
-    /// Checks whether acting calls may run because their changes can be undone.
+    /// Checks whether `autonomy` is `sandboxed`.
     pub fn is_sandboxed(&self) -> bool {
         self.autonomy.value == Autonomy::Sandboxed
     }
 
     /// Checks whether the commands of an allowed call reach the network.
     pub fn reaches_network(&self, action: &Action<'_>) -> bool {
-        self.network.reaches(action)
+        self.network.commands_reach_network(action)
     }
 
-    /// Returns a further remedy for a denied call to the servers of the session's jobs.
+    /// Returns the remedy that lets a denied call request a server of the session's jobs.
     pub fn remedy_by_jobs(&self, action: &Action<'_>, refusal: &Decision) -> Option<String> {
         if refusal.gate != Gate::Hosts {
             return None;
@@ -194,26 +196,28 @@ impl Policy {
             && self.is_sandboxed()
     }
 
-    /// Returns the question about a call that relies on undo, and changes something that can't be
-    /// saved.
-    pub fn not_undoable(&self, action: &Action<'_>, what: &str) -> Decision {
+    /// Returns the decision that asks about a call because one of its changes can't be undone.
+    /// `reason` names the change.
+    pub fn not_undoable(&self, action: &Action<'_>, reason: &str) -> Decision {
         Decision {
             verdict: Verdict::Ask,
             gate: Gate::Autonomy,
-            rule: format!("autonomy = \"sandboxed\", which asks because {what}").into(),
+            rule: format!("autonomy = \"sandboxed\", which needs approval because {reason}").into(),
             place: self.autonomy.place.text.clone(),
             remedy: self.permissions.to_allow(action).into(),
         }
     }
 
-    /// Checks whether every call of a tool is denied, with any arguments. Such a tool isn't listed.
+    /// Checks whether every call of a tool is denied, with any arguments. The caller doesn't list
+    /// such a tool.
     pub fn denies_all(&self, tool: &Definition<'_>) -> bool {
         let Definition { name, aliases, provider, acts, harmless } = *tool;
         if acts && self.autonomy.value == Autonomy::ReadOnly {
             return true;
         }
-        self.ceiling.iter().any(|rules| rules.denies_all(name))
-            || self.policy.denies_all(name)
+        let is_denied_by_rules =
+            self.ceiling.iter().any(|rules| rules.denies_all(name)) || self.policy.denies_all(name);
+        is_denied_by_rules
             || self.permissions.denies_all(provider, name, aliases)
             || self.trusted.denies_all(provider, harmless)
     }
@@ -231,10 +235,10 @@ impl Policy {
                 .filter_map(|command| self.decide_at_blocklist(command, inputs))
                 .reduce(more_severe),
             Gate::Ceiling => self.ceiling.iter().find_map(|rules| {
-                rules.decide(gate, "the ceiling", action, self.trusted.least(action))
+                rules.decide(gate, "the ceiling", action, self.trusted.trust_in(action))
             }),
             Gate::Policy => {
-                self.policy.decide(gate, "[tools.policy]", action, self.trusted.least(action))
+                self.policy.decide(gate, "[tools.policy]", action, self.trusted.trust_in(action))
             }
             Gate::Permissions => {
                 inputs.permission.map(|matched| self.permissions.decide(matched, action))
@@ -267,27 +271,29 @@ impl Policy {
     }
 
     /// Returns the decision on a command by `blocked_commands`, `only_commands` and `strict_parse`.
-    /// If there are several, returns the first of the most severe decisions.
-    fn command_refusal(&self, command: &Command) -> Option<Decision> {
+    /// If several decide, returns the most severe decision.
+    fn decide_by_lists(&self, command: &Command) -> Option<Decision> {
         let blocked = self.blocklist.find(command).map(|blocked| self.decide_on_blocked(&blocked));
         let decisions = [blocked, self.only_commands_denial(command), self.strict_denial(command)];
         decisions.into_iter().flatten().reduce(more_severe)
     }
 
+    /// Returns the denial of a command that runs, or may run, a program outside of `only_commands`.
     fn only_commands_denial(&self, command: &Command) -> Option<Decision> {
-        let Placed { value: only, place } = &self.only_commands;
-        if only.is_empty() {
+        let Placed { value: listed_programs, place } = &self.only_commands;
+        if listed_programs.is_empty() {
             return None;
         }
-        let (rule, remedy) = match (command.beside(only), command.unclear) {
+        let unlisted_program = command.first_unlisted(listed_programs);
+        let (rule, remedy) = match (unlisted_program, command.unclear) {
             (Some(program), _) => (
                 format!("only_commands, which doesn't have `{}`", shorten(program)),
                 format!("To allow it, add {} to `only_commands` of {}.", toml(program), place.text),
             ),
             // An unresolved command may start other programs.
             (None, Some(why)) => (
-                format!("only_commands, since its programs are unknown: {why}"),
-                format!("To allow such commands, take `only_commands` out of {}.", place.text),
+                format!("only_commands, because the command's programs are unknown: {why}"),
+                format!("To allow such commands, remove `only_commands` from {}.", place.text),
             ),
             (None, None) => return None,
         };
@@ -300,7 +306,7 @@ impl Policy {
         })
     }
 
-    /// Returns the denial of an unresolved command, if `strict_parse` is on.
+    /// Returns the denial of a command that `strict_parse` doesn't accept.
     fn strict_denial(&self, command: &Command) -> Option<Decision> {
         if !self.strict_parse.value {
             return None;
@@ -311,7 +317,7 @@ impl Policy {
             None => return None,
         };
         let place = &self.strict_parse.place;
-        let goal = "To be asked about such commands";
+        let goal = "To be asked for approval of such commands";
         Some(Decision {
             verdict: Verdict::Deny,
             gate: Gate::Blocklist,
@@ -321,6 +327,7 @@ impl Policy {
         })
     }
 
+    /// Denies a command that is certainly blocked, and asks about a command that may be blocked.
     fn decide_on_blocked(&self, blocked: &Blocked<'_, Origin>) -> Decision {
         let entry = blocked.entry;
         if !blocked.certain {
@@ -332,40 +339,36 @@ impl Policy {
             gate: Gate::Blocklist,
             rule: format!("the blocked command `{entry}`").into(),
             place: blocked.place.text.clone(),
-            remedy: blocked.place.remedy(|| match &blocked.place.kind {
-                OriginKind::Default(TablePlace { file, line: Some(line) }) => {
-                    format!("To allow it, add {entry:?} to `allowed_commands` in [tools.shell], in {file}, line {line}.")
-                }
-                OriginKind::Default(table) => format!(
-                    "To allow it, {}",
-                    table.lines("tools.shell", &format!("allowed_commands = [{entry:?}]"))
-                ),
-                _ => format!("To allow it, take {entry:?} out of `blocked_commands`."),
-            }),
+            remedy: blocked.place.remedy(|| remedy_to_unblock(entry, &blocked.place.kind)),
         }
     }
 
+    /// Decides on a command that is blocked or unresolved.
     fn decide_at_blocklist(&self, command: &Command, inputs: &GateInputs<'_>) -> Option<Decision> {
-        let decision = match (self.command_refusal(command), command.unclear) {
-            (Some(refusal), _) => refusal,
+        let decision = match (self.decide_by_lists(command), command.unclear) {
+            (Some(decision), _) => decision,
             (None, Some(reason)) => {
-                self.ask_for_unresolved(format!("the command is unresolved: {reason}").into())
+                self.ask_for_unresolved(format!("unresolved command: {reason}").into())
             }
             (None, None) => return None,
         };
+        // A permission for exactly this command answers a question, but can't override a denial.
         if decision.verdict != Verdict::Deny && inputs.is_exactly_allowed() {
             return None;
         }
         Some(decision)
     }
 
+    /// Asks about a command whose programs aren't certain.
     fn ask_for_unresolved(&self, rule: Cow<'static, str>) -> Decision {
         Decision {
             verdict: Verdict::Ask,
             gate: Gate::Blocklist,
             rule,
             place: "built in".into(),
-            remedy: "To allow it without asking, allow exactly this command, by a permission without `*` and `?`.".into(),
+            remedy: "To allow it without asking, add a permission for exactly this command, \
+                     without `*` and `?`."
+                .into(),
         }
     }
 
@@ -375,26 +378,27 @@ impl Policy {
         action: &Action<'_>,
         inputs: &GateInputs<'_>,
     ) -> Option<Decision> {
-        let level = self.autonomy.level(action, &self.containment);
-        let (risk, program) = match level {
-            Autonomy::Sandboxed => command.risk_if_undoable(),
-            _ => command.risk(),
-        };
+        let (risk_without_undo, riskiest) = command.risk();
         // Undo has no effect on this setting, so the risk without undo applies.
-        if self.block_high_risk.value && command.risk().0 == Risk::High {
+        if self.block_high_risk.value && risk_without_undo == Risk::High {
             let place = &self.block_high_risk.place;
             return Some(Decision {
                 verdict: Verdict::Deny,
                 gate: Gate::Risk,
-                rule: describe_risk(risk, &program).into(),
+                rule: describe_risk(risk_without_undo, &riskiest).into(),
                 place: place.text.clone(),
                 remedy: place.remedy_to_set(
-                    "To be asked",
+                    "To be asked for approval",
                     "tools.shell",
                     "block_high_risk_commands = false",
                 ),
             });
         }
+        let level = self.autonomy.level(action, &self.containment);
+        let (risk, program) = match level {
+            Autonomy::Sandboxed => command.risk_if_undoable(),
+            _ => (risk_without_undo, riskiest),
+        };
         let place = match risk {
             // A permission for exactly this command includes its risk.
             Risk::High if level != Autonomy::Full && !inputs.is_exactly_allowed() => {
@@ -418,7 +422,7 @@ impl Policy {
 /// Place of the commands that are blocked by default.
 pub const BUILT_IN_COMMANDS: &str = "the default of [tools.shell]";
 
-/// A tool with the facts that decide whether it is listed.
+/// The facts about a tool that decide whether it is listed.
 #[derive(Clone, Copy, Debug)]
 pub struct Definition<'a> {
     /// Full name of the tool.
@@ -433,27 +437,24 @@ pub struct Definition<'a> {
     pub harmless: bool,
 }
 
-/// Inputs that several gates share.
 struct GateInputs<'p> {
-    /// The commands of the call, analysed.
     commands: Vec<Arc<Command>>,
-    /// The permission that matches the call.
     permission: Option<PermissionMatch<'p>>,
 }
 
 impl<'p> GateInputs<'p> {
+    /// Reads the commands of a call, and finds its permission.
     fn new(policy: &'p Policy, action: &Action<'_>) -> Self {
-        let commands: Vec<Arc<Command>> = action
-            .subjects
-            .iter()
-            .filter(|subject| subject.kind == SubjectKind::Command)
-            .map(|subject| Command::read(&subject.text))
-            .collect();
+        let mut commands: Vec<Arc<Command>> = Vec::new();
+        for subject in action.subjects {
+            if subject.kind == SubjectKind::Command {
+                commands.push(Command::read(&subject.text));
+            }
+        }
         let permission = policy.permissions.find(action, &commands);
         Self { commands, permission }
     }
 
-    /// Checks whether permissions allow exactly this call.
     fn is_exactly_allowed(&self) -> bool {
         self.permission.is_some_and(|matched| matched.exactly)
     }
@@ -467,7 +468,6 @@ fn describe_risk(risk: Risk, program: &str) -> String {
     format!("the {} risk of `{}`", risk.as_str(), shorten(program))
 }
 
-/// Shortens a long untrusted text to its start.
 fn shorten(text: &str) -> String {
     let mut shown: String = text.chars().take(120).collect();
     if shown.len() < text.len() {
@@ -480,13 +480,30 @@ fn more_severe(known: Decision, next: Decision) -> Decision {
     if next.verdict > known.verdict { next } else { known }
 }
 
-/// Returns the refusal of a call that no gate decides.
+/// Returns the remedy that takes an entry out of the blocked commands. `kind` is the place of the
+/// entry.
+fn remedy_to_unblock(entry: &str, kind: &OriginKind) -> String {
+    match kind {
+        OriginKind::Default(TablePlace { file, line: Some(line) }) => {
+            format!(
+                "To allow it, add {entry:?} to `allowed_commands` in [tools.shell], in {file}, line {line}."
+            )
+        }
+        OriginKind::Default(table) => {
+            let setting = format!("allowed_commands = [{entry:?}]");
+            format!("To allow it, {}", table.lines("tools.shell", &setting))
+        }
+        _ => format!("To allow it, remove {entry:?} from `blocked_commands`."),
+    }
+}
+
+/// Returns the denial of a call that no gate decides.
 pub fn undecided() -> Decision {
     Decision {
         verdict: Verdict::Deny,
         gate: Gate::Permissions,
         rule: Cow::Borrowed("calls that no gate decides are denied"),
         place: Cow::Borrowed("built in"),
-        remedy: Cow::Borrowed("This is a bug in Toolhold; report it to its maintainers."),
+        remedy: Cow::Borrowed("This is a bug in Toolhold; please report it."),
     }
 }

@@ -17,10 +17,13 @@ use crate::path_globs::{GlobError, check_glob};
 #[derive(Clone, Debug, Default)]
 pub struct Programs(Vec<Entry>);
 
+/// Bytes of a command that a denial shows. A longer command is cut.
+const MAX_SHOWN: usize = 512;
+
 /// An entry that isn't valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProgramsError {
-    /// The pattern names no program.
+    /// The entry names no program.
     #[error("an entry of `programs` is empty: write a program, and globs for its arguments")]
     Empty,
     /// The program isn't a plain name or path.
@@ -29,7 +32,7 @@ pub enum ProgramsError {
     /// A glob is too long.
     #[error(transparent)]
     Length(#[from] GlobError),
-    /// The engine doesn't read a glob.
+    /// The engine can't read a glob.
     #[error("`{entry}`: {}", .source.kind())]
     Glob {
         /// The entry as written.
@@ -43,13 +46,12 @@ pub enum ProgramsError {
 struct Entry {
     program: String,
     arguments: Vec<GlobMatcher>,
-    /// Whether further arguments may follow.
     has_rest: bool,
     place: Origin,
 }
 
 impl Programs {
-    /// Compiles entries, each with its place.
+    /// Compiles entries. Each has its place in the configuration.
     ///
     /// # Errors
     ///
@@ -57,11 +59,11 @@ impl Programs {
     pub fn new<P: Into<Origin>>(
         entries: impl IntoIterator<Item = (String, P)>,
     ) -> Result<Self, ProgramsError> {
-        entries
-            .into_iter()
-            .map(|(text, place)| Entry::new(&text, place.into()))
-            .collect::<Result<_, _>>()
-            .map(Self)
+        let mut compiled = Vec::new();
+        for (text, place) in entries {
+            compiled.push(Entry::new(&text, place.into())?);
+        }
+        Ok(Self(compiled))
     }
 
     /// Checks whether no program is granted.
@@ -75,7 +77,8 @@ impl Programs {
     }
 
     /// Returns the denial of a program with these arguments. Returns `None` if the program may be
-    /// started. `line` is the whole command, and `table` is the table that grants programs.
+    /// started. `line` is the whole command. `table` is the configuration table that grants
+    /// programs.
     pub fn refusal(
         &self,
         program: &str,
@@ -86,15 +89,19 @@ impl Programs {
         if self.allow(program, arguments) {
             return None;
         }
-        let shown = neutral_line(cut(line, 512));
+        let shown = neutral_line(cut(line, MAX_SHOWN));
         let (rule, place, remedy) = match self.place(program) {
             None => {
-                let remedy = format!("To allow it, add it to `programs` in {table}.");
+                let remedy = format!("To allow it, add the program to `programs` in {table}.");
                 ("`programs` is empty", "built in".into(), remedy.into())
             }
             Some(place) => {
-                let remedy = place.remedy(|| format!("To allow it, add to `programs`: \"{shown}\", with `*` and `**` for arguments that may differ."));
-                ("`programs` has no match", place.text.clone(), remedy)
+                let remedy = place.remedy(|| {
+                    format!(
+                        "To allow it, add \"{shown}\" to `programs`, with `*` or `**` in place of arguments that may differ."
+                    )
+                });
+                ("`programs` has no entry for this command", place.text.clone(), remedy)
             }
         };
         Some(Denial {
@@ -106,8 +113,8 @@ impl Programs {
         })
     }
 
-    /// Returns the place of the grants for denials. This is the place of an entry for the same
-    /// program, or else of the first entry.
+    /// Returns the place of the grants, for denials: the place of an entry for the same program, or
+    /// of the first entry.
     pub fn place(&self, program: &str) -> Option<&Origin> {
         let same = self.0.iter().find(|entry| entry.program == program);
         same.or(self.0.first()).map(|entry| &entry.place)
@@ -115,6 +122,7 @@ impl Programs {
 }
 
 impl Entry {
+    /// Reads an entry: a program, and a glob for each of its arguments.
     fn new(text: &str, place: Origin) -> Result<Self, ProgramsError> {
         let mut words = text.split_whitespace();
         let program = words.next().ok_or(ProgramsError::Empty)?;
@@ -139,6 +147,7 @@ impl Entry {
         Ok(Self { program: program.to_owned(), arguments, has_rest, place })
     }
 
+    /// Checks whether the entry allows a program with these arguments.
     fn allows(&self, program: &str, arguments: &[String]) -> bool {
         let has_count = if self.has_rest {
             arguments.len() >= self.arguments.len()

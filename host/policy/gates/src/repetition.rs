@@ -1,4 +1,4 @@
-//! Detects agents that repeat a call or an output. Used by programs that run an agent.
+//! Detects agents that repeat a call or an output.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::DefaultHasher;
@@ -16,15 +16,14 @@ pub struct RepetitionLimits {
     pub window: usize,
     /// Number of consecutive equal outputs of the model that end the loop. 0 means never.
     pub outputs: usize,
-    /// Levels for equal calls in a row with equal results.
+    /// Limits for consecutive equal calls with equal results.
     pub calls: Levels,
-    /// Levels for two calls that alternate, each with equal results, counted in pairs.
+    /// Limits for two alternating calls, each with equal results. The unit is a pair of calls.
     pub pairs: Levels,
-    /// Limits for one tool with the same result for different arguments, anywhere in the window.
-    /// Calls that only read are ignored, because searches without results are common.
+    /// Limits for calls of one tool with different arguments but the same result, anywhere in the
+    /// window. Calls that only read are ignored, because many searches find nothing.
     pub results: Levels,
-    /// Whether calls that only read are ignored, for example calls that poll until something
-    /// happens.
+    /// Whether calls that only read are ignored, such as calls that poll.
     pub exempt_read_only: bool,
 }
 
@@ -53,21 +52,27 @@ pub struct Levels {
 }
 
 impl Levels {
+    /// Returns the most severe reaction whose level is reached. Returns `None` if no level is
+    /// reached. A level of 0 turns its reaction off.
     fn reaction(self, times: usize) -> Option<Reaction> {
-        let reactions = [
+        let most_severe_first = [
             (self.end, Reaction::Break),
             (self.block, Reaction::Block),
             (self.warn, Reaction::Warn),
         ];
-        let reached = reactions.into_iter().find(|(level, _)| *level > 0 && times >= *level);
-        reached.map(|(_, reaction)| reaction)
+        for (level, reaction) in most_severe_first {
+            if level > 0 && times >= level {
+                return Some(reaction);
+            }
+        }
+        None
     }
 }
 
 /// The reaction to a repetition. Later variants are more severe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reaction {
-    /// The call runs, and the model gets a warning about the repetition.
+    /// Run the call, and warn the model.
     Warn,
     /// Don't run the call, and tell the model why.
     Block,
@@ -99,13 +104,12 @@ pub struct Repeated {
     pub reaction: Reaction,
 }
 
-/// The repetition as a text for the model.
 impl fmt::Display for Repeated {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let times = self.times;
         match self.kind {
             RepetitionKind::Outputs => {
-                write!(f, "You have said the same thing {times} times in a row.")
+                write!(f, "Your last {times} messages were the same.")
             }
             RepetitionKind::Calls => write!(
                 f,
@@ -116,22 +120,21 @@ impl fmt::Display for Repeated {
             }
             RepetitionKind::Results => write!(
                 f,
-                "This tool has given the same result {times} times, whatever the arguments. Do something else."
+                "This tool has given the same result {times} times, with different arguments. Do \
+                 something else."
             ),
         }
     }
 }
 
-/// Records the last calls and outputs of one agent, and detects repetitions: consecutive equal
-/// calls, two calls that alternate, the same result for different arguments, and equal outputs.
+/// Records the last calls and outputs of one agent, and detects repetitions.
 ///
-/// A call whose result differs from the result of the previous equal call makes progress, and ends
-/// all of these repetitions. For example, an agent that follows a job repeats its call until the
-/// job ends.
+/// A call whose result differs from the result of the previous equal call makes progress. It ends
+/// all repetitions. For example, an agent that follows a job repeats its call until the job ends.
 ///
-/// The host doesn't use repetitions for its own decisions. The program that runs the loop calls
-/// [`before`](Self::before) before each call to get the reaction, and [`after`](Self::after) after
-/// the call with its result.
+/// The host doesn't use repetitions for its own decisions. The program that runs the agent calls
+/// [`before`](Self::before) before each call to get the reaction. It calls [`after`](Self::after)
+/// with the result of each call.
 ///
 /// ```
 /// use toolhold_policy::{Reaction, Repetition, RepetitionLimits};
@@ -149,7 +152,10 @@ impl fmt::Display for Repeated {
 ///     let result = if is_blocked { None } else { Some("fn main() {}") };
 ///     repetition.after("read", &arguments, true, result);
 /// }
-/// assert_eq!(reactions, [None, None, Some(Reaction::Warn), Some(Reaction::Block), Some(Reaction::Break)]);
+/// assert_eq!(
+///     reactions,
+///     [None, None, Some(Reaction::Warn), Some(Reaction::Block), Some(Reaction::Break)],
+/// );
 /// ```
 #[derive(Clone, Debug)]
 pub struct Repetition {
@@ -159,14 +165,12 @@ pub struct Repetition {
     same_outputs: usize,
 }
 
-/// A call that was made. Stores digests instead of texts. A digest collision affects only the
-/// agent's own loop.
+/// A call that was made, as digests. A digest collision affects only the agent's own loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct MadeCall {
     tool: u64,
-    /// Tool and arguments.
     call: u64,
-    /// The digest of the result. `None` if the call was blocked.
+    /// Digest of the result. `None` if the call was blocked.
     result: Option<u64>,
     read_only: bool,
 }
@@ -191,21 +195,28 @@ impl Repetition {
             return None;
         }
         let call = digest((tool, canonical(arguments)));
+        // Many searches find nothing, so equal results of calls that only read aren't counted.
         let results = if read_only { 0 } else { self.count_results(digest(tool), call) };
         let counts = [
             (RepetitionKind::Calls, self.limits.calls, self.count_in_a_row(call)),
             (RepetitionKind::Pairs, self.limits.pairs, self.count_pairs(call)),
             (RepetitionKind::Results, self.limits.results, results),
         ];
-        let repetitions = counts.into_iter().filter_map(|(kind, levels, times)| {
-            Some(Repeated { kind, times, reaction: levels.reaction(times)? })
-        });
-        // If several are equally severe, the first applies, because it is the most specific.
-        repetitions.rev().max_by_key(|repeated| repeated.reaction)
+        // If several reactions are equally severe, the first kind applies, because it is the most
+        // specific.
+        let mut most_severe: Option<Repeated> = None;
+        for (kind, levels, times) in counts {
+            if let Some(reaction) = levels.reaction(times)
+                && most_severe.is_none_or(|known| reaction > known.reaction)
+            {
+                most_severe = Some(Repeated { kind, times, reaction });
+            }
+        }
+        most_severe
     }
 
     /// Records a call with the result for the model. `result` is `None` if the call was blocked.
-    /// Before this call, remove parts of the result that always differ, such as random keys.
+    /// The caller first removes parts of the result that always differ, such as random keys.
     pub fn after(&mut self, tool: &str, arguments: &Value, read_only: bool, result: Option<&str>) {
         if self.is_exempt(read_only) || self.limits.window == 0 {
             return;
@@ -216,19 +227,19 @@ impl Repetition {
             result: result.map(digest),
             read_only,
         };
-        // A call with a new result makes progress, so an equal output after this call isn't a
-        // repetition.
+        // A call with a new result makes progress. An equal output after it isn't a repetition.
         if let Some(earlier) = self.calls.iter().find(|earlier| earlier.call == made.call)
             && !earlier.has_result_of(&made)
         {
             self.last_output = None;
         }
+        // Keep one place of the window for the new call.
         self.calls.truncate(self.limits.window - 1);
         self.calls.push_front(made);
     }
 
-    /// Returns the reaction to an output of the model. Before this call, remove parts of the output
-    /// that always differ, such as IDs.
+    /// Returns the reaction to an output of the model. Returns `None` for too few equal outputs.
+    /// The caller first removes parts of the output that always differ, such as IDs.
     pub fn check_output(&mut self, output: &str) -> Option<Repeated> {
         let output_digest = digest(output);
         if self.last_output == Some(output_digest) {
@@ -238,13 +249,14 @@ impl Repetition {
         }
         self.last_output = Some(output_digest);
         let times = self.same_outputs;
-        if self.limits.outputs == 0 || times < self.limits.outputs {
+        let is_checked = self.limits.outputs > 0;
+        if !is_checked || times < self.limits.outputs {
             return None;
         }
         Some(Repeated { kind: RepetitionKind::Outputs, times, reaction: Reaction::Break })
     }
 
-    /// Removes all calls and outputs. Use this function for a new task.
+    /// Forgets all calls and outputs. Use this for a new task.
     pub fn clear(&mut self) {
         *self = Self::new(self.limits);
     }
@@ -253,60 +265,75 @@ impl Repetition {
         read_only && self.limits.exempt_read_only
     }
 
-    /// Returns the number of consecutive times that the call was made with the same result,
-    /// including this time.
     fn count_in_a_row(&self, call: u64) -> usize {
         1 + count_unchanged(self.calls.iter().take_while(|made| made.call == call))
     }
 
-    /// Returns the number of pairs of two alternating calls up to this call, as long as neither has
-    /// another result.
+    /// Returns the number of pairs of two alternating calls with unchanged results. The next call
+    /// `call` ends the last pair.
     fn count_pairs(&self, call: u64) -> usize {
         let Some(last) = self.calls.front() else { return 0 };
         if last.call == call {
             return 0;
         }
-        let expected = [last.call, call].into_iter().cycle();
-        let alternating: Vec<&MadeCall> = self
-            .calls
-            .iter()
-            .zip(expected)
-            .take_while(|(made, expected)| made.call == *expected)
-            .map(|(made, _)| made)
-            .collect();
-        let others = count_unchanged(alternating.iter().copied().step_by(2));
-        let equals = count_unchanged(alternating.iter().copied().skip(1).step_by(2));
-        // The calls count up to the first change of either result. The other call is the newest.
-        // The first change of its results is at an even index, and the first change of this call's
-        // results is at an odd index.
-        let unchanged = (2 * others).min(2 * equals + 1);
+        // The newest call comes first. If the calls alternate, the even indexes have the other
+        // call, and the odd indexes have earlier calls like `call`.
+        let mut other_calls = Vec::new();
+        let mut same_calls = Vec::new();
+        for (index, made) in self.calls.iter().enumerate() {
+            if index % 2 == 0 && made.call == last.call {
+                other_calls.push(made);
+            } else if index % 2 == 1 && made.call == call {
+                same_calls.push(made);
+            } else {
+                break;
+            }
+        }
+        // Only the calls before both of these indexes have unchanged results.
+        let first_changed_other = 2 * count_unchanged(other_calls.into_iter());
+        let first_changed_same = 2 * count_unchanged(same_calls.into_iter()) + 1;
+        let unchanged = first_changed_other.min(first_changed_same);
+        // The next call completes a pair with the call before it.
         unchanged.div_ceil(2)
     }
 
-    /// Returns the number of times that the tool returned its last result, including this time.
-    /// Returns 0 if all these calls have the same arguments.
+    /// Counts the calls of a tool that had the same result as its last call. The next call `call`
+    /// is counted too. Returns 0 if all these calls have the same arguments.
     fn count_results(&self, tool: u64, call: u64) -> usize {
-        let mut acting = self.calls.iter().filter(|made| made.tool == tool && !made.read_only);
-        let Some(last) = acting.clone().next() else { return 0 };
-        let equal = acting.clone().filter(|made| made.result == last.result).count();
-        let has_other_arguments =
-            acting.any(|made| made.result == last.result && made.call != call);
-        if has_other_arguments { 1 + equal } else { 0 }
+        let mut last_result = None;
+        let mut times = 1;
+        let mut has_other_arguments = false;
+        // The newest call comes first, so its result is the last result.
+        for made in &self.calls {
+            if made.tool != tool || made.read_only {
+                continue;
+            }
+            let expected = *last_result.get_or_insert(made.result);
+            if made.result != expected {
+                continue;
+            }
+            times += 1;
+            if made.call != call {
+                has_other_arguments = true;
+            }
+        }
+        if has_other_arguments { times } else { 0 }
     }
 }
 
-/// Returns the number of newest calls with the same result.
+/// Counts the first calls that all have the same result. A blocked call has no result, and is
+/// counted too.
 fn count_unchanged<'a>(calls: impl Iterator<Item = &'a MadeCall>) -> usize {
-    let mut last: Option<&MadeCall> = None;
+    let mut last_with_result: Option<&MadeCall> = None;
     let mut count = 0;
     for made in calls {
-        if let Some(last) = last
+        if let Some(last) = last_with_result
             && !last.has_result_of(made)
         {
             break;
         }
         if made.result.is_some() {
-            last = Some(made);
+            last_with_result = Some(made);
         }
         count += 1;
     }

@@ -1,8 +1,8 @@
 //! Rules for all tools: the organisation's ceiling and `[tools.policy]`.
 //!
-//! Each set decides separately, and can only deny. A rule that denies takes precedence over all
-//! other rules. A set with rules that allow denies all calls that these rules don't match. For this
-//! reason, an `allow` in one set never changes a denial of another set.
+//! Each set decides separately, and can only deny. A rule that denies takes precedence over rules
+//! that allow. If a set has rules that allow, it denies all calls that none of them matches. So an
+//! `allow` in one set never changes a denial of another set.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -17,24 +17,22 @@ use crate::origin::Origin;
 use crate::path_globs::PathGlobs;
 use crate::pattern::TextGlob;
 
-/// Most rules in one set. Each rule takes time on every call.
+/// Rules of the largest set. Each rule takes time on every call.
 pub const MAX_RULES: usize = 256;
 
-/// Tools of the host that follow an allowed call of the same session. They show the rest of its
-/// output and stop its jobs. Answers instruct the model to call these tools. The tools need no rule
-/// that allows them.
-pub(crate) const FOLLOWING: [&str; 4] = ["read_overflow", "job_output", "job_list", JOB_STOP];
+/// Tools of the host that continue an allowed call: they show more of its output, and control its
+/// jobs. Answers tell the model to call these tools, so no rule has to allow them.
+pub(crate) const CONTINUING_TOOLS: [&str; 4] =
+    ["read_overflow", "job_output", "job_list", JOB_STOP];
 
-/// The tool that stops jobs of a session. It needs no approval with any value of `autonomy`.
+/// The tool that stops jobs of a session. It never needs approval because of `autonomy`.
 pub(crate) const JOB_STOP: &str = "job_stop";
 
-/// The tool that runs the checkers of a project.
 pub(crate) const DIAGNOSTICS: &str = "diagnostics";
 
-/// The tool that searches in code. Its calls act if they use language servers.
+/// The tool that searches in code. A call acts if it uses language servers.
 pub(crate) const SEARCH_CODE: &str = "search_code";
 
-/// The tool that hands work to another agent.
 pub(crate) const DELEGATE: &str = "delegate";
 
 /// A set of rules.
@@ -44,8 +42,7 @@ pub struct RuleSet {
     pub rules: Vec<Rule>,
 }
 
-/// One rule. The rule matches if all its conditions match. A condition that isn't set always
-/// matches.
+/// A rule matches if all its conditions match. A condition that isn't set always matches.
 #[derive(Clone, Debug)]
 pub struct Rule {
     /// Whether the rule allows or denies.
@@ -56,10 +53,10 @@ pub struct Rule {
     pub paths: Option<PathGlobs>,
     /// The access to the subjects. `None` means any access.
     pub access: Option<Access>,
-    /// Conditions on arguments. All have to match.
+    /// Conditions on arguments.
     pub arguments: Vec<Argument>,
-    /// The trust in the call. A rule that allows matches calls with this trust or more. A rule that
-    /// denies matches calls with this trust or less. `None` means any trust.
+    /// The trust in the call. An allowing rule matches calls with this trust or more. A denying
+    /// rule matches calls with this trust or less. `None` means any trust.
     pub trust: Option<Trust>,
     /// Phases of the agent's work. Empty means any phase, including an unknown phase.
     pub phases: Vec<Phase>,
@@ -81,14 +78,14 @@ pub enum Effect {
 /// A condition on an argument.
 #[derive(Clone, Debug)]
 pub struct Argument {
-    /// RFC 6901 pointer into the arguments.
+    /// Location of the argument, as an RFC 6901 pointer.
     pub pointer: String,
-    /// The test of the value at this place.
+    /// The test of the argument.
     pub test: Test,
 }
 
-/// A test of an argument. For a number or boolean, its JSON text is tested. For a list, each
-/// element is tested.
+/// A test of an argument. A number or boolean is tested as JSON text. A list is tested element by
+/// element.
 #[derive(Clone, Debug)]
 pub enum Test {
     /// The glob matches the whole text.
@@ -98,7 +95,7 @@ pub enum Test {
 }
 
 impl RuleSet {
-    /// Returns the denial of this set. Returns `None` if the set doesn't deny the call.
+    /// Returns the denial of a call by the rules. Returns `None` if the rules allow the call.
     pub(crate) fn decide(
         &self,
         gate: Gate,
@@ -124,7 +121,7 @@ impl RuleSet {
         }
         let mut allowing = self.rules.iter().filter(|rule| rule.effect == Effect::Allow);
         let first = allowing.next()?;
-        if action.built_in && FOLLOWING.contains(&action.tool) {
+        if action.built_in && CONTINUING_TOOLS.contains(&action.tool) {
             return None;
         }
         if self.allows_call(action, trust) {
@@ -154,7 +151,7 @@ impl RuleSet {
         })
     }
 
-    /// Checks whether the set denies every call of the tool, with any arguments.
+    /// Checks whether the rules deny every call of a tool.
     pub(crate) fn denies_all(&self, tool: &str) -> bool {
         let is_denied = self.rules.iter().any(|rule| {
             rule.effect == Effect::Deny && rule.names(tool) && rule.has_no_other_condition()
@@ -162,30 +159,37 @@ impl RuleSet {
         if is_denied {
             return true;
         }
-        if FOLLOWING.contains(&tool) {
+        if CONTINUING_TOOLS.contains(&tool) {
             return false;
         }
-        // A set with rules that allow denies all tools that these rules don't name.
-        let mut allowing = self.rules.iter().filter(|rule| rule.effect == Effect::Allow).peekable();
-        allowing.peek().is_some() && !allowing.any(|rule| rule.names(tool))
+        // A set with allowing rules denies each tool that no allowing rule names.
+        let mut has_allowing_rule = false;
+        for rule in &self.rules {
+            if rule.effect == Effect::Allow {
+                has_allowing_rule = true;
+                if rule.names(tool) {
+                    return false;
+                }
+            }
+        }
+        has_allowing_rule
     }
 }
 
-/// Returns the rule text for the denial of a call that no allowing rule of a set matches.
 pub(crate) fn none_allows(table: &str) -> String {
     format!("no allow rule of {table} matches")
 }
 
-/// Returns the remedy for the denial of a call that no allowing rule of a set matches. The remedy
-/// is a rule that allows the tool. `more` are further lines of that rule.
+/// Returns the remedy for a call that no allowing rule of a set matches: a rule that allows the
+/// tool. `more` contains further lines of that rule.
 pub(crate) fn to_allow(place: &Origin, table: &str, tool: &str, more: &str) -> Cow<'static, str> {
     let name = table.trim_matches(['[', ']']);
     let rule = format!("[[{name}.rules]]\neffect = \"allow\"\ntools = [\"{tool}\"]{more}");
     place.remedy_to_add(&rule)
 }
 
-/// Checks whether the whole call is checked instead of only its subjects. This applies if the call
-/// has no subjects, or if its tool isn't trusted to name all of them.
+/// Checks whether the rules check the whole call and not only its subjects. They do if the call has
+/// no subjects, or if its tool isn't trusted to name all of them.
 fn checks_whole_call(action: &Action<'_>) -> bool {
     action.subjects.is_empty() || !action.subjects_trusted
 }
@@ -195,20 +199,26 @@ impl Rule {
         self.tools.is_empty() || self.tools.iter().any(|glob| glob.matches(tool))
     }
 
+    /// Checks whether this denying rule matches the call or one of its subjects.
     fn denies(&self, action: &Action<'_>, trust: Trust) -> bool {
         if !self.matches(action, trust) {
             return false;
         }
-        if checks_whole_call(action) && self.matches_subject(action, None) {
+        let no_subject = None;
+        if checks_whole_call(action) && self.matches_subject(action, no_subject) {
             return true;
         }
         action.subjects.iter().any(|subject| self.matches_subject(action, Some(subject)))
     }
 
-    /// Returns the remedy for a denial by this rule.
+    /// Returns the remedy for a call that this denying rule matches. `table` contains the rule.
     pub(crate) fn remedy(&self, table: &str) -> Cow<'static, str> {
-        self.place
-            .remedy(|| format!("An allow rule can't override this rule. To allow the call, take this rule out of {table}, or make it match less."))
+        self.place.remedy(|| {
+            format!(
+                "No allow rule can override this rule. To allow the call, remove this rule from \
+                 {table}, or make the rule match less."
+            )
+        })
     }
 
     /// Checks whether the rule applies to paths that a call reaches without naming them. A rule
@@ -217,21 +227,19 @@ impl Rule {
         self.paths.is_some() || self.access == Some(Access::Write)
     }
 
-    /// Checks whether the rule denies access to a path for a call that it
-    /// [`matches`](Self::matches).
     pub(crate) fn denies_path(&self, path: &Path, access: Access) -> bool {
         self.has_access(access) && self.covers(path)
     }
 
-    /// Checks whether the rule allows access to a path for a call that it
-    /// [`matches`](Self::matches). If a path may be written, it may also be read.
+    /// Checks whether the rule allows access to a path. A path that may be written may also be
+    /// read.
     pub(crate) fn allows_path(&self, path: &Path, access: Access) -> bool {
         let allows_access = self.has_access(access) || self.has_access(Access::Write);
         allows_access && self.covers(path)
     }
 
     /// Checks whether the rule is about this access. A rule that denies reading a path also denies
-    /// writing it, because a moved path could be read.
+    /// writing, because a call could move the path to read it.
     fn has_access(&self, access: Access) -> bool {
         let Some(bound) = self.access else { return true };
         let denies_paths = self.effect == Effect::Deny && self.paths.is_some();
@@ -242,8 +250,10 @@ impl Rule {
         self.paths.as_ref().is_none_or(|globs| globs.covers(path))
     }
 
-    /// Checks whether all conditions match, except for the conditions on the subject.
+    /// Checks whether the call meets the conditions of the rule on the tool, the trust, the phase
+    /// and the arguments. The conditions on subjects are checked separately.
     pub(crate) fn matches(&self, action: &Action<'_>, trust: Trust) -> bool {
+        // An alias can't widen what a rule allows.
         let names_tool = match self.effect {
             Effect::Allow => self.names(action.tool),
             Effect::Deny => {
@@ -254,6 +264,7 @@ impl Rule {
             return false;
         }
         if let Some(bound) = self.trust {
+            // Later variants of `Trust` are trusted less.
             let has_trust = match self.effect {
                 Effect::Allow => trust <= bound,
                 Effect::Deny => trust >= bound,
@@ -271,7 +282,6 @@ impl Rule {
         self.arguments.iter().all(|argument| argument.matches(action.arguments, self.effect))
     }
 
-    /// Checks whether the rule has no condition but the name of the tool.
     fn has_no_other_condition(&self) -> bool {
         self.paths.is_none()
             && self.access.is_none()
@@ -280,8 +290,7 @@ impl Rule {
             && self.phases.is_empty()
     }
 
-    /// Checks whether the conditions on the subject match. Without a subject, checks the whole
-    /// call.
+    /// Checks the conditions on the subject. Without a subject, checks the whole call.
     fn matches_subject(&self, action: &Action<'_>, subject: Option<&ResolvedSubject>) -> bool {
         let access = match subject {
             Some(subject) => subject.access,
@@ -294,18 +303,21 @@ impl Rule {
         let Some(globs) = &self.paths else { return true };
         match subject {
             Some(subject) if subject.kind.is_path() => globs.covers(Path::new(&subject.text)),
-            _ => false,
+            // Paths can't match a command, a URL or the whole call.
+            Some(_) | None => false,
         }
     }
 }
 
 impl Argument {
+    /// Checks whether the value of the argument passes the test. A missing value fails.
     fn matches(&self, arguments: &Value, effect: Effect) -> bool {
         match arguments.pointer(&self.pointer) {
-            // A rule that allows has to match every element.
+            // An allowing rule has to match every element.
             Some(Value::Array(items)) if effect == Effect::Allow => {
                 !items.is_empty() && items.iter().all(|item| self.matches_value(item))
             }
+            // A denying rule has to match one element.
             Some(Value::Array(items)) => items.iter().any(|item| self.matches_value(item)),
             Some(value) => self.matches_value(value),
             None => false,

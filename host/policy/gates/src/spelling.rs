@@ -1,24 +1,21 @@
-//! Decodes escapes in a text: JSON, HTML, URLs, programming languages and quoted-printable, and
-//! nested escapes. `%252B`, `&#x2B;`, `\u002B` and `\\u002b` all represent a plus sign.
+//! Decodes escapes of JSON, HTML, URLs, programming languages and quoted-printable, also nested.
+//! `%252B`, `&#x2B;`, `\u002B` and `\\u002b` all represent a plus sign.
 //!
-//! A text contains no information about the number of times that it was escaped, or about the
-//! rules. For this reason each place has several readings: `\\u002B` can be a backslash with text
-//! after it, or a plus sign.
+//! A text doesn't say how often and in which form it was escaped. So each place has several
+//! readings: `\\u002B` can be a backslash with text after it, or a plus sign.
 
 use std::cell::Cell;
 
-/// Number of times that escapes are decoded. `\u002B` needs one time, and JSON inside JSON two
-/// times.
+/// Rounds of decoding. `\u002B` needs one round, and JSON inside JSON needs two.
 pub const DEPTH: usize = 4;
 
-/// Bytes of the longest escape of one character. The limit allows `&#x002B;` with each byte escaped
-/// twice in the same form.
+/// Bytes of the longest escape of one character. `&#x002B;` fits even if each of its bytes is
+/// escaped twice in the same form.
 pub const REACH: usize = 512;
 
 /// Most digits of a number. `&#x0000002B;` has 8.
 const DIGITS: usize = 8;
 
-/// Readings of one place that are decoded further because they start another escape.
 const MAX_DEEPER: usize = 4;
 
 /// Checks whether an escape may begin with this byte.
@@ -31,7 +28,7 @@ pub const fn is_escape(byte: u8) -> bool {
 pub struct Reading {
     bytes: [u8; 4],
     length: u8,
-    /// The offset of the text after the reading.
+    /// The offset after the escape.
     pub end: usize,
 }
 
@@ -51,15 +48,16 @@ impl Reading {
         Some(Self { bytes, length: length as u8, end })
     }
 
-    /// Returns the byte that the reading represents, and its end. Returns `None` unless the reading
-    /// is one ASCII byte.
+    /// Returns the ASCII byte that the reading represents, and the end of the reading. Returns
+    /// `None` if the reading is anything else.
     fn ascii(&self) -> Option<(u8, usize)> {
         let byte = self.bytes[0];
         let is_ascii = self.length == 1 && byte.is_ascii();
         is_ascii.then_some((byte, self.end))
     }
 
-    /// Returns the reading that covers more text. If both are equal, returns the second.
+    /// Returns the reading that covers more text, or `second` if both cover the same text. If one
+    /// reading is missing, returns the other reading.
     fn longer(first: Option<Self>, second: Option<Self>) -> Option<Self> {
         match (first, second) {
             (Some(first), Some(second)) if first.end > second.end => Some(first),
@@ -72,23 +70,22 @@ impl Reading {
 /// The escapes of a text.
 #[derive(Debug, Default)]
 pub struct Readings {
-    /// For each place of the text, the index of the escape that may start there, or [`NONE`].
+    /// For each offset of the text, the index of the escape that may start there, or [`NONE`].
     indexes: Vec<u32>,
     escapes: Vec<Escape>,
 }
 
-/// No escape.
+/// Stands for a byte without an escape in [`Readings::indexes`].
 const NONE: u32 = u32::MAX;
 
-/// A place that may be an escape.
 #[derive(Debug)]
 struct Escape {
     start: usize,
-    /// The most likely reading after the rounds so far.
-    latest: Option<Reading>,
-    /// All readings.
-    all: Vec<Reading>,
-    /// Whether another round finds no new reading.
+    /// The most likely reading of the latest round.
+    likely_reading: Option<Reading>,
+    /// The readings of all rounds.
+    all_readings: Vec<Reading>,
+    /// Whether further rounds give no new readings.
     done: bool,
 }
 
@@ -98,58 +95,69 @@ impl Readings {
         Self::to_depth(text, DEPTH)
     }
 
+    /// Reads the escapes of a text. Escapes inside escapes are decoded up to `depth` times.
     fn to_depth(text: &[u8], depth: usize) -> Self {
         let mut readings = Self { indexes: vec![NONE; text.len()], escapes: Vec::new() };
         for (start, byte) in text.iter().enumerate() {
             if is_escape(*byte) && may_begin_escape(&text[start..]) {
                 readings.indexes[start] = readings.escapes.len() as u32;
-                readings.escapes.push(Escape { start, latest: None, all: Vec::new(), done: false });
+                readings.escapes.push(Escape {
+                    start,
+                    likely_reading: None,
+                    all_readings: Vec::new(),
+                    done: false,
+                });
             }
         }
-        let mut pending: Vec<usize> = (0..readings.escapes.len()).collect();
+
         for _ in 0..depth {
-            if pending.is_empty() {
+            let mut is_done = true;
+            for index in 0..readings.escapes.len() {
+                if !readings.escapes[index].done {
+                    readings.decode_once(text, index);
+                    is_done = is_done && readings.escapes[index].done;
+                }
+            }
+            if is_done {
                 break;
             }
-            pending.retain(|index| {
-                readings.decode_once(text, *index);
-                !readings.escapes[*index].done
-            });
         }
         readings
     }
 
-    /// Decodes an escape once more. Later places still have the readings of the previous round.
+    /// Decodes one escape with the readings of the previous round.
     fn decode_once(&mut self, text: &[u8], index: usize) {
-        let Escape { start, latest, ref all, .. } = self.escapes[index];
-        let place = Decoding { text, readings: self, start, may_change: Cell::new(false) };
+        let Escape { start, likely_reading, ref all_readings, .. } = self.escapes[index];
+        let decoding = Decoding { text, readings: self, start, may_change: Cell::new(false) };
+        // The readings of escapes that start with a reading of this escape.
         let mut deeper = RoundReadings::default();
+        // The readings of the text itself.
         let mut again = RoundReadings::default();
 
-        // The latest reading comes first, but other readings may also be correct. For example,
-        // `\\=2B` may represent `\=2B` instead of a backslash and a plus sign.
-        let others = all.iter().filter(|reading| Some(**reading) != latest);
-        let ascii_readings = latest.iter().chain(others).filter_map(Reading::ascii);
+        // The most likely reading comes first, but other readings may be correct too. For example,
+        // `\\=2B` may represent `\=2B`, or a backslash and a plus sign.
+        let others = all_readings.iter().filter(|reading| Some(**reading) != likely_reading);
+        let ascii_readings = likely_reading.iter().chain(others).filter_map(Reading::ascii);
         let escape_starts = ascii_readings.filter(|(byte, _)| is_escape(*byte));
         for (byte, at) in escape_starts.take(MAX_DEEPER) {
-            place.read(byte, at, &mut deeper);
+            decoding.read(byte, at, &mut deeper);
         }
-        // Later places may have new readings since the previous round. For example, `&#4\u0033;` is
-        // first the number 4, and then 43.
-        place.read(text[start], start + 1, &mut again);
+        // Later escapes may have new readings since the previous round. For example, `&#4\u0033;`
+        // is first the number 4, and then 43.
+        decoding.read(text[start], start + 1, &mut again);
 
-        // The most likely reading continues the latest reading. Otherwise the reading that covers
-        // the most text is used.
-        let likely = deeper.likely.or_else(|| Reading::longer(latest, again.likely));
-        let may_change = place.may_change.get();
+        // The most likely reading is decoded further if possible. If not, the longest is used.
+        let likely = deeper.likely.or_else(|| Reading::longer(likely_reading, again.likely));
+        let may_change = decoding.may_change.get();
+
         let escape = &mut self.escapes[index];
-        escape.latest = likely;
+        escape.likely_reading = likely;
         let mut has_new_start = false;
         for reading in deeper.iter().chain(again.iter()) {
-            if escape.all.contains(reading) {
+            if escape.all_readings.contains(reading) {
                 continue;
             }
-            escape.all.push(*reading);
+            escape.all_readings.push(*reading);
             if let Some((byte, _)) = reading.ascii()
                 && is_escape(byte)
             {
@@ -159,40 +167,41 @@ impl Readings {
         escape.done = !has_new_start && !may_change;
     }
 
-    /// Returns the readings of a place, without the byte itself.
+    /// Returns the readings of the escape at an offset.
     pub fn at(&self, place: usize) -> &[Reading] {
         match self.indexes.get(place) {
-            Some(index) if *index != NONE => &self.escapes[*index as usize].all,
+            Some(index) if *index != NONE => &self.escapes[*index as usize].all_readings,
             _ => &[],
         }
     }
 }
 
-/// Checks whether a text may start with an escape. Most bytes that could start an escape don't,
-/// such as the equals signs in HTML.
+/// Checks whether a text may start with an escape. Most bytes that pass [`is_escape`] don't start
+/// an escape, such as the equals signs in HTML.
 fn may_begin_escape(text: &[u8]) -> bool {
-    match (text[0], text.get(1)) {
-        (_, None) => false,
-        (_, Some(next)) if is_escape(*next) => true,
-        (b'%', Some(b'u' | b'U')) => true,
+    let first = text[0];
+    let Some(second) = text.get(1) else { return false };
+    match (first, *second) {
+        // The second byte may be the start of an escape inside this escape.
+        (_, second) if is_escape(second) => true,
+        (b'%', b'u' | b'U') => true,
         (b'%' | b'=', _) => may_be_hex(text, 1) && may_be_hex(text, 2),
-        (b'&', Some(next)) => *next == b'#' || next.is_ascii_alphabetic(),
+        (b'&', second) => second == b'#' || second.is_ascii_alphabetic(),
+        // A backslash may escape any byte.
         _ => true,
     }
 }
 
-/// Checks whether a byte is a hexadecimal digit, or may represent one as the start of another
-/// escape.
+/// Checks whether a byte is a hexadecimal digit, or may start the escape of a digit.
 fn may_be_hex(text: &[u8], at: usize) -> bool {
     text.get(at).is_some_and(|byte| is_escape(*byte) || byte.is_ascii_hexdigit())
 }
 
-/// The readings that one round finds.
 #[derive(Default)]
 struct RoundReadings {
     readings: [Option<Reading>; 8],
     count: usize,
-    /// The longest reading of the usual forms. Unlikely forms are ignored.
+    /// The longest reading in a usual form.
     likely: Option<Reading>,
 }
 
@@ -216,47 +225,51 @@ impl RoundReadings {
 
 /// Returns `text` with its escapes decoded once. Returns `None` if it has no escapes.
 pub fn decoded(text: &str) -> Option<String> {
-    let readings = Readings::to_depth(text.as_bytes(), 1);
-    let mut out = Vec::with_capacity(text.len());
-    let mut from = 0;
-    for Escape { start, latest, .. } in &readings.escapes {
-        if let Some(reading) = latest
-            && *start >= from
+    let depth = 1;
+    let readings = Readings::to_depth(text.as_bytes(), depth);
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest_start = 0;
+    for Escape { start, likely_reading, .. } in &readings.escapes {
+        let is_inside_previous = *start < rest_start;
+        if let Some(reading) = likely_reading
+            && !is_inside_previous
         {
-            out.extend_from_slice(&text.as_bytes()[from..*start]);
-            out.extend_from_slice(reading.bytes());
-            from = reading.end;
+            decoded.extend_from_slice(&text.as_bytes()[rest_start..*start]);
+            decoded.extend_from_slice(reading.bytes());
+            rest_start = reading.end;
         }
     }
-    let has_escape = from > 0;
+    let has_escape = rest_start > 0;
     if !has_escape {
         return None;
     }
-    out.extend_from_slice(&text.as_bytes()[from..]);
-    Some(String::from_utf8_lossy(&out).into_owned())
+    decoded.extend_from_slice(&text.as_bytes()[rest_start..]);
+    Some(String::from_utf8_lossy(&decoded).into_owned())
 }
 
-/// A place that is decoded.
+/// Decodes the escape at `start` with the readings of the previous round.
 struct Decoding<'t> {
     text: &'t [u8],
     readings: &'t Readings,
     start: usize,
-    /// Whether a place was used whose reading may change in the next round.
+    /// Whether a reading was used that may change in the next round.
     may_change: Cell<bool>,
 }
 
-/// A number: its value, the number of its digits, and its end.
 type Number = (u32, usize, usize);
 
 impl Decoding<'_> {
-    /// Reads the escape that begins here with `byte`. `at` is the offset after that byte.
+    /// Adds the readings of an escape. `byte` is its first byte, and `at` is the offset after it.
     fn read(&self, byte: u8, at: usize, readings: &mut RoundReadings) {
         match byte {
             b'%' | b'=' => {
-                let code = self.code(at, 2);
-                readings.add(code.map(|(code, end)| Reading::of_byte(code as u8, end)));
-                if byte == b'%' {
-                    readings.add(self.sign(at, b"uU").and_then(|at| self.unit(at)));
+                if let Some((code, end)) = self.code(at, 2) {
+                    readings.add(Some(Reading::of_byte(code as u8, end)));
+                }
+                if byte == b'%'
+                    && let Some(digits_start) = self.sign(at, b"uU")
+                {
+                    readings.add(self.utf16_escape(digits_start));
                 }
             }
             b'&' => self.entity(at, readings),
@@ -265,99 +278,117 @@ impl Decoding<'_> {
         }
     }
 
-    /// Returns the ASCII byte of a place after the previous round, and the offset after it. Returns
-    /// `None` if the byte isn't ASCII or is too far away.
+    /// Returns the ASCII byte that the previous round read at an offset, and the offset after it.
+    /// Returns `None` if the byte isn't ASCII or is more than [`REACH`] bytes away.
     fn byte(&self, at: usize) -> Option<(u8, usize)> {
         let plain = *self.text.get(at)?;
         let (byte, end) = match self.readings.indexes[at] {
             NONE => (plain, at + 1),
             index => {
                 let escape = &self.readings.escapes[index as usize];
+                // The next round may read this byte in another way.
                 if !escape.done {
                     self.may_change.set(true);
                 }
-                match escape.latest {
+                match escape.likely_reading {
                     Some(reading) => reading.ascii()?,
                     None => (plain, at + 1),
                 }
             }
         };
         let is_near = end - self.start <= REACH;
-        is_near.then_some((byte, end))
+        if is_near { Some((byte, end)) } else { None }
     }
 
-    /// Returns the offset after a place, if the place has one of these bytes.
+    /// Returns the offset after the byte at `at`, if it is one of `signs`.
     fn sign(&self, at: usize, signs: &[u8]) -> Option<usize> {
         let (byte, end) = self.byte(at)?;
         signs.contains(&byte).then_some(end)
     }
 
-    /// Reads a number with all its digits, up to `max_digits`.
+    /// Reads a number. Returns its value, the count of its digits, and the offset after it. Returns
+    /// `None` without a digit.
     fn number(&self, at: usize, radix: u32, max_digits: usize) -> Option<Number> {
         let mut value = 0;
         let mut count = 0;
         let mut end = at;
-        while let Some((byte, next)) = self.byte(end)
+        while let Some((byte, byte_end)) = self.byte(end)
             && count < max_digits
             && let Some(digit) = char::from(byte).to_digit(radix)
         {
             value = value * radix + digit;
             count += 1;
-            end = next;
+            end = byte_end;
         }
-        (count > 0).then_some((value, count, end))
+        if count == 0 {
+            return None;
+        }
+        Some((value, count, end))
     }
 
-    /// Reads a number with exactly this number of hexadecimal digits. Returns its value and its
-    /// end.
     fn code(&self, at: usize, digits: usize) -> Option<(u32, usize)> {
         let (value, count, end) = self.number(at, 16, digits)?;
         (count == digits).then_some((value, end))
     }
 
-    /// Reads the text after `\u`: four digits, or two groups of four digits for one character.
-    fn unit(&self, at: usize) -> Option<Reading> {
-        let (high, end) = self.code(at, 4)?;
-        if !(0xD800..0xDC00).contains(&high) {
-            return Reading::of_char(high, end);
+    /// Reads the text after `\u`: four digits, or a surrogate pair.
+    fn utf16_escape(&self, at: usize) -> Option<Reading> {
+        let high_surrogates = 0xD800_u32..0xDC00;
+        let low_surrogates = 0xDC00_u32..0xE000;
+        let (high, high_end) = self.code(at, 4)?;
+        if !high_surrogates.contains(&high) {
+            return Reading::of_char(high, high_end);
         }
-        let escape_end = self.sign(end, b"\\%")?;
+
+        let escape_end = self.sign(high_end, b"\\%")?;
         let low_start = self.sign(escape_end, b"u")?;
-        let (low, end) = self.code(low_start, 4)?;
-        if !(0xDC00..0xE000).contains(&low) {
+        let (low, low_end) = self.code(low_start, 4)?;
+        if !low_surrogates.contains(&low) {
             return None;
         }
-        // In a UTF-16 surrogate pair, each group has ten bits of the character.
-        Reading::of_char(0x1_0000 + ((high - 0xD800) << 10) + (low - 0xDC00), end)
+        // Each half of a surrogate pair has ten bits of the character. The first character with a
+        // pair is U+10000.
+        let high_bits = (high - high_surrogates.start) << 10;
+        let low_bits = low - low_surrogates.start;
+        Reading::of_char(0x1_0000 + high_bits + low_bits, low_end)
     }
 
-    /// Reads the text after `&`.
+    /// Adds the readings of the text after `&`, such as `lt;` or `#60;`.
     fn entity(&self, at: usize, readings: &mut RoundReadings) {
-        if let Some(at) = self.sign(at, b"#") {
-            let number = match self.sign(at, b"xX") {
-                Some(at) => self.number(at, 16, DIGITS),
-                None => self.number(at, 10, DIGITS),
-            };
-            if let Some((code, _, end)) = number {
-                readings.add(self.sign(end, b";").and_then(|end| Reading::of_char(code, end)));
-                // The `;` may be missing.
-                readings.add_unlikely(Reading::of_char(code, end));
-            }
-            return;
+        match self.sign(at, b"#") {
+            Some(number_start) => self.numeric_entity(number_start, readings),
+            None => self.named_entity(at, readings),
         }
+    }
 
+    /// Adds the readings of the text after `&#`, such as `60;` or `x3c;`.
+    fn numeric_entity(&self, at: usize, readings: &mut RoundReadings) {
+        let number = match self.sign(at, b"xX") {
+            Some(digits_start) => self.number(digits_start, 16, DIGITS),
+            None => self.number(at, 10, DIGITS),
+        };
+        let Some((code, _, end)) = number else { return };
+        if let Some(entity_end) = self.sign(end, b";") {
+            readings.add(Reading::of_char(code, entity_end));
+        }
+        // Browsers also accept a number without `;`.
+        readings.add_unlikely(Reading::of_char(code, end));
+    }
+
+    /// Adds the readings of a name after `&`, such as `lt;`.
+    fn named_entity(&self, at: usize, readings: &mut RoundReadings) {
         let mut name = [0; LONGEST_NAME];
         let mut length = 0;
         let mut end = at;
         let mut old_name = None;
-        while let Some((letter, next)) = self.byte(end)
+        while let Some((letter, letter_end)) = self.byte(end)
             && length < LONGEST_NAME
             && letter.is_ascii_alphabetic()
         {
             name[length] = letter;
             length += 1;
-            end = next;
-            // Old names are also valid without a `;`, with any text after them.
+            end = letter_end;
+            // Browsers accept old names without `;`, with any text after them.
             if let Some(byte @ (b'&' | b'<' | b'>' | b'"')) = named(&name[..length]) {
                 old_name = Some(Reading::of_byte(byte, end));
             }
@@ -370,7 +401,6 @@ impl Decoding<'_> {
         readings.add_unlikely(old_name);
     }
 
-    /// Reads the text after `\`.
     fn backslash(&self, at: usize, readings: &mut RoundReadings) {
         let Some((byte, end)) = self.byte(at) else { return };
         match byte {
@@ -380,7 +410,7 @@ impl Decoding<'_> {
             b'b' => readings.add(Some(Reading::of_byte(8, end))),
             b'f' => readings.add(Some(Reading::of_byte(12, end))),
             b'u' => {
-                readings.add(self.unit(end));
+                readings.add(self.utf16_escape(end));
                 readings.add(self.braced(end));
             }
             b'U' => {
@@ -392,7 +422,7 @@ impl Decoding<'_> {
                 readings.add(code.and_then(|(code, end)| Reading::of_char(code, end)));
             }
             b'\\' | b'/' | b'"' | b'\'' => readings.add(Some(Reading::of_byte(byte, end))),
-            // Shells, Markdown and regular expressions escape any sign like this.
+            // Shells, Markdown and regular expressions escape any sign with a backslash.
             b' ' | b'!'..=b'/' | b':'..=b'@' | b'['..=b'`' | b'{'..=b'~' => {
                 readings.add_unlikely(Some(Reading::of_byte(byte, end)));
             }
@@ -412,7 +442,7 @@ impl Decoding<'_> {
         {
             readings.add_unlikely(Some(Reading::of_byte(byte, end)));
         }
-        // In the form of CSS, a space ends the number.
+        // CSS has a number with an optional space after it.
         if let Some((code, _, end)) = self.number(at, 16, 6) {
             if let Some(space_end) = self.sign(end, b" ") {
                 readings.add_unlikely(Reading::of_char(code, space_end));
@@ -421,7 +451,6 @@ impl Decoding<'_> {
         }
     }
 
-    /// Reads the text after `\u` if it is a number in braces.
     fn braced(&self, at: usize) -> Option<Reading> {
         let digits_start = self.sign(at, b"{")?;
         let (code, _, digits_end) = self.number(digits_start, 16, DIGITS)?;
@@ -430,10 +459,10 @@ impl Decoding<'_> {
     }
 }
 
-/// Letters of the longest name that is known.
 const LONGEST_NAME: usize = 16;
 
-/// Returns the character of an HTML name, except letters and digits.
+/// Returns the character that the HTML entity `name` stands for. Returns `None` for a name that
+/// doesn't stand for an ASCII sign.
 fn named(name: &[u8]) -> Option<u8> {
     Some(match name {
         b"amp" | b"AMP" => b'&',
@@ -580,7 +609,7 @@ mod tests {
                 readings
                     .escapes
                     .iter()
-                    .flat_map(|escape| &escape.all)
+                    .flat_map(|escape| &escape.all_readings)
                     .all(|reading| reading.end < text.len() || text.starts_with('\\')),
                 "{text}: {readings:?}"
             );
@@ -596,7 +625,10 @@ mod tests {
         {
             let text = piece.repeat(20_000);
             let readings = Readings::new(text.as_bytes());
-            assert!(readings.escapes.iter().all(|escape| escape.all.len() <= 8 * DEPTH), "{piece}");
+            assert!(
+                readings.escapes.iter().all(|escape| escape.all_readings.len() <= 8 * DEPTH),
+                "{piece}"
+            );
         }
     }
 }

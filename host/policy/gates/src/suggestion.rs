@@ -1,13 +1,14 @@
-//! The pattern that a person would write to allow a call and others like it.
+//! The pattern of a rule that allows a call and similar calls.
 
 use toolhold_contract::SubjectKind;
 use toolhold_shell_commands::command_family;
 
 use crate::action::Action;
 
-/// Returns the pattern of a rule that allows a call and others like it: `*` for a tool of a plugin
-/// or server whose arguments say nothing, `git status *` for a command with arguments. Returns `None` if a rule
-/// should allow the call alone, as for a tool that may destroy something.
+/// Returns the pattern of a rule that allows a call and similar calls. The pattern is `*` for a
+/// tool of a plugin or server that isn't trusted to name its subjects. For a command, the pattern
+/// is the family of the command, such as `git status *`. Returns `None` if a rule should allow only
+/// this call, such as a call of a tool that may destroy something.
 pub fn wide_pattern(action: &Action<'_>) -> Option<String> {
     if action.says_destructive {
         return None;

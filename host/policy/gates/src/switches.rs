@@ -1,48 +1,47 @@
-//! Refuses calls of tools that are switched off: all tools, the tools of a plugin, or all tools but
-//! the chosen ones.
+//! Refuses calls of tools that are switched off.
 
 use std::collections::BTreeMap;
 
-use crate::rules::FOLLOWING;
+use crate::rules::CONTINUING_TOOLS;
 use crate::{Decision, TextGlob};
 
-/// The disabled tools. Each has the decision with the line that disables it.
+/// The tools that are switched off. Each switch has its decision.
 #[derive(Clone, Debug, Default)]
 pub struct Switches {
     /// The decision that switches off all tools.
     pub all: Option<Decision>,
     /// The decisions that switch off plugins and providers, by name.
     pub providers: BTreeMap<String, Decision>,
-    /// The only tools that are switched on. `None`: every tool is.
+    /// The only tools that are switched on. `None` means every tool.
     pub only: Option<OnlyTools>,
 }
 
-/// The tools that a program offers, and no others.
+/// The tools that a program offers. All other tools are switched off.
 #[derive(Clone, Debug)]
 pub struct OnlyTools {
     /// The names and globs of the tools.
     pub names: Vec<String>,
-    /// The decision that switches off the other tools.
+    /// The decision for all other tools.
     pub refusal: Decision,
 }
 
 impl Switches {
-    /// Returns the refusal of calls of a tool of `provider`. Returns `None` if the tool is switched
-    /// on.
+    /// Returns the decision that switches a tool off. Returns `None` if the tool is switched on.
     pub fn refusal(&self, provider: &str, tool: &str) -> Option<&Decision> {
         let switched_off = self.all.as_ref().or_else(|| self.providers.get(provider));
         if switched_off.is_some() {
             return switched_off;
         }
-        let only = self.only.as_ref()?;
-        // Answers of the chosen tools tell the model to call these.
-        if FOLLOWING.contains(&tool) || only.names.iter().any(|name| matches(name, tool)) {
+        let OnlyTools { names, refusal } = self.only.as_ref()?;
+        // Answers tell the model to call these tools, so they are also switched on.
+        let continues_answer = CONTINUING_TOOLS.contains(&tool);
+        if continues_answer || names.iter().any(|name| matches(name, tool)) {
             return None;
         }
-        Some(&only.refusal)
+        Some(refusal)
     }
 
-    /// Lists the names and globs of [`OnlyTools`] that match none of the tools.
+    /// Returns the names and globs of [`OnlyTools`] that match none of `tools`.
     pub fn unmatched<'t>(&self, tools: impl Iterator<Item = &'t str> + Clone) -> Vec<&str> {
         let names = self.only.iter().flat_map(|only| &only.names);
         let unmatched = names.filter(|name| !tools.clone().any(|tool| matches(name, tool)));
@@ -50,9 +49,11 @@ impl Switches {
     }
 }
 
-/// Checks whether a name or glob means a tool. A glob that is too long means none.
+/// Checks whether a name or glob matches a tool. Unlike a glob of `[tools.permissions]`, a glob
+/// here allows nothing, so it needs no plugin or server before its wildcard. A glob that is too
+/// long matches no tool.
 fn matches(name: &str, tool: &str) -> bool {
-    name == tool || TextGlob::new(name).is_ok_and(|glob| glob.matches(tool))
+    TextGlob::new(name).is_ok_and(|glob| glob.matches(tool))
 }
 
 #[cfg(test)]

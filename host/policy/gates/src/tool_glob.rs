@@ -1,45 +1,46 @@
-//! The names with wildcards in `[tools.permissions]`: `git__*` is about the tools of `git`.
+//! Globs for names of tools in `[tools.permissions]`: `git__*` matches the tools of `git`.
 
 use crate::pattern::{PatternLengthError, TextGlob};
 
-/// A name with wildcards that isn't valid.
+/// A glob that isn't valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ToolGlobError {
-    /// The part before `__` is missing, or has a wildcard itself.
+    /// The part before `__` is missing or has a wildcard.
     #[error(
-        "`{0}` may match tools of any source; write the plugin or server before the wildcard, as \
-         in \"git__*\", and rules for all tools into [tools.policy]"
+        "`{0}` may match tools of any plugin or server; write a name before the wildcard, as in \
+         \"git__*\". Rules for all tools belong in [tools.policy]"
     )]
     AnySource(String),
-    /// The name is too long.
+    /// The glob is too long.
     #[error(transparent)]
     Length(#[from] PatternLengthError),
 }
 
-/// A name with wildcards: some tools of one plugin or server.
+/// A glob for the tools of one plugin or server.
 ///
-/// The source is written out, so the glob matches neither a built-in tool nor a tool of another
-/// source whose name begins with the same letters.
+/// The part before `__` has no wildcard. So the glob matches neither a built-in tool nor a tool of
+/// another source whose name begins with the same letters.
 #[derive(Clone, Debug)]
 pub struct ToolGlob {
-    /// The name as it is written.
     name: String,
-    /// The plugin or server: the part before the first `__`.
     source: String,
     tools: TextGlob,
 }
 
 impl ToolGlob {
-    /// Reads a name. Returns `None` if it has no wildcard, and so is the name of one tool.
+    /// Reads a glob for tools of one source, such as `github__*`. Returns `None` for a name without
+    /// a wildcard.
     ///
     /// # Errors
     ///
-    /// [`ToolGlobError`] if it doesn't begin with a source, or is too long.
+    /// Returns an error if the glob doesn't begin with a source, or is too long.
     pub fn new(name: &str) -> Result<Option<Self>, ToolGlobError> {
         if !has_wildcard(name) {
             return Ok(None);
         }
-        let source = name.split_once("__").map_or("", |(source, _)| source);
+        let Some((source, _)) = name.split_once("__") else {
+            return Err(ToolGlobError::AnySource(name.to_owned()));
+        };
         if source.is_empty() || has_wildcard(source) {
             return Err(ToolGlobError::AnySource(name.to_owned()));
         }
@@ -47,17 +48,17 @@ impl ToolGlob {
         Ok(Some(Self { name: name.to_owned(), source: source.to_owned(), tools }))
     }
 
-    /// Returns the name as it is written.
+    /// Returns the glob as written.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns the plugin or server whose tools it matches.
+    /// Returns the plugin or server whose tools the glob matches.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// Checks whether it matches a tool, by its full name or an alias.
+    /// Checks whether the glob matches a tool of `source`, by its full name or an alias.
     pub fn matches(&self, source: &str, tool: &str, aliases: &[String]) -> bool {
         if source_name(source) != self.source {
             return false;
@@ -66,8 +67,8 @@ impl ToolGlob {
     }
 }
 
-/// Returns the name of a source that stands before `__` in the names of its tools. An upstream
-/// server `git` is the source `mcp.git`.
+/// Returns the text before `__` in the names of a source's tools. For an upstream server `git`, the
+/// source is `mcp.git` and the text is `git`.
 pub fn source_name(source: &str) -> &str {
     source.strip_prefix("mcp.").unwrap_or(source)
 }

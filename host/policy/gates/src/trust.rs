@@ -1,4 +1,4 @@
-//! The trust gate: denies or asks, depending on the trust in a tool's plugin and in the caller.
+//! The trust gate: decides by the trust in a tool's plugin and in the caller.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -10,7 +10,8 @@ use crate::origin::Placed;
 /// The operator's trust in plugins.
 #[derive(Clone, Debug, Default)]
 pub struct ProviderTrust {
-    /// Trust in plugins by name, if the configuration sets it.
+    /// Trust in plugins, by their names. Plugins that the configuration doesn't mention are
+    /// missing.
     pub plugins: HashMap<String, Placed<Trust>>,
 }
 
@@ -19,9 +20,9 @@ impl ProviderTrust {
         if self.plugins.is_empty() { None } else { self.plugins.get(provider) }
     }
 
-    /// Returns the trust in a call. This is the lower of the trust in its plugin and the trust in
-    /// its caller.
-    pub(crate) fn least(&self, action: &Action<'_>) -> Trust {
+    /// Returns the trust in a call: the lower of the trust in its plugin and the trust in its
+    /// caller.
+    pub(crate) fn trust_in(&self, action: &Action<'_>) -> Trust {
         match self.get(action.provider) {
             // Later variants are trusted less.
             Some(plugin) => plugin.value.max(action.trust),
@@ -29,24 +30,26 @@ impl ProviderTrust {
         }
     }
 
-    /// Checks whether every call of the plugin's tool is denied.
     pub(crate) fn denies_all(&self, provider: &str, harmless: bool) -> bool {
         self.get(provider).is_some_and(|trust| refuses(trust.value, harmless))
     }
 
-    /// Returns the denial or question of this gate. Returns `None` if the gate allows the call.
+    /// Returns the denial of a call that has too little trust. Asks about a call that the caller
+    /// has marked as doubtful. Returns `None` for other calls.
     pub(crate) fn decide(&self, action: &Action<'_>) -> Option<Decision> {
-        let least = self.least(action);
-        if !refuses(least, action.is_harmless()) {
+        let trust = self.trust_in(action);
+        if !refuses(trust, action.is_harmless()) {
             let needs_approval = action.doubtful && !action.is_harmless();
-            return needs_approval.then(ask_about_doubtful);
+            return if needs_approval { Some(ask_about_doubtful()) } else { None };
         }
-        let rule = match least {
+        // Only blocked and quarantined calls are denied.
+        let rule = match trust {
             Trust::Blocked => "trust = \"blocked\"",
             _ => "trust = \"quarantined\", which denies calls that act or reach the network",
         };
-        let plugin = self.get(action.provider).filter(|plugin| plugin.value == least);
-        let (place, remedy): (_, Cow<'static, str>) = match plugin {
+        // If the plugin has more trust than the caller, the trust of the caller decides.
+        let plugin = self.get(action.provider).filter(|plugin| plugin.value == trust);
+        let (place, remedy) = match plugin {
             Some(plugin) => {
                 let table = format!("plugins.{}", action.provider);
                 let line = "trust = \"verified\"";
@@ -54,18 +57,14 @@ impl ProviderTrust {
                 (plugin.place.text.clone(), remedy)
             }
             None => (
-                "set by the caller".into(),
-                "No configuration key can change this: the caller set this trust for the call."
-                    .into(),
+                Cow::Borrowed("set by the caller"),
+                Cow::Borrowed(
+                    "No configuration key can change this: the caller set the trust of this call.",
+                ),
             ),
         };
-        Some(Decision {
-            verdict: Verdict::Deny,
-            gate: Gate::Trust,
-            rule: rule.into(),
-            place,
-            remedy,
-        })
+        let rule = Cow::Borrowed(rule);
+        Some(Decision { verdict: Verdict::Deny, gate: Gate::Trust, rule, place, remedy })
     }
 }
 
@@ -73,9 +72,13 @@ fn ask_about_doubtful() -> Decision {
     Decision {
         verdict: Verdict::Ask,
         gate: Gate::Trust,
-        rule: "calls that the caller doubts need approval if they act or reach the network".into(),
+        rule: "the caller marked this call as doubtful, and doubtful calls that act or reach the \
+               network need approval"
+            .into(),
         place: "set by the caller".into(),
-        remedy: "No configuration key can change this: the caller doubts this call.".into(),
+        remedy: "No configuration key can change this: the caller marked this call as \
+                 doubtful."
+            .into(),
     }
 }
 

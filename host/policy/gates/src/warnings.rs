@@ -1,13 +1,13 @@
-//! Finds lines of output that are important for security. If a filter removes these lines, they are
-//! added again.
+//! Finds lines of output that are important for security. If a filter removes such a line, the line
+//! is added again.
 
 use std::ops::Range;
 use std::sync::LazyLock;
 
 use regex::{Regex, RegexBuilder};
 
-/// Patterns of these lines, in six groups: compiler warnings about safety, runtime errors, access
-/// control, cryptography, injection, and advisories about dependencies.
+/// Patterns of important lines, in six groups: compiler warnings about safety, runtime errors,
+/// access control, cryptography, injection, and advisories about dependencies.
 const PATTERNS: [&str; 20] = [
     r"unused \W?\w*Result\b",
     r"\bmust[ -]be[ -]used\b",
@@ -31,7 +31,7 @@ const PATTERNS: [&str; 20] = [
     r"\bvulnerabilit(y|ies) (was |were )?(detected|found)|\b[1-9]\d* (low|moderate|high|critical|known)? ?(severity )?vulnerabilit(y|ies)\b",
 ];
 
-/// Bytes of the compiled patterns.
+/// Bytes of the compiled patterns. Patterns that need more are refused.
 const MAX_COMPILED: usize = 4 << 20;
 
 /// A pattern of the operator that can't be matched.
@@ -50,43 +50,43 @@ pub enum SecurityLinesError {
     Together(#[source] regex::Error),
 }
 
-/// Returns the last line of an engine's error. The lines before it show the whole expression.
+/// Returns the last line of an engine's error. The other lines repeat the whole expression.
 fn last_line(error: &regex::Error) -> String {
     let text = error.to_string();
     let last = text.lines().next_back().unwrap_or_default();
     last.trim_start_matches("error: ").to_owned()
 }
 
-/// Finds the lines of a text that are important for security.
+/// Finds lines that are important for security.
 ///
-/// The default finds only the known lines. The patterns are compiled for the first text, because
-/// most processes that make one call have no such text.
+/// The default has the built-in patterns. They are compiled for the first text, because most
+/// processes that make one call have no text to search.
 #[derive(Clone, Debug, Default)]
 pub struct SecurityLines(Option<Regex>);
 
 impl SecurityLines {
-    /// Finds the known lines, and lines that match one of `extra`, which are regular expressions of
-    /// the operator.
+    /// Compiles the built-in patterns, and the regular expressions in `extra`. The operator
+    /// configures these expressions.
     ///
     /// # Errors
     ///
     /// Returns an error if an expression is invalid, or if all expressions together take too much
     /// memory.
     pub fn with<'e>(extra: impl IntoIterator<Item = &'e str>) -> Result<Self, SecurityLinesError> {
-        let mut extra = extra.into_iter().peekable();
-        if extra.peek().is_none() {
+        let extra_patterns: Vec<&str> = extra.into_iter().collect();
+        if extra_patterns.is_empty() {
             return Ok(Self::default());
         }
-        let extra: Vec<&str> = extra.collect();
-        for pattern in extra.iter().copied() {
-            compile(std::iter::once(pattern)).map_err(|source| SecurityLinesError::Pattern {
-                pattern: pattern.to_owned(),
+        // Each expression is first compiled alone, so that the error names the invalid expression.
+        for pattern in &extra_patterns {
+            compile(std::iter::once(*pattern)).map_err(|source| SecurityLinesError::Pattern {
+                pattern: (*pattern).to_owned(),
                 source,
             })?;
         }
-        compile(PATTERNS.into_iter().chain(extra))
-            .map(|regex| Self(Some(regex)))
-            .map_err(SecurityLinesError::Together)
+        let all_patterns = PATTERNS.into_iter().chain(extra_patterns);
+        let regex = compile(all_patterns).map_err(SecurityLinesError::Together)?;
+        Ok(Self(Some(regex)))
     }
 
     fn regex(&self) -> &Regex {
@@ -97,15 +97,21 @@ impl SecurityLines {
         self.0.as_ref().unwrap_or_else(|| &KNOWN)
     }
 
-    /// Returns the ranges of the important lines in their order, without line ends.
+    /// Returns the byte ranges of the important lines, in their order and without line ends.
     pub fn find<'t>(&'t self, text: &'t str) -> impl Iterator<Item = Range<usize>> + 't {
-        let mut at = 0;
+        let mut search_start = 0;
         std::iter::from_fn(move || {
-            let match_start = self.regex().find_at(text, at)?.start();
-            let line_start = text[..match_start].rfind('\n').map_or(0, |end| end + 1);
-            let line_end =
-                text[match_start..].find('\n').map_or(text.len(), |length| match_start + length);
-            at = text.ceil_char_boundary((line_end + 1).min(text.len()));
+            let match_start = self.regex().find_at(text, search_start)?.start();
+            let line_start = match text[..match_start].rfind('\n') {
+                Some(line_end_before) => line_end_before + 1,
+                None => 0,
+            };
+            let line_end = match text[match_start..].find('\n') {
+                Some(length) => match_start + length,
+                None => text.len(),
+            };
+            // The last line may have no line end after it.
+            search_start = text.len().min(line_end + 1);
             Some(line_start..line_end)
         })
     }

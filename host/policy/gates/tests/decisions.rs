@@ -70,7 +70,11 @@ fn sandboxed_asks_if_a_wall_is_missing() {
     let policy = Policy { containment: open, ..Policy::default() };
     let decision = decide(&policy, &bash("ls"), false);
     assert_eq!((decision.verdict, decision.gate), (Ask, Gate::Autonomy));
-    assert!(decision.rule.contains("asks because of `sandbox = \"off\"`"), "{}", decision.rule);
+    assert!(
+        decision.rule.contains("needs approval because of `sandbox = \"off\"`"),
+        "{}",
+        decision.rule
+    );
     check(&policy, &bash("rm a"), Ask, Gate::Autonomy);
     check(&policy, &write("/w/a"), Allow, Gate::Autonomy);
     let lost = Containment { commands: Some("no undo"), files: Some("no undo") };
@@ -255,6 +259,46 @@ fn options_before_a_subcommand_pass_no_rule() {
 }
 
 #[test]
+fn order_and_place_of_flags_pass_no_rule() {
+    let rules = [
+        ("rm -fr kept", Allow),
+        ("rm -rf*", Deny),
+        ("git push -f*", Deny),
+        ("git push --force*", Deny),
+        ("git commit -n*", Deny),
+        ("*", Allow),
+    ];
+    let policy = permitting("bash", &[&rules]);
+    for (command, verdict) in [
+        ("rm -rf d", Deny),
+        ("rm -fr d", Deny),
+        ("rm -r -f d", Deny),
+        ("rm -vrf d", Deny),
+        ("rm d -rf", Deny),
+        ("rm -f d -R", Deny),
+        ("rm --recursive --force d", Deny),
+        ("rm --force d --recursive", Deny),
+        ("rm \"-f\" -r d", Deny),
+        ("/bin/rm -fr d", Deny),
+        ("sh -c 'rm -fr d'", Deny),
+        ("ls | xargs rm -fr", Deny),
+        ("git push origin main -f", Deny),
+        ("git -C . push -uf origin", Deny),
+        ("git push origin --force", Deny),
+        ("git push origin main", Allow),
+        ("git commit -m \"head -n 5\"", Allow),
+        // A rule for the command as written comes first, as in every list.
+        ("rm -fr kept", Allow),
+    ] {
+        let decision = decide(&policy, &bash(command), true);
+        assert_eq!(decision.verdict, verdict, "{command}: {decision:?}");
+    }
+    // The order of flags only makes stricter.
+    let narrow = permitting("bash", &[&[("git log -p -n*", Allow)]]);
+    assert_ne!(decide(&narrow, &bash("git log -np"), false).gate, Gate::Permissions);
+}
+
+#[test]
 fn risk_of_a_command_asks_even_if_a_permission_allows() {
     let policy = permitting("bash", &[&[("rm old.txt", Allow), ("*", Allow)]]);
     check(&policy, &bash("rm new.txt"), Ask, Gate::Risk);
@@ -266,10 +310,11 @@ fn risk_of_a_command_asks_even_if_a_permission_allows() {
     check(&policy, &bash("rm old.txt; rm b"), Ask, Gate::Risk);
     let full = Policy { autonomy: placed(Autonomy::Full), ..policy.clone() };
     check(&full, &bash("rm new.txt"), Allow, Gate::Permissions);
-    for level in [Autonomy::Ask, Autonomy::Full] {
+    for level in [Autonomy::Ask, Autonomy::Sandboxed, Autonomy::Full] {
         let blocked =
             Policy { block_high_risk: placed(true), autonomy: placed(level), ..policy.clone() };
         check(&blocked, &bash("rm old.txt"), Deny, Gate::Risk);
+        assert_eq!(decide(&blocked, &bash("rm old.txt"), false).rule, "the high risk of `rm`");
     }
     // For a tool that only reads, only the risk asks.
     let reading = |command| Call { annotations: read("x").annotations, ..bash(command) };
@@ -565,7 +610,10 @@ fn refusal_names_the_line_that_would_change_it() {
     );
     assert!(remedy(&policy, &write(&"x".repeat(1000))).contains("[[tools.permissions.write]]"));
     assert!(!remedy(&policy, &write("/w/\u{1b}[2J")).contains('\u{1b}'));
-    assert!(remedy(&permitting("write", &[&[("*", Deny)]]), &write("/w/a")).contains("before it"));
+    assert!(
+        remedy(&permitting("write", &[&[("*", Deny)]]), &write("/w/a"))
+            .contains("before the deciding rule")
+    );
     assert!(remedy(&autonomy(Autonomy::Full), &bash("sudo x")).contains("blocked_commands"));
     // The remedy works.
     let text = remedy(&policy, &write("/w/it's [a]"));
@@ -639,7 +687,9 @@ fn remedy_for_a_tool_whose_arguments_say_nothing_is_a_pattern() {
     let line = "[[tools.permissions.git__status]]\npattern = \"*\"\naction = \"allow\"";
     assert!(remedy(&policy, &status).ends_with(line), "{}", remedy(&policy, &status));
     let reset = Call { says_destructive: true, ..third_party("git", "git__reset") };
-    assert!(remedy(&policy, &reset).contains("exact = true"), "{}", remedy(&policy, &reset));
+    let shown = remedy(&policy, &reset);
+    assert!(shown.contains("`toolhold allow --tool git__reset`"), "{shown}");
+    assert!(shown.contains("exact = true"), "{shown}");
     let denied = permitting_glob("git__*", &[("*", Deny)]);
     let shown = remedy(&denied, &status);
     assert!(shown.contains("[[tools.permissions.\"git__*\"]]"), "{shown}");

@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use proptest::prelude::*;
 use toolhold_policy::egress::{
-    Grant, HostPattern, PrivateHosts, Reach, Scheme, Target, TargetHost, forbidden,
+    Grant, HostPattern, PathPattern, PrivateHosts, Reach, Scheme, Target, TargetHost, forbidden,
 };
 use toolhold_policy::{Origin, OriginKind, Placed};
 
@@ -32,7 +32,7 @@ fn reach_everything() -> Reach {
 /// that its name resolves to. Every port is granted here.
 fn passes(reach: &Reach, url: &str, resolves_to: Option<IpAddr>) -> Result<Target, String> {
     let target = Target::parse(url).map_err(|error| error.to_string())?;
-    reach.request(&target, "GET", &[target.origin()]).map_err(|denial| denial.to_string())?;
+    reach.request(&target, "GET", "/", &[target.origin()]).map_err(|denial| denial.to_string())?;
     if let Some(address) = target.host.address().or(resolves_to) {
         reach.address(&target, address, &[]).map_err(|denial| denial.to_string())?;
     }
@@ -326,7 +326,7 @@ fn error_of_a_pattern_says_what_to_write() {
     for (written, expected) in [
         (
             "*example.com",
-            "write `*.example.com` for the names below example.com, and `example.com` for itself",
+            "write `*.example.com` for all names below example.com, and `example.com` for example.com itself",
         ),
         ("https://example.com/x", "not a URL: write `example.com`"),
         ("example.com/path", "without a path: write `example.com`"),
@@ -337,7 +337,7 @@ fn error_of_a_pattern_says_what_to_write() {
         ("ex*.com", "`*` isn't allowed in the last two parts"),
         ("*.*", "`*` isn't allowed in the last two parts"),
         ("", "the pattern is empty"),
-        ("a b.com", "' ' isn't allowed in it"),
+        ("a b.com", "the character ' ', which isn't allowed"),
         ("a..com", "is empty"),
         ("a!.com", "'!' isn't allowed in a name"),
         ("*.0.0.1", "isn't a valid host pattern"),
@@ -427,7 +427,7 @@ fn entry_opens_exactly_its_private_hosts() {
 #[track_caller]
 fn refused(reach: &Reach, method: &str, url: &str) -> String {
     reach
-        .request(&Target::parse(url).expect("a URL"), method, &[])
+        .request(&Target::parse(url).expect("a URL"), method, "/", &[])
         .expect_err("a refusal")
         .to_string()
 }
@@ -443,37 +443,37 @@ fn refusal_names_rule_place_and_remedy() {
         (
             "GET",
             "https://example.com/x?token=1",
-            "GET https://example.com is refused: allowed_domains, which doesn't name this host (here). To allow it, add \"example.com\" to \
+            "GET https://example.com is denied: allowed_domains, which doesn't have this host (here). To allow it, add \"example.com\" to \
              `allowed_domains` in [tools.web] of toolhold.toml.",
         ),
         (
             "GET",
             "https://docs.rs:8443/",
-            "GET https://docs.rs:8443 is refused: allowed_domains, which names this host for another port or scheme (here). To allow it, add \
+            "GET https://docs.rs:8443 is denied: allowed_domains, which has this host with another port or scheme (here). To allow it, add \
              \"docs.rs:8443\" to `allowed_domains` in [tools.web] of toolhold.toml.",
         ),
         (
             "GET",
             "http://docs.rs/",
-            "GET http://docs.rs is refused: https_only = true (here). Use https; or, to allow http, set `https_only = false` in \
+            "GET http://docs.rs is denied: https_only = true (here). Use https; or, to allow http, set `https_only = false` in \
              [tools.web] of toolhold.toml.",
         ),
         (
             "POST",
             "https://a.evil.com/",
-            "POST https://a.evil.com is refused: denied_domains = \"*.evil.com\" (here). To allow it, take \"*.evil.com\" out of \
+            "POST https://a.evil.com is denied: denied_domains = \"*.evil.com\" (here). To allow it, remove \"*.evil.com\" from \
              `denied_domains`.",
         ),
         (
             "GET",
             "http://localhost:3001/",
-            "GET http://localhost:3001 is refused: private addresses are blocked: the host is a name that only this \
+            "GET http://localhost:3001 is denied: private addresses are blocked: the host is a name that only this \
              machine or its network knows (built in). To allow it, add \"localhost:3001\" to `allowed_private_hosts` in [tools.web] of toolhold.toml.",
         ),
         (
             "GET",
             "http://169.254.169.254/",
-            "GET http://169.254.169.254 is refused: private addresses are blocked: the host is the address of a metadata \
+            "GET http://169.254.169.254 is denied: private addresses are blocked: the host is the address of a metadata \
              service (built in). No configuration key can change this.",
         ),
     ] {
@@ -511,7 +511,7 @@ fn blocked_address_is_refused_for_every_name() {
     assert_eq!(refused("https://a.com/", "8.8.8.8", &[]), Ok(()));
     assert_eq!(
         refused("https://a.com/", "192.168.1.1", &[]).expect_err("a private address"),
-        "connect to 192.168.1.1 for https://a.com is refused: private addresses are blocked: the address is private \
+        "connect to 192.168.1.1 for https://a.com is denied: private addresses are blocked: the address is private \
          (192.168.0.0/16) (built in). To allow it, add \"a.com:443\" to `allowed_private_hosts` in [tools.web] of toolhold.toml."
     );
     for address in ["169.254.169.254", "0.0.0.0", "::ffff:169.254.1.1", "8.8.4.4", "::ffff:8.8.4.4"]
@@ -543,7 +543,7 @@ fn opened_private_host_may_use_http_and_others_as_granted() {
     );
     let is_granted = |reach: &Reach, method: &str, url: &str, approved: &[&str]| {
         let approved: Vec<String> = approved.iter().map(|origin| (*origin).to_owned()).collect();
-        reach.request(&Target::parse(url).expect("a URL"), method, &approved).is_ok()
+        reach.request(&Target::parse(url).expect("a URL"), method, "/", &approved).is_ok()
     };
     for url in [
         "https://docs.rs/",
@@ -609,7 +609,7 @@ fn localhost_over_http_has_to_be_a_loopback_address() {
     }
     for address in ["10.0.0.1", "192.0.2.1", "1.1.1.1", "64:ff9b::7f00:1"] {
         let denial = connects("http://localhost:3000/", address).expect_err(address);
-        assert_eq!(denial.rule, "`localhost` has to be this machine", "{address}");
+        assert_eq!(denial.rule, "the address of `localhost` has to be this machine", "{address}");
     }
     // With https, a certificate proves which host it is.
     connects("https://localhost:3000/", "10.0.0.1").expect("an opened address");
@@ -670,5 +670,76 @@ fn pattern_covers_narrower_patterns_only() {
         ("10.0.0.0/8:80", "10.1.2.3"),
     ] {
         assert!(!private(one, other) && !private(other, one), "{one} does not cover {other}");
+    }
+}
+
+#[test]
+fn entry_with_methods_and_paths_grants_nothing_else() {
+    let paths = ["/repos/me/**", "/user"].map(|path| PathPattern::new(path).expect("a pattern"));
+    let grant = |host: &str| Grant {
+        methods: vec!["GET".to_owned()],
+        paths: paths.to_vec(),
+        ..Grant::new(host).expect("a grant")
+    };
+    let mut reach = reaching(&["docs.rs"], &[], &["nas.lan:443"]);
+    reach.grants.extend(["api.example.com", "nas.lan"].map(|host| placed(grant(host))));
+    for host in ["api.example.com", "nas.lan"] {
+        let target = Target::parse(&format!("https://{host}/")).expect("a URL");
+        for (method, path, is_granted) in [
+            ("GET", "/repos/me/x?y=z", true),
+            ("GET", "/user", true),
+            ("GET", "/repos/you/x", false),
+            ("GET", "/repos/me/%2e%2e/you", false),
+            ("POST", "/user", false),
+            ("CONNECT", "", false),
+        ] {
+            let granted = reach.request(&target, method, path, &[]).is_ok();
+            assert_eq!(granted, is_granted, "{host}: {method} {path}");
+        }
+        assert!(reach.limits_requests(&target) && reach.connection(&target).is_ok(), "{host}");
+        let denial = reach.request(&target, "GET", "/x", &[]).expect_err("a denial");
+        assert!(denial.rule.contains("other paths"), "{denial}");
+        // A person can approve such a request.
+        assert!(reach.request(&target, "POST", "/x", &[target.origin()]).is_ok(), "{host}");
+        // A second entry for all requests takes precedence.
+        let mut wider = reach.clone();
+        wider.grants.push(placed(Grant::new(host).expect("a grant")));
+        assert!(wider.request(&target, "POST", "/x", &[]).is_ok(), "{host}");
+        assert!(!wider.limits_requests(&target), "{host}");
+    }
+    let unlimited = Target::parse("https://docs.rs/").expect("a URL");
+    assert!(!reach.limits_requests(&unlimited));
+}
+
+#[test]
+fn entry_of_programs_grants_its_own_port_and_protocol_only() {
+    let mut reach = support::reach("tools.shell");
+    reach.add_entry(placed(Grant::new("https://git.corp").expect("a grant")));
+    let limited = Grant {
+        methods: vec!["GET".to_owned()],
+        ..Grant::new("https://nas.lan").expect("a grant")
+    };
+    reach.add_entry(placed(limited));
+    for entry in ["registry.corp", "db.corp:5432", "a.example", "http://a.example:8080"] {
+        reach.add_entry(placed(Grant::new(entry).expect("a grant")));
+    }
+    for (url, method, is_granted) in [
+        ("https://git.corp/", "POST", true),
+        ("https://git.corp:8443/", "POST", false),
+        ("http://git.corp/", "POST", false),
+        ("https://nas.lan/", "GET", true),
+        ("https://nas.lan/", "POST", false),
+        ("https://nas.lan:8443/", "POST", false),
+        ("http://nas.lan/", "GET", false),
+        ("https://registry.corp/", "POST", true),
+        ("http://registry.corp/", "POST", false),
+        ("https://db.corp:5432/", "POST", true),
+        ("http://db.corp:5432/", "POST", true),
+        ("https://a.example/", "POST", true),
+        ("http://a.example:8080/", "POST", true),
+        ("http://a.example/", "POST", false),
+    ] {
+        let target = Target::parse(url).expect("a URL");
+        assert_eq!(reach.request(&target, method, "/", &[]).is_ok(), is_granted, "{url} {method}");
     }
 }

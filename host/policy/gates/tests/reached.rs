@@ -239,7 +239,7 @@ fn refusal_of_an_asking_rule_names_the_remedy() {
     assert!(refusal.asks);
     assert_eq!(
         reached.explain(refusal, path, READ).remedy,
-        "A call that names the path needs approval. To allow it, put before it:\n[[tools.permissions.read]]\npattern = \"/w/\\\\[a\\\\]\"\naction = \"allow\""
+        "A call that names the path needs approval. To allow it, put this rule before the deciding rule:\n[[tools.permissions.read]]\npattern = \"/w/\\\\[a\\\\]\"\naction = \"allow\""
     );
 }
 

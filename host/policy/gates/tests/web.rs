@@ -149,10 +149,12 @@ fn servers_of_jobs_are_plain_http_at_the_loopback_and_nothing_else() {
         assert_eq!(off.job_addresses(&target(url)), None, "{url}");
         // For all others, the key changes nothing.
         match expected {
-            Some(_) => assert_eq!(on.status(&target(url), "POST", &[]), Ok(ReachStatus::Granted)),
+            Some(_) => {
+                assert_eq!(on.status(&target(url), "POST", "/", &[]), Ok(ReachStatus::Granted));
+            }
             None => assert_eq!(
-                on.status(&target(url), "POST", &[]),
-                off.status(&target(url), "POST", &[]),
+                on.status(&target(url), "POST", "/", &[]),
+                off.status(&target(url), "POST", "/", &[]),
                 "{url}"
             ),
         }
@@ -164,6 +166,6 @@ fn servers_of_jobs_are_plain_http_at_the_loopback_and_nothing_else() {
     assert_eq!(unopened.job_addresses(&target("http://127.0.0.2/")), None);
     for denied in ["localhost", "127.0.0.1", "[::1]"] {
         let denied = Reach { job_servers: true, ..reaching(&[], &[denied], &[]) };
-        assert!(denied.status(&target("http://localhost:5173/"), "GET", &[]).is_err());
+        assert!(denied.status(&target("http://localhost:5173/"), "GET", "/", &[]).is_err());
     }
 }

@@ -1,114 +1,158 @@
-//! Finds private keys as text blocks: PEM, OpenSSH, PGP.
+//! Finds private keys as blocks of lines: PEM, OpenSSH, PGP.
 
 use std::ops::Range;
 
 use super::found::{Found, count_examined};
 use super::mark;
-use super::shapes::begins;
+use super::shapes::may_begin;
 
-/// Base64 characters that a private key has at least.
+/// Base64 characters of the shortest private key.
 pub(super) const MIN_KEY: usize = 40;
 
-/// Most bytes of the first line of a block.
+/// Bytes of the longest first line of a block.
 const MAX_FIRST_LINE: usize = 128;
 
-/// Number of consecutive lines after which a block ends if they are neither a header nor part of a
-/// key.
+/// Base64 characters of the shortest full line of a key. A shorter sequence may be a word.
+const MIN_KEY_LINE: usize = 16;
+
+/// Bytes after the first line of a key that may be quotes and operators.
+const MAX_LINE_REST: usize = 16;
+
+/// Bytes of the longest line of a key. The limit keeps the time linear in a text without line ends,
+/// because the line is read again for each key in it.
+const MAX_LINE: usize = 16 * 1024;
+
+/// Bytes of the longest label of a key, without its dashes.
+const MAX_LABEL: usize = 48;
+
+/// Quotes and operators at the end of a line.
+const MAX_QUOTES: usize = 8;
+
+/// A block ends after this number of consecutive lines that are neither a header nor part of a key.
 const MAX_OTHER_LINES: usize = 3;
 
-/// Returns the key whose block starts at the `-BE` at `at`. The key goes up to the end of its block
-/// or of the text.
-pub(super) fn block_from_begin(text: &[u8], at: usize) -> Option<Found> {
-    let start = at + 1 - dashes_before(text, at + 1);
-    let label = text[at + 1..].strip_prefix(b"BEGIN")?;
-    let mut at = at + 6 + key_label_length(label)?;
-    // This block ends at the start of the next block, so that no byte is examined for both blocks.
-    let next = position(&text[at..], b"-BEGIN").map_or(text.len(), |next| at + next);
-    let text = &text[..next - dashes_before(text, next).min(next - at)];
-    count_examined(text.len() - at);
-    let mut end = at;
+/// Returns the key whose block starts with the `-BE` at `begin`. The end of the block may be
+/// missing.
+pub(super) fn block_from_begin(text: &[u8], begin: usize) -> Option<Found> {
+    let after_dash = begin + 1;
+    let start = after_dash - dashes_before(text, after_dash);
+    let label = text[after_dash..].strip_prefix(b"BEGIN")?;
+    let label_end = begin + b"-BEGIN".len() + key_label_length(label)?;
+    // A block ends before the next block, so no byte is examined twice.
+    let next_begin = match position(&text[label_end..], b"-BEGIN") {
+        Some(offset) => label_end + offset,
+        None => text.len(),
+    };
+    let dashes_of_next = dashes_before(text, next_begin).min(next_begin - label_end);
+    let text = &text[..next_begin - dashes_of_next];
+    count_examined(text.len() - label_end);
+
+    let mut at = label_end;
+    let mut end = label_end;
     let mut key_length = 0;
     let mut other_lines = 0;
     while at < text.len() && other_lines < MAX_OTHER_LINES {
-        let (line, next) = line(text, at);
-        if let Some(dashes) = position(line, b"-----END") {
-            key_length += run(&line[..dashes]);
-            let label = at + dashes + 8;
-            end = label + key_label_length(&text[label..]).unwrap_or(0);
+        let (current, next_line) = line(text, at);
+        if let Some(dashes) = position(current, b"-----END") {
+            key_length += base64_at_end(&current[..dashes]);
+            let end_label = at + dashes + b"-----END".len();
+            // A label that is cut off isn't part of the key.
+            end = end_label + key_label_length(&text[end_label..]).unwrap_or(0);
             break;
         }
-        let length = run(line);
+        let length = base64_at_end(current);
         // The last line of a key may be short.
         let is_last = length > 0 && key_length > 0 && other_lines == 0;
-        let is_key_line = length >= 16 || (is_last && only_numbered(line, length));
+        let is_key_line = length >= MIN_KEY_LINE || (is_last && only_numbered(current, length));
         if is_key_line {
             key_length += length;
             other_lines = 0;
-            end = at + line.trim_ascii_end().len() - trailing(line);
-        } else if !line.trim_ascii().is_empty() && position(line, b": ").is_none() {
-            other_lines += 1;
+            end = at + current.trim_ascii_end().len() - trailing_quotes(current);
+        } else {
+            let is_header = position(current, b": ").is_some();
+            if !is_header && !current.trim_ascii().is_empty() {
+                other_lines += 1;
+            }
         }
-        at = next;
+        at = next_line;
     }
-    (key_length >= MIN_KEY).then_some(Found { start, end, kind: mark::PRIVATE_KEY })
+    if key_length < MIN_KEY {
+        return None;
+    }
+    Some(Found { start, end, kind: mark::PRIVATE_KEY })
 }
 
-/// Returns the first line of the last block of a text, if the block contains a key and continues
-/// after the end of the text.
+/// Returns the first line of the last block of a text, if the block contains a key without an end.
 pub(super) fn open_block(text: &str) -> Option<Range<usize>> {
     let block = block_from_begin(text.as_bytes(), text.rfind("-BEGIN")?)?;
     let has_end = text[block.start..block.end].contains("-----END");
-    let lines_after = text[block.end..].lines().count();
-    if has_end || lines_after > MAX_OTHER_LINES {
+    let is_before_other_text = text[block.end..].lines().count() > MAX_OTHER_LINES;
+    if has_end || is_before_other_text {
         return None;
     }
-    let (first_line, next) = line(text.as_bytes(), block.start);
-    // The line of a key that begins elsewhere isn't longer.
-    (first_line.len() <= MAX_FIRST_LINE).then_some(block.start..next)
+    let (first_line, next_line) = line(text.as_bytes(), block.start);
+    // The first line of a key isn't longer.
+    if first_line.len() > MAX_FIRST_LINE {
+        return None;
+    }
+    Some(block.start..next_line)
 }
 
-/// Returns the key whose block ends with the `-EN` at `at` and starts before the text. The text
-/// before `from` was already examined.
-pub(super) fn block_from_end(text: &[u8], at: usize, from: usize) -> Option<Found> {
-    let label = text[at + 1..].strip_prefix(b"END")?;
-    let end = at + 4 + key_label_length(label)?;
-    let dashes = at + 1 - dashes_before(text, at + 1);
-    // The text before the end of another block was examined for that block.
-    let from = text[from..dashes.max(from)]
-        .windows(4)
-        .rposition(|window| window == b"-END")
-        .map_or(from, |other| from + other + 4);
+/// Returns the key whose block ends with the `-EN` at `at`, in a text without the start of the
+/// block. The text before `examined` was already examined.
+pub(super) fn block_from_end(text: &[u8], at: usize, examined: usize) -> Option<Found> {
+    let after_dash = at + 1;
+    let label = text[after_dash..].strip_prefix(b"END")?;
+    let end = at + b"-END".len() + key_label_length(label)?;
+    let dashes = after_dash - dashes_before(text, after_dash);
+    let before_dashes = &text[examined..dashes.max(examined)];
+    // The text before another `-END` was already examined for that block.
+    let other_end = before_dashes.windows(b"-END".len()).rposition(|window| window == b"-END");
+    let from = match other_end {
+        Some(offset) => examined + offset + b"-END".len(),
+        None => examined,
+    };
     count_examined(dashes.saturating_sub(from));
-    let mut line_start = text[from..dashes.max(from)]
-        .iter()
-        .rposition(|byte| *byte == b'\n')
-        .map_or(from, |at| from + at + 1);
+    let start = first_key_line(text, from, dashes.max(from))?;
+    Some(Found { start, end, kind: mark::PRIVATE_KEY })
+}
+
+/// Returns the start of the lines of a key that end at `end`. The lines are read backwards, at most
+/// to `from`. Returns `None` if the lines are too short for a key.
+fn first_key_line(text: &[u8], from: usize, end: usize) -> Option<usize> {
+    let mut line_start = from + last_line_start(&text[from..end]);
     let mut start = None;
     let mut key_length = 0;
     while line_start > from {
-        let before = &text[from..line_start - 1];
-        let line_offset = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let line_end = line_start - 1;
+        let before = &text[from..line_end];
+        let line_offset = last_line_start(before);
         let line = &before[line_offset..];
-        let length = run(line);
-        // The last line of a key may be short. The lines are read backwards.
+        let length = base64_at_end(line);
+        // The lines are read backwards, so the last line of the key is first. It may be short.
         let is_last = key_length == 0 && length > 0;
-        let is_key_line = length >= 16 || (is_last && only_numbered(line, length));
+        let is_key_line = length >= MIN_KEY_LINE || (is_last && only_numbered(line, length));
         if !is_key_line {
             break;
         }
         key_length += length;
         line_start = from + line_offset;
-        start = Some(line_start + line.trim_ascii_end().len() - trailing(line) - length);
+        let base64_end = line.trim_ascii_end().len() - trailing_quotes(line);
+        start = Some(line_start + base64_end - length);
     }
-    if key_length < MIN_KEY {
-        return None;
-    }
-    Some(Found { start: start?, end, kind: mark::PRIVATE_KEY })
+    if key_length < MIN_KEY { None } else { start }
 }
 
-/// The first characters of private keys in base64 without a header: OpenSSH keys, elliptic curve
-/// keys (RFC 5915, and RFC 5208 with prime256v1, secp384r1, secp521r1 and Ed25519), and RSA keys.
-/// [`is_rsa`] checks RSA keys further.
+fn last_line_start(text: &[u8]) -> usize {
+    match text.iter().rposition(|byte| *byte == b'\n') {
+        Some(line_end) => line_end + 1,
+        None => 0,
+    }
+}
+
+/// The first characters of private keys in base64: OpenSSH keys, elliptic curve keys (RFC 5915, and
+/// RFC 5208 with prime256v1, secp384r1, secp521r1 and Ed25519), and RSA keys. [`is_rsa`] checks RSA
+/// keys further.
 pub(super) const BEGINNINGS: [&str; 9] = [
     "b3BlbnNzaC1rZXktdjE",
     "MHcCAQEEI",
@@ -121,14 +165,15 @@ pub(super) const BEGINNINGS: [&str; 9] = [
     "MII",
 ];
 
-/// Returns the key that starts at `at` without a header line. Such keys are in the output of a
-/// search, or in a part of a file.
+/// Returns the key that starts at `at` without a header line. The output of a search, or a part of
+/// a file, can contain such a key.
 pub(super) fn headless(text: &[u8], at: usize) -> Option<Found> {
-    let known = BEGINNINGS.iter().find(|known| text[at..].starts_with(known.as_bytes()))?;
-    if !begins(text, at) {
+    let beginning =
+        BEGINNINGS.iter().find(|beginning| text[at..].starts_with(beginning.as_bytes()))?;
+    if !may_begin(text, at) {
         return None;
     }
-    if *known == "MII" && !is_rsa(&text[at..]) {
+    if *beginning == "MII" && !is_rsa(&text[at..]) {
         return None;
     }
     let length = text[at..].iter().take_while(|byte| is_base64(**byte)).count();
@@ -136,30 +181,36 @@ pub(super) fn headless(text: &[u8], at: usize) -> Option<Found> {
     if length < MIN_KEY {
         return None;
     }
-    // If no text follows the key in its line, full lines after it are also part of the key. Its
-    // last line may be shorter.
-    let mut end = at + length;
-    let (line_rest, mut next) = line(&text[..text.len().min(end + 16)], end);
-    let mut goes_on = trailing(line_rest) == line_rest.trim_ascii_end().len();
-    while goes_on && next < text.len() {
-        let (line, after) = line(text, next);
-        count_examined(after - next);
-        let length = run(line);
-        let is_full = length >= MIN_KEY;
-        let is_last = line.trim_ascii_end().ends_with(b"=") && only_numbered(line, length);
-        if is_full || is_last {
-            end = next + line.trim_ascii_end().len() - trailing(line);
-        }
-        // A line with a mark doesn't end the key.
-        goes_on = is_full || mark::around(line, 0, line.len()).count() > 1;
-        next = after;
-    }
+    let end = end_over_lines(text, at + length);
     Some(Found { start: at, end, kind: mark::PRIVATE_KEY })
 }
 
-/// Checks whether a text that starts with `MII` is an RSA key (PKCS #1 or #8, in DER). Such a key
-/// is a sequence with its length, the version 0, and then a number of more than 127 bytes, or the
-/// algorithm. Certificates and public keys start differently.
+/// Returns the end of a key whose first line ends at `end`. If only quotes or operators come after
+/// the first line, the key goes on with the next full lines, and with one shorter line after them.
+fn end_over_lines(text: &[u8], mut end: usize) -> usize {
+    let near_end = text.len().min(end + MAX_LINE_REST);
+    let (line_rest, mut next_line) = line(&text[..near_end], end);
+    let mut goes_on = trailing_quotes(line_rest) == line_rest.trim_ascii_end().len();
+    while goes_on && next_line < text.len() {
+        let (current, after) = line(text, next_line);
+        count_examined(after - next_line);
+        let length = base64_at_end(current);
+        let is_full = length >= MIN_KEY;
+        let is_last = current.trim_ascii_end().ends_with(b"=") && only_numbered(current, length);
+        if is_full || is_last {
+            end = next_line + current.trim_ascii_end().len() - trailing_quotes(current);
+        }
+        // A line with the mark of a redacted secret belongs to the key.
+        let has_mark = mark::unmarked_ranges(current, 0, current.len()).count() > 1;
+        goes_on = is_full || has_mark;
+        next_line = after;
+    }
+    end
+}
+
+/// Checks whether base64 that starts with `MII` is an RSA key in DER, and not a certificate or a
+/// public key. A key starts with the length of a sequence and the version 0. The algorithm follows
+/// in PKCS #8, and a number of more than 127 bytes in PKCS #1.
 fn is_rsa(text: &[u8]) -> bool {
     let Some([_, _, _, _, _, b'A' | b'Q' | b'g' | b'w', b'I', b'B', rest @ ..]) =
         text.first_chunk::<12>()
@@ -177,66 +228,68 @@ fn dashes_before(text: &[u8], at: usize) -> usize {
     text[..at].iter().rev().take(5).take_while(|byte| **byte == b'-').count()
 }
 
-/// Returns the length of the label of a private key, including its closing dashes: ` RSA PRIVATE
-/// KEY-----`. Returns `None` for other labels.
+/// Returns the length of a private key's label, including its closing dashes. An example is
+/// ` RSA PRIVATE KEY-----`. Returns `None` for other labels.
 fn key_label_length(label: &[u8]) -> Option<usize> {
-    let words = label
+    let words_length = label
         .iter()
-        .take(48)
+        .take(MAX_LABEL)
         .take_while(|byte| {
             byte.is_ascii_uppercase() || byte.is_ascii_digit() || matches!(byte, b' ' | b'+' | b'_')
         })
         .count();
-    let is_private = label[..words]
-        .windows(11)
+    let (words, after_words) = label.split_at(words_length);
+    // A space or an underscore is between the two words.
+    let is_private = words
+        .windows(b"PRIVATE KEY".len())
         .any(|window| window.starts_with(b"PRIVATE") && window.ends_with(b"KEY"));
-    let dashes = label[words..].iter().take(5).take_while(|byte| **byte == b'-').count();
-    (is_private && dashes >= 4).then_some(words + dashes)
+    let dashes = after_words.iter().take(b"-----".len()).take_while(|byte| **byte == b'-').count();
+    // The last dash of a label may be missing.
+    if !is_private || dashes < b"----".len() {
+        return None;
+    }
+    Some(words_length + dashes)
 }
 
 /// Returns the line that starts at `at`, and the start of the next line. An escaped line end `\n`
 /// also ends a line.
 fn line(text: &[u8], at: usize) -> (&[u8], usize) {
-    // No key has a longer line. The bound keeps the time linear for a text without line ends.
-    let rest = &text[at..text.len().min(at + 16 * 1024)];
+    let rest = &text[at..text.len().min(at + MAX_LINE)];
     for (offset, byte) in rest.iter().enumerate() {
-        match byte {
-            b'\n' => return (&rest[..offset], at + offset + 1),
-            b'\\' if rest.get(offset + 1) == Some(&b'n') => {
-                return (&rest[..offset], at + offset + 2);
-            }
-            _ => {}
+        if *byte == b'\n' {
+            return (&rest[..offset], at + offset + 1);
+        }
+        if *byte == b'\\' && rest.get(offset + 1) == Some(&b'n') {
+            return (&rest[..offset], at + offset + br"\n".len());
         }
     }
     (rest, at + rest.len())
 }
 
-/// Returns the number of base64 characters at the end of a line, without trailing quotes and signs
-/// of a programming language.
-fn run(line: &[u8]) -> usize {
-    let line = &line[..line.trim_ascii_end().len() - trailing(line)];
+/// Counts the base64 characters at the end of a line, before its quotes and operators.
+fn base64_at_end(line: &[u8]) -> usize {
+    let line = &line[..line.trim_ascii_end().len() - trailing_quotes(line)];
     line.iter().rev().take_while(|byte| is_base64(**byte)).count()
 }
 
-/// Returns the number of bytes of quotes and operators of a programming language at the end of a
-/// line, before its white space.
-fn trailing(line: &[u8]) -> usize {
-    let line = line.trim_ascii_end();
-    let quotes = line
+/// Counts the bytes of quotes and operators at the end of a line, before its white space.
+fn trailing_quotes(line: &[u8]) -> usize {
+    let trimmed = line.trim_ascii_end();
+    let quotes = trimmed
         .iter()
         .rev()
-        .take(8)
+        .take(MAX_QUOTES)
         .take_while(|byte| matches!(byte, b'"' | b'\'' | b',' | b'\\' | b' ' | b';' | b'`'))
         .count();
-    let before_quotes = &line[..line.len() - quotes];
+    let before_quotes = &trimmed[..trimmed.len() - quotes];
     let has_plus = before_quotes.ends_with(b"\" +") || before_quotes.ends_with(b"' +");
-    if has_plus { quotes + 3 } else { quotes }
+    if has_plus { quotes + b"\" +".len() } else { quotes }
 }
 
 /// Checks whether only a line number, a file name or a sign comes before the last `run` characters
 /// of a line.
 fn only_numbered(line: &[u8], run: usize) -> bool {
-    let line = &line[..line.trim_ascii_end().len() - trailing(line)];
+    let line = &line[..line.trim_ascii_end().len() - trailing_quotes(line)];
     let before = &line[..line.len() - run];
     before.ends_with(b" ") || before.iter().all(|byte| !byte.is_ascii_alphabetic())
 }

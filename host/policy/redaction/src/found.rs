@@ -1,16 +1,15 @@
 //! A secret that was found, and the count of examined bytes.
 
-/// A secret in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) start: usize,
     pub(super) end: usize,
-    /// The kind of the secret, as named in its mark.
+    /// The kind that the mark of the secret names.
     pub(super) kind: &'static str,
 }
 
-/// Counts bytes that are examined if untrusted text determines their number. Tests use the count to
-/// check that the time is linear in the text.
+/// Counts examined bytes where a hostile text could make the count large. Tests check that the
+/// count is linear in the length of the text.
 pub(super) fn count_examined(_bytes: usize) {
     #[cfg(test)]
     EXAMINED.set(EXAMINED.get() + _bytes);

@@ -5,15 +5,26 @@ use super::mark;
 use super::multiline::{self, FindSecret, Span, closing_quote};
 use super::stand_ins::{is_placeholder, is_reference};
 
-/// Bytes of a key that are examined on each side of its word.
+/// Bytes of a key on each side of a word in it. The rest of a longer key is ignored.
 const MAX_KEY: usize = 64;
 
-/// Bytes of a value that decide whether the value is a secret. The rest of the value is read only
-/// if it is a secret.
+/// Most spaces or backslashes in a row in a key and its separator.
+const MAX_SPACES: usize = 8;
+
+/// Bytes of a line number between a key and the word `value`.
+const MAX_LINE_NUMBER: usize = 16;
+
+/// Words of a key. Only the last words of a longer key are used.
+const MAX_WORDS: usize = 24;
+
+/// Bytes that decide whether a value is a secret. Only a secret is read to its end.
 const SAMPLE: usize = 128;
 
-/// The kind of place of keys and values. The kind decides which values are secrets. With later
-/// variants, more values are secrets.
+/// Bytes of a secret key of AWS.
+const AWS_SECRET_LENGTH: usize = 40;
+
+/// The kind of a text that contains keys and values. The kind decides which values are secrets.
+/// Each variant finds more secrets than the variants before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Keys {
     /// Source code. No value is a secret, because code has many lines such as `password = input`.
@@ -22,24 +33,22 @@ pub enum Keys {
     Text,
     /// A settings file. Every value is a secret.
     Settings,
-    /// A file of a private key. Every value is a secret, and so is every line of base64, because a
-    /// single line of a key has no other mark.
+    /// The file of a private key. Every value is a secret. Every line of base64 is also a secret,
+    /// because a single line of a key has no other sign of a key.
     PrivateKey,
 }
 
-/// The kind of secret that a key names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kind {
     pub(super) name: &'static str,
-    /// Characters that a secret has at least.
     min_length: usize,
-    /// Whether the value ends at the end of the line, as in a header.
+    /// Whether the value goes on to the end of the line, as in a header.
     to_line_end: bool,
 }
 
 impl Kind {
-    /// Returns the kind of place for the entries of a list. A list of tokens may be a list of
-    /// words, so only clear secrets are secrets in such a list.
+    /// Returns the [`Keys`] for the entries of a list. A list of tokens may be a list of ordinary
+    /// words, so at most [`Keys::Text`] applies to it.
     pub(super) fn list_place(self, place: Keys) -> Keys {
         if self == TOKEN { place.min(Keys::Text) } else { place }
     }
@@ -57,8 +66,8 @@ const CREDENTIAL: Kind = kind("credential", 8);
 const AUTHORIZATION: Kind = Kind { name: "authorization", min_length: 8, to_line_end: true };
 const COOKIE: Kind = Kind { name: "cookie", min_length: 8, to_line_end: true };
 
-/// Words in the keys of credentials. The scanner stops at the first three letters of these words,
-/// in any case.
+/// Words in the keys of credentials. The scanner stops at the first three letters of each word, in
+/// any case.
 pub(super) const WORDS: [&str; 9] = [
     "password",
     "pwd",
@@ -71,8 +80,7 @@ pub(super) const WORDS: [&str; 9] = [
     "session",
 ];
 
-/// Words before `token` that show that it isn't a secret, but a place in a list or a result of a
-/// parser.
+/// Words before `token` for a position in a list, or for a part of parsed text.
 const NOT_SECRET_TOKENS: [&str; 12] = [
     "next",
     "page",
@@ -88,7 +96,7 @@ const NOT_SECRET_TOKENS: [&str; 12] = [
     "bos",
 ];
 
-/// Words before `key` that show that it is secret.
+/// Words before `key` for a secret key.
 const SECRET_KEYS: [&str; 21] = [
     "api",
     "access",
@@ -114,7 +122,7 @@ const SECRET_KEYS: [&str; 21] = [
 ];
 
 /// Returns the kind of secret for the name of a setting, a field, a header or a variable. Returns
-/// `None` if the name isn't a name for secrets.
+/// `None` for other names.
 pub(super) fn kind_of(key: &str) -> Option<Kind> {
     let name = LastWords::of_key(key)?;
     if name.is_any(&["password", "passwd", "passphrase", "pwd", "passwort"]) {
@@ -181,47 +189,28 @@ pub(super) fn kind_of(key: &str) -> Option<Kind> {
     None
 }
 
-/// The last significant word of a name, and the word before it.
 struct LastWords<'a> {
     last: &'a str,
     before: &'a str,
 }
 
 impl<'a> LastWords<'a> {
-    /// Splits a key into words. Returns `None` if there is no significant word.
+    /// Returns the last two words of a key, such as `API` and `KEY` of `MY_API_KEY_2`. Returns
+    /// `None` if the key has no words. A key of one word has an empty word before it.
     fn of_key(key: &'a str) -> Option<Self> {
-        let mut words = [""; 24];
-        let mut count = 0;
-        let mut start = 0;
-        let bytes = key.as_bytes();
-        for at in 0..=bytes.len() {
-            let is_separator = bytes.get(at).is_none_or(|byte| !byte.is_ascii_alphanumeric());
-            if !is_separator && !begins_hump(bytes, start, at) {
-                continue;
-            }
-            if at > start && key.is_char_boundary(start) && key.is_char_boundary(at) {
-                // Only the last words of a long key are used.
-                if count == words.len() {
-                    words.rotate_left(1);
-                    count -= 1;
-                }
-                words[count] = &key[start..at];
-                count += 1;
-            }
-            start = if is_separator { at + 1 } else { at };
-        }
-
-        let mut words = &words[..count];
-        while let [before @ .., last] = words {
+        let mut words = [""; MAX_WORDS];
+        let count = split_words(key, &mut words);
+        let mut kept_words = &words[..count];
+        while let [before @ .., last] = kept_words {
             if !is_ignored_ending(last) {
                 break;
             }
-            words = before;
+            kept_words = before;
         }
-        let (last, before) = words.split_last()?;
+        let (last, before) = kept_words.split_last()?;
         Some(Self {
             last: last.trim_end_matches(|c: char| c.is_ascii_digit()),
-            before: before.last().copied().unwrap_or(""),
+            before: before.last().copied().unwrap_or_default(),
         })
     }
 
@@ -238,52 +227,83 @@ impl<'a> LastWords<'a> {
     }
 }
 
-/// Checks whether the byte at `at` starts a word of a key without a separator before it. `apiKey`
-/// has two words, and so has `APIKey`. The previous word starts at `start`.
-fn begins_hump(bytes: &[u8], start: usize, at: usize) -> bool {
+/// Writes the words of a key into `words`, and returns their number. If the key has too many words,
+/// only the last words are kept.
+fn split_words<'a>(key: &'a str, words: &mut [&'a str; MAX_WORDS]) -> usize {
+    let bytes = key.as_bytes();
+    let mut count = 0;
+    let mut start = 0;
+    for at in 0..=bytes.len() {
+        let is_separator = bytes.get(at).is_none_or(|byte| !byte.is_ascii_alphanumeric());
+        if !is_separator && !begins_camel_case_word(bytes, start, at) {
+            continue;
+        }
+        let has_word = at > start && key.is_char_boundary(start) && key.is_char_boundary(at);
+        if has_word {
+            if count == words.len() {
+                words.rotate_left(1);
+                count -= 1;
+            }
+            words[count] = &key[start..at];
+            count += 1;
+        }
+        start = if is_separator { at + 1 } else { at };
+    }
+    count
+}
+
+/// Checks whether a word of a key starts at `at` without a separator: `apiKey` and `APIKey` have
+/// two words. The previous word starts at `start`.
+fn begins_camel_case_word(bytes: &[u8], start: usize, at: usize) -> bool {
     if at <= start || !bytes.get(at).is_some_and(u8::is_ascii_uppercase) {
         return false;
     }
-    bytes[at - 1].is_ascii_lowercase() || bytes.get(at + 1).is_some_and(u8::is_ascii_lowercase)
+    let is_after_lower_case = bytes[at - 1].is_ascii_lowercase();
+    let is_before_lower_case = bytes.get(at + 1).is_some_and(u8::is_ascii_lowercase);
+    is_after_lower_case || is_before_lower_case
 }
 
-/// Checks whether the last word of a key doesn't matter, as in `API_KEY_2` and `SECRET_KEY_BASE`.
+/// Checks whether the last word of a key is ignored: `API_KEY_2`, `SECRET_KEY_BASE`.
 fn is_ignored_ending(word: &str) -> bool {
     let is_number = word.bytes().all(|byte| byte.is_ascii_digit());
-    is_number
-        || ["base", "value", "plain", "text", "prod", "dev", "staging", "live"]
-            .iter()
-            .any(|ending| word.eq_ignore_ascii_case(ending))
+    let endings = ["base", "value", "plain", "text", "prod", "dev", "staging", "live"];
+    is_number || endings.iter().any(|ending| word.eq_ignore_ascii_case(ending))
 }
 
-/// Returns the kind of secret for each entry of a list with this name, such as `passwords`.
 pub(super) fn kind_of_list(key: &str) -> Option<Kind> {
     kind_of(key.strip_suffix(['s', 'S'])?)
 }
 
-/// Returns the secret whose key has its word at `at`. `keys` returns the kind of place for the
-/// offset of a key.
-pub(super) fn pair(text: &str, at: usize, keys: &dyn Fn(usize) -> Keys) -> Option<Found> {
+/// Returns the secret after the key that contains the offset `at`: `password=…`.
+pub(super) fn secret_of_key(
+    text: &str,
+    at: usize,
+    keys_at: &dyn Fn(usize) -> Keys,
+) -> Option<Found> {
     let bytes = text.as_bytes();
-    let end = at + bytes[at..].iter().take(MAX_KEY).take_while(|byte| is_key_byte(**byte)).count();
-    // In source code, only exact keys are accepted. This check comes first because most texts are
+    let rest_of_key = bytes[at..].iter().take(MAX_KEY).take_while(|byte| is_key_byte(**byte));
+    let key_end = at + rest_of_key.count();
+    // In source code, only keys of AWS are searched. This check is first, because most texts are
     // source code.
-    if keys(at) == Keys::Unknown && !is_exact(&bytes[..end]) {
+    if keys_at(at) == Keys::Unknown && !is_aws_secret_key(&bytes[..key_end]) {
         return None;
     }
-    let separator = Separator::after(bytes, end)?;
-    let start = key_start(bytes, at);
-    value_of(bytes, &text[start..end], start, &separator, keys)
+    let separator = Separator::after(bytes, key_end)?;
+    let key_start = key_start(bytes, at);
+    value_of(bytes, &text[key_start..key_end], key_start, &separator, keys_at)
 }
 
-/// Returns the start of the key around `at`.
 fn key_start(bytes: &[u8], at: usize) -> usize {
     at - bytes[..at].iter().rev().take(MAX_KEY).take_while(|byte| is_key_byte(**byte)).count()
 }
 
-/// Returns the secret whose key contains a JSON escape: `"pass\u0077ord"`. The first escape is at
-/// `at`.
-pub(super) fn escaped(text: &str, at: usize, keys: &dyn Fn(usize) -> Keys) -> Option<Found> {
+/// Returns the secret whose key contains a JSON escape, as in `"pass\u0077ord"`. The first escape
+/// is at `at`.
+pub(super) fn secret_of_escaped_key(
+    text: &str,
+    at: usize,
+    keys_at: &dyn Fn(usize) -> Keys,
+) -> Option<Found> {
     let bytes = text.as_bytes();
     let start = key_start(bytes, at);
     if !bytes[..start].ends_with(b"\"") {
@@ -299,43 +319,40 @@ pub(super) fn escaped(text: &str, at: usize, keys: &dyn Fn(usize) -> Keys) -> Op
             break;
         }
         key.push(char::from(byte));
-        end += if escaped_byte.is_some() { 6 } else { 1 };
+        end += if escaped_byte.is_some() { r"\u0077".len() } else { 1 };
     }
     count_examined(end - start);
     let separator = Separator::after(bytes, end)?;
-    value_of(bytes, &key, start, &separator, keys)
+    value_of(bytes, &key, start, &separator, keys_at)
 }
 
-/// Returns the byte that the JSON escape at `at` represents: `w` for `\u0077`.
 fn json_escape(text: &str, at: usize) -> Option<u8> {
     let digits = text.get(at..at + 6)?.strip_prefix("\\u00")?;
     u8::from_str_radix(digits, 16).ok()
 }
 
-/// Checks whether a key ends with the name of a secret that is known by its length. Such names are
-/// accepted even in source code.
-fn is_exact(key: &[u8]) -> bool {
-    const EXACT: &[u8] = b"secret_access_key";
-    key.len() >= EXACT.len() && key[key.len() - EXACT.len()..].eq_ignore_ascii_case(EXACT)
+/// Checks whether a key ends with `secret_access_key`. The length of its value is known, so the
+/// value is searched even in source code.
+fn is_aws_secret_key(key: &[u8]) -> bool {
+    const ENDING: &[u8] = b"secret_access_key";
+    key.len() >= ENDING.len() && key[key.len() - ENDING.len()..].eq_ignore_ascii_case(ENDING)
 }
 
 fn is_key_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
 }
 
-/// Returns the secret value of the key that starts at `start`. Returns `None` if the value isn't a
-/// secret.
 fn value_of(
     bytes: &[u8],
     key: &str,
     start: usize,
     separator: &Separator,
-    keys: &dyn Fn(usize) -> Keys,
+    keys_at: &dyn Fn(usize) -> Keys,
 ) -> Option<Found> {
     let before = start.checked_sub(1).map(|before| bytes[before]);
     let is_tag = before == Some(b'<');
     let is_flag = key.starts_with("--");
-    // Most words stop here, before the longer search for the kind.
+    // Most words end here, before the slower search for the kind.
     match separator.sign {
         b'>' if !is_tag => return None,
         b' ' if !is_flag => return None,
@@ -345,27 +362,26 @@ fn value_of(
         Some(kind) => (kind, false),
         None => (kind_of_list(key)?, true),
     };
-    let place = keys(start);
+    let place = keys_at(start);
     let entry_place = if is_list { kind.list_place(place) } else { place };
     let find_secret = |start: usize, end: usize, quoted: bool| {
         first_secret(bytes, (start, end), quoted, kind, entry_place, true)
     };
     let is_delimited = is_tag || before == Some(b'"');
     if let Some(span) =
-        over_lines(bytes, start, separator, is_delimited, is_list, place, &find_secret)
+        multiline_value(bytes, start, separator, is_delimited, is_list, place, &find_secret)
     {
         return Some(Found { start: span.start, end: span.end, kind: kind.name });
     }
     if is_list {
         return None;
     }
-    // A mark has a space in it, so the value must not end there.
     let value = Value::at(bytes, separator.end, kind, start)?;
     if without_comma(value.sample).eq_ignore_ascii_case(key.as_bytes()) {
-        // `password=password`, in a list of arguments.
+        // `password=password` in a list of arguments.
         return None;
     }
-    let is_known = is_exact(key.as_bytes()) && value.sample.len() == 40;
+    let is_known = is_aws_secret_key(key.as_bytes()) && value.sample.len() == AWS_SECRET_LENGTH;
     let value_place = if is_known { Keys::Settings } else { place };
     let start = if let Some(end) = value.quoted {
         first_secret(bytes, (value.start, end), true, kind, value_place, false)?
@@ -379,9 +395,9 @@ fn value_of(
 
 /// Returns a value that is a list, a block, or a text of several lines. `is_delimited` means that
 /// the key has quotes or is a tag. `is_list` means that only a list is accepted.
-fn over_lines(
+fn multiline_value(
     bytes: &[u8],
-    key: usize,
+    key_start: usize,
     separator: &Separator,
     is_delimited: bool,
     is_list: bool,
@@ -390,23 +406,24 @@ fn over_lines(
 ) -> Option<Span> {
     let at = separator.end;
     let first = *bytes.get(at)?;
-    let is_assigned = matches!(separator.sign, b':' | b'=' | b'>');
-    let in_settings = is_assigned && place >= Keys::Settings;
-    match first {
-        b'[' if separator.sign != b'>' && is_assigned && place != Keys::Unknown => {
-            multiline::list(bytes, at, find_secret)
+    let in_settings = place >= Keys::Settings;
+    match (separator.sign, first) {
+        (b':' | b'=', b'[') if place != Keys::Unknown => multiline::list(bytes, at, find_secret),
+        (b':' | b'=' | b'>', b'"' | b'\'') if in_settings && !is_list => {
+            multiline::triple_quoted(bytes, at, find_secret)
+                .or_else(|| multiline::quoted_lines(bytes, at, find_secret))
         }
-        b'"' | b'\'' if in_settings && !is_list => multiline::triple_quoted(bytes, at, find_secret)
-            .or_else(|| multiline::quoted_lines(bytes, at, find_secret)),
-        b'|' | b'>' | b'\n' | b'\r' if separator.sign != b'=' && in_settings => {
-            multiline::below(bytes, key, at, is_delimited && first != b'|', is_list, find_secret)
+        (b':' | b'>', b'|' | b'>' | b'\n' | b'\r') if in_settings => {
+            // After `|`, the indentation ends the value.
+            let ends_at_delimiter = is_delimited && first != b'|';
+            multiline::below(bytes, key_start, at, ends_at_delimiter, is_list, find_secret)
         }
         _ => None,
     }
 }
 
-/// Returns the start of the first secret between two offsets, without marks. If `is_entry`, the
-/// value is an entry of a list, where the name of a secret isn't a secret.
+/// Returns the start of the first secret in the range `within`, without marks. `is_entry` means
+/// that the range is an entry of a list. In a list, the name of a secret isn't a secret.
 fn first_secret(
     bytes: &[u8],
     within: (usize, usize),
@@ -415,7 +432,8 @@ fn first_secret(
     place: Keys,
     is_entry: bool,
 ) -> Option<usize> {
-    for (start, end) in mark::around(bytes, within.0, within.1) {
+    let (range_start, range_end) = within;
+    for (start, end) in mark::unmarked_ranges(bytes, range_start, range_end) {
         let sample = &bytes[start..end.min(start + SAMPLE)];
         if is_entry
             && let Ok(name) = std::str::from_utf8(sample)
@@ -423,10 +441,11 @@ fn first_secret(
         {
             continue;
         }
+        let quote_end = if quoted { Some(end) } else { None };
         let value = Value {
             start,
             sample,
-            quoted: quoted.then_some(end),
+            quoted: quote_end,
             whole_line: false,
             assigned: false,
             ends_line: false,
@@ -438,37 +457,34 @@ fn first_secret(
     None
 }
 
-/// The separator between a key and its value.
 struct Separator {
     sign: u8,
     end: usize,
 }
 
 impl Separator {
-    /// Reads the separator after a key that ends at `key_end`.
+    /// Returns the separator after the key that ends at `key_end`: `: `, ` = `, `=>` or spaces.
     fn after(bytes: &[u8], key_end: usize) -> Option<Self> {
-        let mut at = key_end;
-        at += bytes[at..].iter().take(8).take_while(|byte| **byte == b'\\').count();
-        at += usize::from(bytes.get(at).is_some_and(|byte| matches!(byte, b'"' | b'\'' | b'`')));
-        at += usize::from(bytes.get(at) == Some(&b']'));
+        let at = after_closing_quote(bytes, key_end);
         let sign_at = after_spaces(bytes, at);
         let sign = *bytes.get(sign_at)?;
-        let next = bytes.get(sign_at + 1).copied().unwrap_or(b'\n');
-        let end = match sign {
-            b'=' if next == b'>' => sign_at + 2,
-            b'=' if next != b'=' && next != b'~' => sign_at + 1,
-            b':' if next == b'=' => sign_at + 2,
-            b':' if next != b':' => sign_at + 1,
-            b'>' => sign_at + 1,
-            _ => {
-                if let Some(separator) = value_word(bytes, at) {
-                    return Some(separator);
-                }
-                let has_space = sign_at > at;
-                return has_space.then_some(Self { sign: b' ', end: sign_at });
-            }
+        let next = bytes.get(sign_at + 1);
+        let sign_length = match (sign, next) {
+            (b'=', Some(b'>')) | (b':', Some(b'=')) => 2,
+            // A comparison, such as `==` or `=~`, or a path, such as `a::b`.
+            (b'=', Some(b'=' | b'~')) | (b':', Some(b':')) => 0,
+            (b'=' | b':' | b'>', _) => 1,
+            _ => 0,
         };
+        if sign_length == 0 {
+            if let Some(separator) = value_word(bytes, at) {
+                return Some(separator);
+            }
+            let has_space = sign_at > at;
+            return if has_space { Some(Self { sign: b' ', end: sign_at }) } else { None };
+        }
 
+        let end = sign_at + sign_length;
         let value_start = after_spaces(bytes, end);
         if sign == b':'
             && let Some(literal_start) = after_type(bytes, value_start)
@@ -483,23 +499,43 @@ fn after_spaces(bytes: &[u8], at: usize) -> usize {
     at + bytes[at..].iter().take(32).take_while(|byte| matches!(byte, b' ' | b'\t')).count()
 }
 
-/// Returns the separator after the word `value` if the key is itself a value: `key="Password"
-/// value="…"`, `"name": "PASSWORD", "value": "…"`.
-fn value_word(bytes: &[u8], at: usize) -> Option<Separator> {
-    if !matches!(bytes.get(at)?, b' ' | b',' | b'\n' | b'\r') {
+/// Returns the offset after the signs that close a key: a quote, an escaped quote, or the bracket
+/// of an index.
+fn after_closing_quote(bytes: &[u8], key_end: usize) -> usize {
+    let mut at = key_end;
+    at += bytes[at..].iter().take(MAX_SPACES).take_while(|byte| **byte == b'\\').count();
+    if matches!(bytes.get(at), Some(b'"' | b'\'' | b'`')) {
+        at += 1;
+    }
+    if bytes.get(at) == Some(&b']') {
+        at += 1;
+    }
+    at
+}
+
+/// Returns the separator after the word `value`, if the key is itself a value. Examples are
+/// `key="Password" value="…"` and `"name": "PASSWORD", "value": "…"`. The key ends at `key_end`.
+fn value_word(bytes: &[u8], key_end: usize) -> Option<Separator> {
+    if !matches!(bytes.get(key_end)?, b' ' | b',' | b'\n' | b'\r') {
         return None;
     }
-    let mut at = after_blanks(bytes, at);
+    let mut at = after_blanks(bytes, key_end);
+    // The word may be on the next line, after a line number.
     if bytes[..at].ends_with(b"\n") || bytes[..at].ends_with(b" ") {
-        let line = &bytes[at..bytes.len().min(at + 16)];
-        at = after_blanks(bytes, at + multiline::numbered(line));
+        let line_start = &bytes[at..bytes.len().min(at + MAX_LINE_NUMBER)];
+        at = after_blanks(bytes, at + multiline::line_number_length(line_start));
     }
-    at += usize::from(bytes.get(at) == Some(&b'"'));
-    if !bytes.get(at..at + 5)?.eq_ignore_ascii_case(b"value") {
+    if bytes.get(at) == Some(&b'"') {
+        at += 1;
+    }
+    let word_end = at + b"value".len();
+    if !bytes.get(at..word_end)?.eq_ignore_ascii_case(b"value") {
         return None;
     }
-    at += 5;
-    at += usize::from(bytes.get(at) == Some(&b'"'));
+    at = word_end;
+    if bytes.get(at) == Some(&b'"') {
+        at += 1;
+    }
     let sign_at = after_few_spaces(bytes, at);
     let sign = *bytes.get(sign_at)?;
     if !matches!(sign, b'=' | b':') {
@@ -517,7 +553,7 @@ fn after_blanks(bytes: &[u8], at: usize) -> usize {
 }
 
 fn after_few_spaces(bytes: &[u8], at: usize) -> usize {
-    at + bytes[at..].iter().take(8).take_while(|byte| **byte == b' ').count()
+    at + bytes[at..].iter().take(MAX_SPACES).take_while(|byte| **byte == b' ').count()
 }
 
 /// Returns the start of a string literal after its type: `password: &str = "…"`.
@@ -526,32 +562,32 @@ fn after_type(bytes: &[u8], at: usize) -> Option<usize> {
         byte.is_ascii_alphanumeric()
             || matches!(byte, b'_' | b'&' | b'\'' | b'<' | b'>' | b'[' | b']' | b':' | b'?' | b' ')
     });
-    let sign = at + type_bytes.count();
-    let has_type = sign > at;
+    let type_length = type_bytes.count();
+    if type_length == 0 {
+        return None;
+    }
+    let sign = at + type_length;
     let after_sign = bytes[sign..].strip_prefix(b"=")?;
-    let spaces = after_sign.iter().take(8).take_while(|byte| **byte == b' ').count();
+    let spaces = after_sign.iter().take(MAX_SPACES).take_while(|byte| **byte == b' ').count();
     let is_literal = matches!(after_sign.get(spaces), Some(b'"' | b'\''));
-    (has_type && is_literal).then_some(sign + 1 + spaces)
+    if is_literal { Some(sign + b"=".len() + spaces) } else { None }
 }
 
-/// The properties of a value that decide whether it is a secret.
+/// A value and the facts that decide whether it is a secret.
 struct Value<'a> {
     start: usize,
     sample: &'a [u8],
-    /// Offset of the closing quote, if the value has quotes.
+    /// The offset of the closing quote. `None` for a value without quotes.
     quoted: Option<usize>,
-    /// Whether the line has only the key and the value.
+    /// Whether the line contains only the key and the value.
     whole_line: bool,
-    /// Whether the value is written as in a shell or a `.env` file: `KEY=value`.
+    /// Whether the form is `KEY=value`, as in a shell or a `.env` file.
     assigned: bool,
-    /// Whether the line ends after the value.
     ends_line: bool,
 }
 
 impl<'a> Value<'a> {
-    /// Reads the value at `at`. Its key starts at `key`. Returns `None` if the value is empty.
     fn at(bytes: &'a [u8], at: usize, kind: Kind, key: usize) -> Option<Self> {
-        // `b"…"`, `r'…'`.
         let prefix = bytes[at..]
             .iter()
             .take(2)
@@ -610,23 +646,26 @@ impl<'a> Value<'a> {
         Some(Self { start, sample, quoted: None, whole_line, assigned, ends_line })
     }
 
-    /// Returns the end of the value. Only a secret is read to its end.
+    /// Returns the end of the value. Must be called only for a secret, because it reads the whole
+    /// value.
     fn end(&self, bytes: &[u8], kind: Kind, place: Keys) -> usize {
         if let Some(end) = self.quoted {
             return end;
         }
         let is_setting_line = place >= Keys::Settings && self.whole_line;
-        let to_the_end = kind.to_line_end || is_setting_line;
+        let to_line_end = kind.to_line_end || is_setting_line;
         let length = bytes[self.start..]
             .iter()
             .enumerate()
-            .take_while(|(at, byte)| {
-                // The text after a mark was examined before.
-                !ends_value(**byte, to_the_end, self.whole_line) && !is_mark(bytes, self.start + at)
+            .take_while(|(offset, byte)| {
+                // A mark ends the value, because the text after the mark was already examined.
+                !ends_value(**byte, to_line_end, self.whole_line)
+                    && !is_mark(bytes, self.start + offset)
             })
             .count();
         count_examined(length);
         let end = self.start + length;
+        // White space and separators at the end aren't part of the value.
         let trailing = bytes[self.start..end].iter().rev().take_while(|byte| match byte {
             b' ' | b'\t' | b'\r' => true,
             b',' | b';' => self.whole_line,
@@ -650,7 +689,7 @@ impl<'a> Value<'a> {
             if kind == COOKIE && !has_pairs {
                 return false;
             }
-            // Without a digit, the text may be only a scheme, or a sentence about headers.
+            // A text without a digit may be only the scheme, or a sentence about headers.
             return place >= Keys::Settings || text.bytes().any(|byte| byte.is_ascii_digit());
         }
 
@@ -667,7 +706,7 @@ impl<'a> Value<'a> {
         match place {
             Keys::Unknown => false,
             Keys::Settings | Keys::PrivateKey => true,
-            // A message about a password has spaces.
+            // A message about a password contains spaces.
             Keys::Text if quoted && text.contains(' ') => false,
             Keys::Text if quoted => looks_secret || kind != TOKEN || text.len() >= 16,
             Keys::Text if looks_secret => true,
@@ -684,8 +723,6 @@ fn without_comma(value: &[u8]) -> &[u8] {
     value.strip_suffix(b",").or(value.strip_suffix(b";")).unwrap_or(value)
 }
 
-/// Checks whether a byte ends a value without quotes. If `to_line_end`, the value goes to the end
-/// of the line.
 fn ends_value(byte: u8, to_line_end: bool, whole_line: bool) -> bool {
     if to_line_end { ends_line_value(byte) } else { ends_bare_value(byte, whole_line) }
 }
@@ -698,8 +735,8 @@ fn ends_line_value(byte: u8) -> bool {
     matches!(byte, b'\n' | b'\r' | b'"' | b'\'' | b'`')
 }
 
-/// Checks whether a byte ends a value without quotes. If the line contains only the key and the
-/// value, only white space, quotes and angle brackets end the value.
+/// Checks whether a byte ends a value without quotes. White space, quotes and angle brackets always
+/// end the value. Other signs end the value unless the line contains only the key and the value.
 fn ends_bare_value(byte: u8, whole_line: bool) -> bool {
     match byte {
         b' ' | b'\t' | b'\n' | b'\r' | b'"' | b'\'' | b'`' | b'<' | b'>' => true,
@@ -708,7 +745,6 @@ fn ends_bare_value(byte: u8, whole_line: bool) -> bool {
     }
 }
 
-/// Checks whether the value of a field is a secret of this kind.
 pub(super) fn is_secret_field(kind: Kind, value: &str, place: Keys) -> bool {
     first_secret(value.as_bytes(), (0, value.len()), true, kind, place, false).is_some()
 }

@@ -1,10 +1,8 @@
-//! Removes secrets from texts that leave the host. Each secret is replaced with a mark that
-//! contains its kind, `[REDACTED:github-token ghp_…]`.
+//! Replaces secrets in texts that leave the host with marks: `[REDACTED:github-token ghp_…]`.
 //!
-//! A secret is found by its form (`shapes`, `blocks`), by its place (`places`) or by its key
-//! (`keys`). The search includes base64 and percent-encoding (`encoded`). The crate has no regular
-//! expressions, so nothing is compiled at the start. Each check is limited, so that the time is
-//! linear in the text, even for untrusted text.
+//! A secret is found by its form (`shapes`, `blocks`), by the text around it (`places`) or by its
+//! key (`keys`), also in base64 and percent-encoded words (`encoded`). The time is linear in the
+//! text, even for hostile text. No regular expression has to be compiled at the start.
 
 mod blocks;
 mod encoded;
@@ -30,42 +28,40 @@ use found::Found;
 pub use keys::Keys;
 pub use mark::first as first_mark;
 
-/// How often a text with new marks is searched again. A mark may uncover a secret that the replaced
-/// text had hidden.
+/// Most searches of a text. Each search marks secrets, and a mark may uncover another secret.
 const MAX_PASSES: usize = 8;
 
-/// Bytes at the start of a part in which a value may begin whose key is in the part before.
+/// Bytes at the start of a part that may continue a value whose key is in the part before.
 const NEAR: usize = 256;
 
-/// Replaces the secrets in `text` by marks. A text without secrets isn't copied. Marks aren't
-/// secrets, so a second pass changes nothing.
+/// Replaces the secrets in `text` with marks. A text without secrets isn't copied. A second pass
+/// changes nothing.
 pub fn text(text: &str, keys: Keys) -> Cow<'_, str> {
     text_where(text, &|_| keys)
 }
 
-/// Redacts a text as [`text()`] does, with a kind of place for each key: `keys` gets the offset of
-/// each key that is found.
-pub fn text_where<'a>(text: &'a str, keys: &dyn Fn(usize) -> Keys) -> Cow<'a, str> {
-    let secrets = find(text, keys, 0);
+/// Redacts like [`text()`]. `keys_at` returns the kind of text at the offset of a key.
+pub fn text_where<'a>(text: &'a str, keys_at: &dyn Fn(usize) -> Keys) -> Cow<'a, str> {
+    let secrets = find(text, keys_at, 0);
     if secrets.is_empty() {
         return Cow::Borrowed(text);
     }
     let mut passes = Vec::new();
     let mut out = put_marks(text, &secrets, &mut passes);
     for _ in 0..MAX_PASSES {
-        let more = find(&out, &|offset| keys(original_offset(&passes, offset)), 0);
+        let more = find(&out, &|offset| keys_at(original_offset(&passes, offset)), 0);
         if more.is_empty() {
             return Cow::Owned(out);
         }
         out = put_marks(&out, &more, &mut passes);
     }
-    // Only an attack on the redaction needs more passes, so the whole text is removed.
+    // Only an attack needs more passes, so the whole text is removed.
     out.clear();
     mark::write(&mut out, "text", "");
     Cow::Owned(out)
 }
 
-/// The range of a mark, and the range of the secret in the text before.
+/// The range of a mark, and the range of the replaced text before the replacement.
 struct PlacedMark {
     start: usize,
     end: usize,
@@ -73,7 +69,7 @@ struct PlacedMark {
     old_end: usize,
 }
 
-/// Returns the offset in the original text for an offset in a text with marks of several passes.
+/// Returns the original offset of an offset in a text with the marks of several passes.
 fn original_offset(passes: &[Vec<PlacedMark>], offset: usize) -> usize {
     let mut original = offset;
     for marks in passes.iter().rev() {
@@ -89,8 +85,8 @@ fn original_offset(passes: &[Vec<PlacedMark>], offset: usize) -> usize {
     original
 }
 
-/// Returns the text of a field, redacted as by [`text()`]. If the name of the field says that it is
-/// secret, the whole text is replaced.
+/// Redacts the text of a field like [`text()`]. If `name` is a name for secrets, the whole text is
+/// replaced.
 pub fn field<'a>(name: &str, text: &'a str, keys: Keys) -> Cow<'a, str> {
     if keys != Keys::Unknown
         && let Some(kind) = keys::kind_of(name)
@@ -103,7 +99,7 @@ pub fn field<'a>(name: &str, text: &'a str, keys: Keys) -> Cow<'a, str> {
     self::text(text, keys)
 }
 
-/// Redacts an owned text as [`text()`] does.
+/// Redacts an owned text like [`text()`].
 pub fn owned(text: String, keys: Keys) -> String {
     match self::text(&text, keys) {
         Cow::Borrowed(_) => text,
@@ -111,8 +107,7 @@ pub fn owned(text: String, keys: Keys) -> String {
     }
 }
 
-/// Redacts every text in a JSON value. If a key says that its value is secret, the whole value is
-/// replaced.
+/// Redacts every text in a JSON value. If a key is a name for secrets, its whole value is replaced.
 pub fn json(value: Value, keys: Keys) -> Value {
     match value {
         Value::String(text) => Value::String(owned(text, keys)),
@@ -125,7 +120,7 @@ pub fn json(value: Value, keys: Keys) -> Value {
 }
 
 fn object(fields: Map<String, Value>, keys: Keys) -> Map<String, Value> {
-    // The key in `{"name": "DB_PASSWORD", "value": "…"}` is the value of `name`.
+    // In `{"name": "DB_PASSWORD", "value": "…"}`, the key of the secret is a value.
     let name = ["name", "key"].iter().find_map(|key| fields.get(*key)?.as_str());
     let named_kind = name.and_then(keys::kind_of);
     let mut redacted = Map::new();
@@ -136,8 +131,8 @@ fn object(fields: Map<String, Value>, keys: Keys) -> Map<String, Value> {
     redacted
 }
 
-/// Redacts the value of the field `key` of an object. `named_kind` is the kind of secret that
-/// another field of the object names.
+/// Redacts the value of the field `key`. `named_kind` is the kind of secret that another field of
+/// the same object names.
 fn object_value(key: &str, value: Value, named_kind: Option<keys::Kind>, keys: Keys) -> Value {
     if keys == Keys::Unknown {
         return json(value, keys);
@@ -158,8 +153,8 @@ fn object_value(key: &str, value: Value, named_kind: Option<keys::Kind>, keys: K
     json(value, keys)
 }
 
-/// Redacts the value of a field whose key says that it is secret. `place` is the kind of the place,
-/// which decides what counts as a secret.
+/// Redacts the value of a field whose key is a name for secrets. `place` decides which values are
+/// secrets.
 fn secret_field(kind: keys::Kind, value: Value, keys: Keys, place: Keys) -> Value {
     match value {
         Value::String(text) if keys::is_secret_field(kind, &text, place) => {
@@ -174,8 +169,7 @@ fn secret_field(kind: keys::Kind, value: Value, keys: Keys, place: Keys) -> Valu
     }
 }
 
-/// Redacts the text, the link and the meta of a part of an answer. Bytes are redacted if they are
-/// text.
+/// Redacts a part of an answer. Bytes are redacted only if they are text.
 pub fn content(part: Content, keys: Keys) -> Content {
     let body = match part.body {
         Body::Text(text) => Body::Text(owned(text, keys)),
@@ -189,7 +183,6 @@ pub fn content(part: Content, keys: Keys) -> Content {
     }
 }
 
-/// Redacts bytes if all of them are text.
 fn bytes(bytes: Vec<u8>, keys: Keys) -> Vec<u8> {
     match String::from_utf8(bytes) {
         Ok(text) => owned(text, keys).into_bytes(),
@@ -197,8 +190,8 @@ fn bytes(bytes: Vec<u8>, keys: Keys) -> Vec<u8> {
     }
 }
 
-/// Redacts secrets over several parts: a secret that begins in one part and ends in a later one, or
-/// that has its key in the part before. The mark is put where the secret begins.
+/// Redacts secrets that span several parts. A secret may start in one part and end in a later part,
+/// or have its key in the part before. The mark is in the part in which the secret starts.
 pub fn across(texts: &mut [&mut String], keys: Keys) {
     if texts.len() < 2 {
         return;
@@ -230,7 +223,6 @@ pub fn across(texts: &mut [&mut String], keys: Keys) {
         while let Some(secret) = secrets.peek()
             && secret.start < end
         {
-            // The mark of a secret that began in an earlier part is in that part.
             if secret.start >= start {
                 out.push_str(&joined[at..secret.start]);
                 mark::write(&mut out, secret.kind, &joined[secret.start..secret.end]);
@@ -247,15 +239,12 @@ pub fn across(texts: &mut [&mut String], keys: Keys) {
     }
 }
 
-/// Returns the index of the part with the byte at `offset` of the joined text. `ends` are the ends
-/// of the parts.
 fn part_at(ends: &[usize], offset: usize) -> usize {
     ends.partition_point(|end| *end <= offset)
 }
 
-/// Returns the redacted part of a text from `start` to `end`, for a text that is too long to be
-/// redacted at once. A secret is also found if it begins before the part or ends after it, or if
-/// its key is outside.
+/// Redacts the range from `start` to `end` of a text that is too long to be redacted at once. Finds
+/// secrets that start or end outside of the range, or have their key outside.
 pub fn part(text: &str, start: usize, end: usize, keys: Keys) -> String {
     let mut out = String::with_capacity(end - start);
     let mut at = start;
@@ -270,17 +259,15 @@ pub fn part(text: &str, start: usize, end: usize, keys: Keys) -> String {
         at = secret.end.min(end);
     }
     out.push_str(&text[at..end]);
-    // A mark may uncover a secret that the replaced text had hidden.
     owned(out, keys)
 }
 
-/// Returns the first line of a private key that goes on at the end of a text. A caller that drops
-/// the text before its end has to keep this line, so that the rest of the key is still found.
+/// Returns the first line of a private key that has no end in the text. A caller that drops a part
+/// of the key must keep this line, because only this line shows that the rest is a key.
 pub fn open_key(text: &str) -> Option<Range<usize>> {
     blocks::open_block(text)
 }
 
-/// Replaces the secrets in a text by marks, and adds these marks to `passes`.
 fn put_marks(text: &str, secrets: &[Found], passes: &mut Vec<Vec<PlacedMark>>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut marks = Vec::with_capacity(secrets.len());

@@ -1,37 +1,34 @@
-//! Writes and recognises the marks that replace secrets: `[REDACTED:github-token ghp_…]`.
-
-/// Kind of private keys in marks.
 pub(super) const PRIVATE_KEY: &str = "private-key";
 
-/// Beginning of every mark.
 const BEGIN: &str = "[REDACTED:";
 
-/// End of every mark.
 const END: &str = "…]";
 
 /// Most characters of the secret in a mark. They help people to recognise the secret.
 const MAX_SHOWN: usize = 4;
 
-/// Bytes that are searched for the end of a mark. Every mark is shorter.
+/// Bytes of the kind of a secret in a mark.
+const MAX_KIND: usize = 32;
+
+/// Bytes in which the end of a mark is searched. Every mark is shorter.
 const MAX_MARK: usize = 96;
 
-/// Writes the mark for a secret, with its kind and its first characters. The mark shows at most a
-/// quarter of the secret, or of its first line or entry.
+/// Writes the mark for a secret. The mark shows at most a quarter of the secret, or of its first
+/// line or entry.
 pub(super) fn write(out: &mut String, kind: &str, secret: &str) {
     out.push_str(BEGIN);
     out.push_str(kind);
     out.push(' ');
-    // If there are several secrets, only the first is shown.
+    // If there are several secrets, only the first secret is shown.
     let first_length = secret.find(['\n', ',', '"', '\'']).unwrap_or(secret.len());
-    // The first characters of all private keys are the same, so they aren't shown.
+    // All private keys start with the same characters, so the mark shows no character.
     let max_shown = if kind == PRIVATE_KEY { 0 } else { MAX_SHOWN.min(first_length / 4) };
     let characters = secret.chars().take(max_shown);
     out.extend(characters.take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-')));
     out.push_str(END);
 }
 
-/// Returns the number of bytes of the mark at the beginning of `text`. Returns 0 if `text` doesn't
-/// begin with a mark.
+/// Returns the length of the mark at the start of `text`, or 0 without a mark.
 pub(super) fn length(text: &[u8]) -> usize {
     let Some(after_begin) = text.strip_prefix(BEGIN.as_bytes()) else { return 0 };
     let kind_length = after_begin
@@ -45,38 +42,40 @@ pub(super) fn length(text: &[u8]) -> usize {
         .take_while(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
         .count();
     let has_end = after_kind[shown_length..].starts_with(END.as_bytes());
-    if !has_end || !(1..=32).contains(&kind_length) {
+    if !has_end || !(1..=MAX_KIND).contains(&kind_length) {
         return 0;
     }
-    BEGIN.len() + kind_length + 1 + shown_length + END.len()
+    BEGIN.len() + kind_length + b" ".len() + shown_length + END.len()
 }
 
-/// Returns the ranges between two offsets that are before, between and after marks. Marks aren't
-/// part of a secret, and don't hide the text around them.
-pub(super) fn around(
+/// Returns the ranges between two offsets that contain no mark.
+pub(super) fn unmarked_ranges(
     bytes: &[u8],
     start: usize,
     end: usize,
 ) -> impl Iterator<Item = (usize, usize)> {
-    let mut next = Some(start);
+    let mut next_range_start = Some(start);
     std::iter::from_fn(move || {
-        let from = next?;
-        super::found::count_examined(end - from);
-        let brackets = (from..end).filter(|at| bytes[*at] == b'[');
-        let mark = brackets
-            .map(|start| (start, start + length(&bytes[start..])))
-            .find(|(mark_start, mark_end)| mark_end > mark_start && *mark_end <= end);
-        let Some((mark_start, mark_end)) = mark else {
-            next = None;
-            return Some((from, end));
-        };
-        next = Some(mark_end);
-        Some((from, mark_start))
+        let range_start = next_range_start?;
+        super::found::count_examined(end - range_start);
+        for at in range_start..end {
+            if bytes[at] != b'[' {
+                continue;
+            }
+            let mark_length = length(&bytes[at..]);
+            let mark_end = at + mark_length;
+            if mark_length > 0 && mark_end <= end {
+                next_range_start = Some(mark_end);
+                return Some((range_start, at));
+            }
+        }
+        next_range_start = None;
+        Some((range_start, end))
     })
 }
 
-/// Returns the first mark in `text`. A mark that was copied inexactly is also a mark: with three
-/// dots instead of `…`, or without its end.
+/// Returns the first mark in `text`. Includes marks that were copied inexactly: with three dots
+/// instead of `…`, or without an end.
 pub fn first(text: &str) -> Option<&str> {
     let start = text.find(BEGIN)?;
     let near = toolhold_contract::text::cut(&text[start..], MAX_MARK);

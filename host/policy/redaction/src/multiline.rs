@@ -1,39 +1,45 @@
-//! Finds secret values in settings files if the value continues after the line of its key. Such
-//! values are blocks, lists and texts of several lines.
+//! Finds secret values that continue after the line of their key in a settings file: blocks, lists
+//! and texts of several lines.
 
 use super::found::count_examined;
 use super::mark;
 
-/// Bytes within which a quoted value must end. Otherwise its first quote isn't a quote.
+/// Bytes within which a quoted value must end. If the value doesn't end there, its first quote
+/// isn't a quote.
 const MAX_QUOTED: usize = 16 * 1024;
 
 /// Bytes within which a quoted text of several lines must end. The first secret of a list or a
 /// block must start within the same number of bytes.
-const MAX: usize = 4096;
+const MAX_LENGTH: usize = 4096;
 
-/// Bytes within which the first secret of a block or of a list over several lines must start. This
-/// limit is smaller because keys in nested blocks examine the same lines again.
-const FIRST: usize = 1024;
+/// Bytes within which the first secret must start in a block, or in a list over several lines. The
+/// limit is small, because each key of a nested block examines the same lines again.
+const MAX_BEFORE_SECRET: usize = 1024;
 
-/// Bytes of a line number, with the name of the file.
-const NUMBER: usize = 1024;
+/// Spaces, options or backslashes in a row.
+const MAX_SPACES: usize = 8;
 
-/// The range of a value.
+/// Digits of a line number.
+const MAX_DIGITS: usize = 10;
+
+/// Bytes of a line number, including the name of the file.
+const MAX_NUMBER: usize = 1024;
+
 #[derive(Clone, Copy)]
 pub(super) struct Span {
     pub(super) start: usize,
     pub(super) end: usize,
 }
 
-/// Returns the start of the first secret between two offsets. The flag says whether the text is
+/// Returns the start of the first secret between two offsets. The flag means that the text is
 /// quoted.
 pub(super) type FindSecret<'a> = &'a dyn Fn(usize, usize, bool) -> Option<usize>;
 
-/// Returns the value on the lines below the key at `key`. The text after the key's separator at
-/// `at` is empty, or only starts a block.
+/// Returns the value on the lines below the key at `key`. The text at `at`, after the separator, is
+/// empty or only starts a block.
 ///
-/// `is_delimited` means that the value has its own end, as in JSON and XML, so its indentation has
-/// no effect. `is_list` means that only entries of a list are accepted.
+/// `is_delimited` means that a delimiter ends the value, as in JSON and XML. If not, the
+/// indentation ends the value. `is_list` means that only entries of a list are accepted.
 pub(super) fn below(
     bytes: &[u8],
     key: usize,
@@ -46,7 +52,7 @@ pub(super) fn below(
     let after_indicator = at + usize::from(has_indicator);
     let options_length = bytes[after_indicator..]
         .iter()
-        .take(8)
+        .take(MAX_SPACES)
         .take_while(|byte| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b' ' | b'\t' | b'\r'))
         .count();
     let line_end = after_indicator + options_length;
@@ -57,14 +63,14 @@ pub(super) fn below(
         return None;
     }
 
-    let before_key = bytes[..key].iter().rev().take(MAX);
+    let before_key = bytes[..key].iter().rev().take(MAX_LENGTH);
     let before_length = before_key.take_while(|byte| **byte != b'\n').count();
     count_examined(before_length);
     let key_indent = Line::at(bytes, key - before_length)?.indent;
     let mut line = Line::at(bytes, line_end + 1)?;
     while line.is_blank() {
         line = Line::at(bytes, line.next)?;
-        if line.start - at >= FIRST {
+        if line.start - at >= MAX_BEFORE_SECRET {
             return None;
         }
     }
@@ -78,8 +84,8 @@ pub(super) fn below(
     lines(bytes, line, key_indent, false, false, find_secret)
 }
 
-/// Returns the value without the block indicator. `line` is the first line of the block. The flags
-/// are the same as for [`below`].
+/// Returns the value that starts with `line`, after the block indicator. The flags are those of
+/// [`below`].
 fn plain_below(
     bytes: &[u8],
     line: Line,
@@ -123,11 +129,10 @@ fn plain_below(
     lines(bytes, line, key_indent, false, true, find_secret)
 }
 
-/// Returns the lines of a value from the first secret to the end. The lines are indented more than
+/// Returns the lines of a value, from the first secret to the end. The lines are indented more than
 /// the key, or are entries of a list with the indentation of the first entry.
 ///
 /// Only few bytes before the first secret are examined, because the next key examines them again.
-/// The bytes after the secret aren't examined again.
 fn lines(
     bytes: &[u8],
     first: Line,
@@ -144,7 +149,7 @@ fn lines(
     while let Some(line) = next {
         next = Line::at(bytes, line.next);
         if line.is_blank() {
-            if secret_start.is_none() && line.next - from > FIRST {
+            if secret_start.is_none() && line.next - from > MAX_BEFORE_SECRET {
                 return None;
             }
             continue;
@@ -167,7 +172,7 @@ fn lines(
 
         if secret_start.is_none() {
             secret_start = find_secret(value_start, value_end, is_quoted);
-            if secret_start.is_none() && line.next - from > FIRST {
+            if secret_start.is_none() && line.next - from > MAX_BEFORE_SECRET {
                 return None;
             }
         }
@@ -176,15 +181,17 @@ fn lines(
     Some(Span { start: secret_start?, end })
 }
 
-/// Returns the range between two offsets without the quotes around it, and whether there were
-/// quotes.
+/// Returns the range of a value without leading spaces and without quotes, and whether the value
+/// has quotes.
 fn unquoted(bytes: &[u8], start: usize, end: usize) -> ((usize, usize), bool) {
     let spaces = bytes[start..end].iter().take_while(|byte| **byte == b' ').count();
-    let text_start = start + spaces;
-    match bytes[text_start..end] {
-        [quote @ (b'"' | b'\''), .., last] if quote == last => ((text_start + 1, end - 1), true),
-        _ => ((text_start, end), false),
-    }
+    let value_start = start + spaces;
+    let is_quoted = match bytes[value_start..end] {
+        [first @ (b'"' | b'\''), .., last] => first == last,
+        _ => false,
+    };
+    let range = if is_quoted { (value_start + 1, end - 1) } else { (value_start, end) };
+    (range, is_quoted)
 }
 
 fn is_mapping(line: &[u8]) -> bool {
@@ -192,15 +199,16 @@ fn is_mapping(line: &[u8]) -> bool {
     line.ends_with(b":") || line.windows(2).any(|two| two == b": ")
 }
 
-/// Returns the range from the first to the last secret in a list that starts at `at`, without
-/// quotes. The list must not contain lists or objects.
+/// Returns the range from the first to the last secret in the list at `at`, without quotes. The
+/// list must not contain lists or objects.
 pub(super) fn list(bytes: &[u8], at: usize, find_secret: FindSecret) -> Option<Span> {
     if bytes.get(at) != Some(&b'[') || mark::length(&bytes[at..]) > 0 {
         return None;
     }
     let mut span: Option<Span> = None;
     let mut next = skip_blank(bytes, at + 1);
-    while span.is_some() || next - at < MAX {
+    // Only the first secret must start near the start of the list.
+    while span.is_some() || next - at < MAX_LENGTH {
         let Some(entry) = Entry::at(bytes, next) else { break };
         let sign_at = skip_blank(bytes, entry.next);
         let sign = bytes.get(sign_at);
@@ -208,10 +216,14 @@ pub(super) fn list(bytes: &[u8], at: usize, find_secret: FindSecret) -> Option<S
             break;
         }
         if let Some(secret_start) = find_secret(entry.start, entry.end, entry.is_quoted) {
-            let start = span.map_or(secret_start, |span| span.start);
+            let start = match span {
+                Some(earlier) => earlier.start,
+                None => secret_start,
+            };
             span = Some(Span { start, end: entry.end });
         }
-        if sign == Some(&b']') {
+        let is_last = sign == Some(&b']');
+        if is_last {
             break;
         }
         next = skip_blank(bytes, sign_at + 1);
@@ -220,23 +232,24 @@ pub(super) fn list(bytes: &[u8], at: usize, find_secret: FindSecret) -> Option<S
     span
 }
 
-/// An entry of a list, without its quotes.
 struct Entry {
     start: usize,
     end: usize,
     is_quoted: bool,
-    /// Offset after the closing quote.
     next: usize,
 }
 
 impl Entry {
-    /// Reads the entry that starts at `at`. Returns `None` if its quote isn't closed.
+    /// Returns the entry of a list that starts at `at`. Its quotes may be escaped. Returns `None`
+    /// for a quote without an end.
     fn at(bytes: &[u8], at: usize) -> Option<Self> {
-        let slashes = bytes[at..].iter().take(8).take_while(|byte| **byte == b'\\').count();
-        if let Some(quote @ (b'"' | b'\'')) = bytes.get(at + slashes) {
-            let start = at + slashes + 1;
-            let end = closing_quote(bytes, start, *quote, slashes)?;
-            return Some(Self { start, end, is_quoted: true, next: end + slashes + 1 });
+        let backslashes =
+            bytes[at..].iter().take(MAX_SPACES).take_while(|byte| **byte == b'\\').count();
+        if let Some(quote @ (b'"' | b'\'')) = bytes.get(at + backslashes) {
+            let quote_length = backslashes + 1;
+            let start = at + quote_length;
+            let end = closing_quote(bytes, start, *quote, backslashes)?;
+            return Some(Self { start, end, is_quoted: true, next: end + quote_length });
         }
         let next = at + bare_length(&bytes[at..]);
         let end = at + bytes[at..next].trim_ascii_end().len();
@@ -244,17 +257,21 @@ impl Entry {
     }
 }
 
-/// Returns the length of an entry of a list without quotes.
+/// Returns the length of an entry without quotes. A mark is part of the entry.
 fn bare_length(text: &[u8]) -> usize {
     let mut length = 0;
     while let Some(byte) = text.get(length)
-        && length < MAX
+        && length < MAX_LENGTH
     {
         match byte {
-            b'[' => match mark::length(&text[length..]) {
-                0 => break,
-                mark => length += mark,
-            },
+            b'[' => {
+                let mark_length = mark::length(&text[length..]);
+                let starts_list = mark_length == 0;
+                if starts_list {
+                    break;
+                }
+                length += mark_length;
+            }
             b',' | b']' | b'{' | b'}' | b'"' | b'\'' | b'\n' => break,
             _ => length += 1,
         }
@@ -276,70 +293,82 @@ fn skip_blank(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Returns the text between triple quotes that begin at `at`.
+/// Returns the secret in the triple quotes at `at`.
 pub(super) fn triple_quoted(bytes: &[u8], at: usize, find_secret: FindSecret) -> Option<Span> {
     let quotes @ (b"\"\"\"" | b"\'\'\'") = bytes[at..].first_chunk::<3>()? else { return None };
-    let start = at + 3;
-    let within = &bytes[start..bytes.len().min(start + MAX)];
-    let length = within.windows(3).position(|three| three == quotes);
+    let start = at + quotes.len();
+    let within = &bytes[start..bytes.len().min(start + MAX_LENGTH)];
+    let length = within.windows(quotes.len()).position(|three| three == quotes);
     count_examined(length.unwrap_or(within.len()));
     first_secret_line(bytes, start, start + length?, find_secret)
 }
 
-/// Returns the text after the quote at `at`, if a later line closes the quote.
+/// Returns the secret after the quote at `at`, if a later line closes the quote.
 pub(super) fn quoted_lines(bytes: &[u8], at: usize, find_secret: FindSecret) -> Option<Span> {
     let quote = bytes[at];
     let start = at + 1;
-    if closing_quote(bytes, start, quote, 0).is_some() {
+    let no_backslashes = 0;
+    if closing_quote(bytes, start, quote, no_backslashes).is_some() {
         return None;
     }
-    let within = &bytes[start..bytes.len().min(start + MAX)];
+    let within = &bytes[start..bytes.len().min(start + MAX_LENGTH)];
     let line_end = within.iter().position(|byte| *byte == b'\n')?;
+    let mut later_offsets = line_end + 1..within.len();
     let length =
-        (line_end..within.len()).find(|at| within[*at] == quote && within[*at - 1] != b'\\');
+        later_offsets.find(|offset| within[*offset] == quote && within[*offset - 1] != b'\\');
     count_examined(length.unwrap_or(within.len()));
     first_secret_line(bytes, start, start + length?, find_secret)
 }
 
-/// Returns the lines of a quoted text from the first secret to the end.
+/// Returns the range from the first line with a secret to the end of a text.
 fn first_secret_line(
     bytes: &[u8],
     start: usize,
     end: usize,
     find_secret: FindSecret,
 ) -> Option<Span> {
+    let is_quoted = true;
     let (_, end) = trimmed(bytes, start, end);
     let mut at = start;
     while at < end {
         let line = Line::at(&bytes[..end], at)?;
-        // The first line begins after the quote, and has no line number.
-        let from = if at == start { at } else { line.start };
-        if let Some(start) = find_secret(from.min(end), line.end, true) {
-            return Some(Span { start, end });
+        // The first line starts after the quote, so it has no line number.
+        let line_start = if at == start { at } else { line.start };
+        if let Some(secret_start) = find_secret(line_start, line.end, is_quoted) {
+            return Some(Span { start: secret_start, end });
         }
         at = line.next;
     }
     None
 }
 
-/// Returns the range between two offsets without white space, quotes and line numbers at its ends.
-pub(super) fn trimmed(bytes: &[u8], mut start: usize, mut end: usize) -> (usize, usize) {
+/// Returns a range without the white space, quotes, commas and line numbers at its edges.
+pub(super) fn trimmed(bytes: &[u8], mut start: usize, end: usize) -> (usize, usize) {
     while start < end && is_edge(bytes[start]) {
+        let is_line_end = bytes[start] == b'\n';
         start += 1;
-        if bytes[start - 1] == b'\n' {
+        if is_line_end {
             start = end.min(start + number_at(bytes, start));
         }
     }
+    (start, trimmed_end(bytes, start, end))
+}
+
+/// Returns the end of a range, before the white space, quotes, commas and lines with only a number
+/// at its end.
+fn trimmed_end(bytes: &[u8], start: usize, mut end: usize) -> usize {
     loop {
-        let last = end - bytes[start..end].iter().rev().take_while(|byte| is_edge(**byte)).count();
-        let mut last_bytes = bytes[start..last].iter().rev().take(NUMBER);
+        let edges = bytes[start..end].iter().rev().take_while(|byte| is_edge(**byte));
+        let text_end = end - edges.count();
+        let mut last_bytes = bytes[start..text_end].iter().rev().take(MAX_NUMBER);
         let Some(line_length) = last_bytes.position(|byte| *byte == b'\n') else {
-            return (start, last);
+            return text_end;
         };
-        let line_start = last - line_length;
-        let is_only_number = line_start + numbered(&bytes[line_start..end]) >= last;
+        let line_start = text_end - line_length;
+        let number_end = line_start + line_number_length(&bytes[line_start..end]);
+        let is_only_number = number_end >= text_end;
         if !is_only_number {
-            return (start, last);
+            return text_end;
         }
         end = line_start - 1;
     }
@@ -349,14 +378,13 @@ fn is_edge(byte: u8) -> bool {
     byte.is_ascii_whitespace() || matches!(byte, b'"' | b'\'' | b',' | b'\\')
 }
 
-/// Returns the length of the line number at `at`.
 fn number_at(bytes: &[u8], at: usize) -> usize {
-    let near = &bytes[at..bytes.len().min(at + NUMBER)];
+    let near = &bytes[at..bytes.len().min(at + MAX_NUMBER)];
     let line_end = near.iter().position(|byte| *byte == b'\n').unwrap_or(near.len());
-    numbered(&near[..line_end])
+    line_number_length(&near[..line_end])
 }
 
-/// The content and indentation of a line, without the line number that `read` and `grep` write.
+/// A line, without the line number that `read` and `grep` write.
 struct Line {
     start: usize,
     end: usize,
@@ -365,6 +393,7 @@ struct Line {
 }
 
 impl Line {
+    /// Returns the line that starts at `at`, or `None` at the end of the text.
     fn at(bytes: &[u8], at: usize) -> Option<Self> {
         let rest = bytes.get(at..)?;
         if rest.is_empty() {
@@ -373,10 +402,11 @@ impl Line {
         let length = rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
         count_examined(length);
         let line = rest[..length].trim_ascii_end();
-        let number = numbered(line);
-        let indent = line[number..].iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+        let number_length = line_number_length(line);
+        let after_number = &line[number_length..];
+        let indent = after_number.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
         Some(Self {
-            start: at + number + indent,
+            start: at + number_length + indent,
             end: at + line.len(),
             indent,
             next: at + length + 1,
@@ -388,50 +418,65 @@ impl Line {
     }
 }
 
-/// Returns the length of a line number: `  12\t`, `+   12\t` in a change, and `path:12: ` or
-/// `path-12- ` in a search.
-pub(super) fn numbered(line: &[u8]) -> usize {
-    let sign = usize::from(matches!(line, [b'+' | b'-', b' ', ..]));
-    let spaces = sign + line[sign..].iter().take(8).take_while(|byte| **byte == b' ').count();
-    let digits = line[spaces..].iter().take(10).take_while(|byte| byte.is_ascii_digit()).count();
-    if digits > 0 && line.get(spaces + digits) == Some(&b'\t') {
-        return spaces + digits + 1;
+/// Returns the length of the line number at the start of a line, or 0 without a number. The forms
+/// are ` 12\t`, `+ 12\t` in a change, and `path:12: ` or `path-12- ` in a search.
+pub(super) fn line_number_length(line: &[u8]) -> usize {
+    let has_sign = matches!(line, [b'+' | b'-', b' ', ..]);
+    let spaces_start = usize::from(has_sign);
+    let spaces =
+        line[spaces_start..].iter().take(MAX_SPACES).take_while(|byte| **byte == b' ').count();
+    let digits_start = spaces_start + spaces;
+    let digits = count_digits(&line[digits_start..]);
+    let digits_end = digits_start + digits;
+    if digits > 0 && line.get(digits_end) == Some(&b'\t') {
+        return digits_end + b"\t".len();
     }
-    for (at, sign) in line.iter().enumerate().take(NUMBER) {
-        if matches!(sign, b':' | b'-') && at > 0 {
-            let digits =
-                line[at + 1..].iter().take(10).take_while(|byte| byte.is_ascii_digit()).count();
-            if digits > 0 && line[at + 1 + digits..].starts_with(&[*sign, b' ']) {
-                return at + digits + 3;
+    search_prefix_length(line)
+}
+
+/// Returns the length of the path and line number that a search writes before a line: `path:12: `
+/// or `path-12- `. Returns 0 without them.
+fn search_prefix_length(line: &[u8]) -> usize {
+    for (path_length, separator) in line.iter().enumerate().take(MAX_NUMBER) {
+        if matches!(separator, b':' | b'-') && path_length > 0 {
+            let digits_start = path_length + 1;
+            let digits = count_digits(&line[digits_start..]);
+            let digits_end = digits_start + digits;
+            let end_of_number = [*separator, b' '];
+            if digits > 0 && line[digits_end..].starts_with(&end_of_number) {
+                return digits_end + end_of_number.len();
             }
-        } else if matches!(sign, b' ' | b'\t' | b'"') {
+        } else if matches!(separator, b' ' | b'\t' | b'"') {
             return 0;
         }
     }
     0
 }
 
-/// Returns the end of a quoted value. The closing quote is on the same line, and has as many
-/// backslashes before it as the first quote.
+fn count_digits(text: &[u8]) -> usize {
+    text.iter().take(MAX_DIGITS).take_while(|byte| byte.is_ascii_digit()).count()
+}
+
+/// Returns the end of a quoted value, before its closing quote. Returns `None` if the line has no
+/// closing quote. `slashes_before` is the number of backslashes before the opening quote. A quote
+/// with more backslashes before it belongs to the value.
 pub(super) fn closing_quote(
     bytes: &[u8],
     start: usize,
     quote: u8,
-    escaped: usize,
+    slashes_before: usize,
 ) -> Option<usize> {
     let mut slashes = 0;
     for (offset, byte) in bytes[start..].iter().take(MAX_QUOTED).enumerate() {
         count_examined(1);
+        let is_closing = *byte == quote && slashes <= slashes_before;
+        if is_closing {
+            return Some(start + offset - slashes);
+        }
         match *byte {
             b'\\' => slashes += 1,
             b'\n' => return None,
-            byte if byte == quote && slashes <= escaped => {
-                return Some(start + offset - slashes.min(escaped));
-            }
             _ => slashes = 0,
-        }
-        if *byte == quote {
-            slashes = 0;
         }
     }
     None

@@ -1,18 +1,34 @@
-//! Finds credentials by their place: in a URL, after `Bearer`, or in a `.netrc` file.
+//! Finds credentials by the text around them: in a URL, after `Bearer`, or in a `.netrc` file.
 
 use super::found::{Found, count_examined};
-use super::shapes::{begins, varied};
+use super::shapes::{looks_random, may_begin};
 
-/// Bytes of the user part of a URL, before the `@`.
+/// Bytes before the `@` of a URL. A longer user part isn't searched.
 const MAX_USER: usize = 1024;
 
-/// Returns the password of a URL, `scheme://user:password@host`, or a token in place of the user.
-/// The `://` of the URL is at `at`.
+/// Bytes of a token in place of the user of a URL, or after `Bearer`. Names of users are shorter.
+const MIN_TOKEN: usize = 20;
+
+/// Bytes of the shortest credentials after `Basic`.
+const MIN_BASIC: usize = 8;
+
+/// Bytes of the shortest password in `.netrc`.
+const MIN_PASSWORD: usize = 4;
+
+/// Spaces after `Bearer`, `Basic` or `password`.
+const MAX_SPACES_AFTER_SCHEME: usize = 4;
+const MAX_SPACES_AFTER_PASSWORD: usize = 8;
+
+/// Bytes before `password` in `.netrc` in which `login` is searched.
+const MAX_BEFORE_PASSWORD: usize = 256;
+
+/// Returns the password of a URL, `scheme://user:password@host`, or the token in place of the user.
+/// The `://` is at `at`.
 pub(super) fn url(text: &[u8], at: usize) -> Option<Found> {
     if at == 0 || !text[at - 1].is_ascii_alphanumeric() {
         return None;
     }
-    let start = at + 3;
+    let start = at + b"://".len();
     let after_scheme = &text[start..text.len().min(start + MAX_USER)];
     let authority_end = after_scheme.iter().position(|byte| ends_authority(*byte));
     let authority = &after_scheme[..authority_end.unwrap_or(after_scheme.len())];
@@ -29,10 +45,12 @@ pub(super) fn url(text: &[u8], at: usize) -> Option<Found> {
         return Some(Found { start: start + colon + 1, end, kind: "url-password" });
     }
 
-    // Without a password, the user may be the key of a service. User names are shorter or are
-    // words.
-    let is_token = user.len() >= 20 && user.iter().all(u8::is_ascii_alphanumeric) && varied(user);
-    is_token.then_some(Found { start, end, kind: "url-token" })
+    // Without a password, the user may be a token. The name of a user is short or a word.
+    let is_long_word = user.len() >= MIN_TOKEN && user.iter().all(u8::is_ascii_alphanumeric);
+    if !is_long_word || !looks_random(user) {
+        return None;
+    }
+    Some(Found { start, end, kind: "url-token" })
 }
 
 fn ends_authority(byte: u8) -> bool {
@@ -55,7 +73,7 @@ fn ends_authority(byte: u8) -> bool {
     )
 }
 
-/// Checks whether the text in the place of a password is a password, and not a placeholder.
+/// Checks whether a password isn't a placeholder.
 fn is_password(user: &str, password: &str) -> bool {
     let lower = password.to_ascii_lowercase();
     let words = [
@@ -98,20 +116,20 @@ fn is_password(user: &str, password: &str) -> bool {
     password.len() >= 4 && !is_placeholder
 }
 
-/// Returns the token after `Bearer `, or the name and password after `Basic `.
+/// Returns the token after the `Bearer ` at `at`, or the credentials after the `Basic ` at `at`.
 pub(super) fn scheme(text: &[u8], at: usize) -> Option<Found> {
-    if !begins(text, at) {
+    if !may_begin(text, at) {
         return None;
     }
-    // A token must follow, so a text of fewer than 6 bytes contains no secret after either word.
-    let first_six = text[at..].get(..6)?;
-    let is_bearer = first_six.eq_ignore_ascii_case(b"bearer");
-    if !is_bearer && !first_six[..5].eq_ignore_ascii_case(b"basic") {
+    let first_bytes = text[at..].get(..b"bearer".len())?;
+    let is_bearer = first_bytes.eq_ignore_ascii_case(b"bearer");
+    let is_basic = first_bytes[..b"basic".len()].eq_ignore_ascii_case(b"basic");
+    if !is_bearer && !is_basic {
         return None;
     }
-    let scheme_length = if is_bearer { 6 } else { 5 };
-    let after_scheme = &text[at + scheme_length..];
-    let spaces = after_scheme.iter().take(4).take_while(|byte| **byte == b' ').count();
+    let scheme_length = if is_bearer { b"bearer".len() } else { b"basic".len() };
+    let after_scheme = text[at + scheme_length..].iter().take(MAX_SPACES_AFTER_SCHEME);
+    let spaces = after_scheme.take_while(|byte| **byte == b' ').count();
     if spaces == 0 {
         return None;
     }
@@ -126,10 +144,13 @@ pub(super) fn scheme(text: &[u8], at: usize) -> Option<Found> {
     let value = &text[start..end];
 
     if is_bearer {
-        let is_secret = value.len() >= 20 && varied(value) && value.iter().any(u8::is_ascii_digit);
-        return is_secret.then_some(Found { start, end, kind: "bearer-token" });
+        let has_digit = value.iter().any(u8::is_ascii_digit);
+        if value.len() < MIN_TOKEN || !has_digit || !looks_random(value) {
+            return None;
+        }
+        return Some(Found { start, end, kind: "bearer-token" });
     }
-    if value.len() < 8 {
+    if value.len() < MIN_BASIC {
         return None;
     }
     let name_and_password = super::encoded::decoded(value)?;
@@ -139,25 +160,34 @@ pub(super) fn scheme(text: &[u8], at: usize) -> Option<Found> {
     Some(Found { start, end, kind: "basic-auth" })
 }
 
-/// Returns the password of a line in `.netrc`: `login NAME password WORD`.
+/// Returns the password of a line in `.netrc`, such as `login NAME password WORD`. The word
+/// `password` is at `at`.
 pub(super) fn netrc(text: &[u8], at: usize) -> Option<Found> {
     let spaces = text[at..]
         .strip_prefix(b"password")?
         .iter()
-        .take(8)
+        .take(MAX_SPACES_AFTER_PASSWORD)
         .take_while(|byte| matches!(byte, b' ' | b'\t'))
         .count();
     if spaces == 0 {
         return None;
     }
-    let before = &text[at.saturating_sub(256)..at];
-    // The login may be on the same line or on an earlier one.
-    let login = before.windows(6).rposition(|window| window == b"login ")?;
-    let name = before[login + 6..].trim_ascii();
-    let start = at + 8 + spaces;
+    // The login may be on an earlier line.
+    let before = &text[at.saturating_sub(MAX_BEFORE_PASSWORD)..at];
+    let login = before.windows(b"login ".len()).rposition(|window| window == b"login ")?;
+    let name = before[login + b"login ".len()..].trim_ascii();
+    let is_one_word = !name.is_empty() && !name.iter().any(u8::is_ascii_whitespace);
+    if !is_one_word {
+        return None;
+    }
+
+    let start = at + b"password".len() + spaces;
     let length = text[start..].iter().take_while(|byte| !byte.is_ascii_whitespace()).count();
-    let is_name = !name.is_empty() && !name.iter().any(u8::is_ascii_whitespace);
-    if !is_name || length < 4 || matches!(text[start], b'$' | b'=' | b':' | b'[') {
+    if length < MIN_PASSWORD {
+        return None;
+    }
+    // A value such as `$PASSWORD` isn't the password itself.
+    if matches!(text[start], b'$' | b'=' | b':' | b'[') {
         return None;
     }
     Some(Found { start, end: start + length, kind: "password" })

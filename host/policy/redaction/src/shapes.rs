@@ -1,12 +1,13 @@
-//! Finds credentials by their form. Issuers give their credentials a prefix, a set of characters
-//! and a length.
+//! Finds credentials by their form. Issuers give credentials a prefix, a set of characters and a
+//! length.
 //!
-//! A shape is as narrow as its issuer allows, so that it doesn't match names and hashes in source
-//! code.
+//! A shape is as narrow as the issuer allows, because a wider shape would match names and hashes in
+//! source code.
+
+use std::ops::{Range, RangeInclusive};
 
 use super::found::{Found, count_examined};
 
-/// The characters of a run.
 #[derive(Clone, Copy)]
 enum Class {
     /// `A-Z a-z 0-9`.
@@ -43,13 +44,11 @@ impl Class {
     }
 }
 
-/// A part of a shape after its prefix.
 #[derive(Clone, Copy)]
 enum Part {
-    /// Characters of a class, with their least and greatest number. If a further character of the
-    /// class follows, the shape doesn't match.
+    /// Between the least and the greatest number of characters of a class. The shape doesn't match
+    /// if a further character of the class follows.
     Run(Class, usize, usize),
-    /// Exactly this text.
     Is(&'static str),
 }
 
@@ -66,14 +65,20 @@ const fn shape(prefix: &'static str, kind: &'static str, parts: &'static [Part])
 use Class::{Alnum, Base64, Digit, Hex, Loose, Upper, Url, Word};
 use Part::{Is, Run};
 
-/// Longest part of credentials without a fixed length.
+/// Bytes of the longest part without a fixed length.
 const LONG: usize = 2048;
 
-/// Characters of a long part that decide whether it is a credential.
+/// Least number of different characters in random text. A short text may have fewer.
+const MIN_DIFFERENT: usize = 10;
+
+/// Characters of the ID of an AWS key.
+const AWS_ID_LENGTH: usize = 16;
+
+/// Bytes of a long part that decide whether it is a credential.
 const SAMPLE: usize = 256;
 
-/// The shapes, sorted by their prefixes. If one prefix is the start of another, the longer prefix
-/// comes later and is tried first.
+/// The shapes, sorted by their prefixes. They are tried backwards, so `sk-ant-` is tried before
+/// `sk-`.
 static SHAPES: &[Shape] = &[
     shape("8Q~", "azure-secret", &[Run(Loose, 31, 34)]),
     shape("ABIA", "aws-key-id", &[Run(Upper, 16, 16)]),
@@ -203,7 +208,6 @@ static SHAPES: &[Shape] = &[
     shape("ya29.", "google-token", &[Run(Url, 30, LONG)]),
 ];
 
-/// The range of indexes in [`SHAPES`] for each first byte.
 static BY_FIRST: [(u8, u8); 128] = {
     let mut ranges = [(0, 0); 128];
     let mut index = 0;
@@ -218,9 +222,9 @@ static BY_FIRST: [(u8, u8); 128] = {
     ranges
 };
 
-/// For each first byte, the second, third and fourth bytes of the prefixes, as bits. Most words
-/// with the first byte of a prefix differ in these bytes. After a shorter prefix, any byte may
-/// follow.
+/// For each first byte, the possible second, third and fourth bytes of prefixes, as bits. This
+/// check rejects most words before any shape is tried. After the end of a shorter prefix, any byte
+/// is possible.
 static NEXT: [[u128; 3]; 128] = {
     let mut next = [[0; 3]; 128];
     let mut index = 0;
@@ -237,31 +241,30 @@ static NEXT: [[u128; 3]; 128] = {
     next
 };
 
-/// Returns the prefix of the shape with this index.
 pub(super) const fn prefix(index: usize) -> Option<&'static [u8]> {
     if index < SHAPES.len() { Some(SHAPES[index].prefix.as_bytes()) } else { None }
 }
 
-/// Returns the credential whose prefix starts at `at`.
-pub(super) fn at(text: &[u8], at: usize) -> Option<Found> {
+/// Returns the secret at `at`, if the secret begins with a known prefix.
+pub(super) fn with_known_prefix(text: &[u8], at: usize) -> Option<Found> {
     let first_byte = text[at] as usize;
-    let (first, end) = *BY_FIRST.get(first_byte)?;
-    let next_bytes = text.get(at + 1..text.len().min(at + 4))?;
-    for (byte, known_bits) in next_bytes.iter().zip(&NEXT[first_byte]) {
-        let is_known = known_bits >> (byte & 127) & 1 == 1;
-        if !is_known {
+    let (first_shape, shapes_end) = *BY_FIRST.get(first_byte)?;
+    let next_bytes = text[at + 1..].iter();
+    for (byte, possible_bytes) in next_bytes.zip(&NEXT[first_byte]) {
+        // `possible_bytes` has one bit for each ASCII byte.
+        let bit = byte & 127;
+        let is_possible = possible_bytes >> bit & 1 == 1;
+        if !is_possible {
             return None;
         }
     }
-    // A longer prefix comes later, and is tried first.
-    let mut shapes = SHAPES[first as usize..end as usize].iter().rev();
-    shapes.find_map(|shape| match_shape(text, at, shape))
+    let shapes = &SHAPES[first_shape as usize..shapes_end as usize];
+    shapes.iter().rev().find_map(|shape| match_shape(text, at, shape))
 }
 
-/// Returns the credential with the prefix of `shape` at `at`.
 fn match_shape(text: &[u8], at: usize, shape: &Shape) -> Option<Found> {
     let prefix = shape.prefix.as_bytes();
-    // Most prefixes differ in the second byte, so the second byte is compared first.
+    // Most prefixes differ in the second byte, so it is compared first.
     if text.get(at + 1) != prefix.get(1) || !text[at..].starts_with(prefix) {
         return None;
     }
@@ -273,7 +276,7 @@ fn match_shape(text: &[u8], at: usize, shape: &Shape) -> Option<Found> {
             return None;
         }
     }
-    if !begins(text, start) {
+    if !may_begin(text, start) {
         return None;
     }
     let mut end = at + shape.prefix.len();
@@ -289,7 +292,7 @@ fn match_shape(text: &[u8], at: usize, shape: &Shape) -> Option<Found> {
             }
             Run(class, least, most) => {
                 let is_last = index + 1 == shape.parts.len();
-                // A long last part is read to its end only if the credential is valid.
+                // A long last part is read to its end only after its first bytes are valid.
                 let sample_length = if is_last && most == LONG { SAMPLE } else { most };
                 let sample = &text[end..text.len().min(end + sample_length + 1)];
                 let run_length = sample.iter().take_while(|byte| class.has(**byte)).count();
@@ -305,7 +308,7 @@ fn match_shape(text: &[u8], at: usize, shape: &Shape) -> Option<Found> {
             }
         }
     }
-    if !varied(&text[secret..end]) {
+    if !looks_random(&text[secret..end]) {
         return None;
     }
     if let Some(Run(class, _, LONG)) = shape.parts.last() {
@@ -314,27 +317,29 @@ fn match_shape(text: &[u8], at: usize, shape: &Shape) -> Option<Found> {
     Some(Found { start, end, kind: shape.kind })
 }
 
-/// Checks whether a credential can start here. A credential can't start in the middle of a word. A
-/// JSON or URL escape before it isn't part of a word.
-pub(super) fn begins(text: &[u8], at: usize) -> bool {
+/// Checks whether a credential may start at `at`. A credential can't start in the middle of a word.
+/// A JSON or URL escape before the credential isn't part of a word.
+pub(super) fn may_begin(text: &[u8], at: usize) -> bool {
     match text[..at] {
         [.., b'%', high, low] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => true,
         [.., b'\\', b'n' | b't' | b'r'] => true,
-        [.., before] => !before.is_ascii_alphanumeric() && before != b'_',
+        [.., last] => !last.is_ascii_alphanumeric() && last != b'_',
         [] => true,
     }
 }
 
-/// Checks whether characters look random instead of like a name or a placeholder. Random characters
-/// include letters and digits (or both cases), and enough different characters.
-pub(super) fn varied(secret: &[u8]) -> bool {
-    let sample = &secret[..secret.len().min(256)];
+/// Checks whether characters look random, and not like a name or a placeholder. Random characters
+/// include letters and digits, or both cases, and enough different characters.
+pub(super) fn looks_random(secret: &[u8]) -> bool {
+    let sample = &secret[..secret.len().min(SAMPLE)];
     let mut is_seen = [false; 128];
     for byte in sample.iter().filter(|byte| byte.is_ascii()) {
         is_seen[*byte as usize] = true;
     }
-    let different = is_seen.iter().filter(|is_seen| **is_seen).count();
-    if different < 10.min(secret.len() / 3 + 2) {
+    let different = is_seen.iter().filter(|seen| **seen).count();
+    // A short secret may repeat more of its characters.
+    let min_different = MIN_DIFFERENT.min(secret.len() / 3 + 2);
+    if different < min_different {
         return false;
     }
 
@@ -344,111 +349,150 @@ pub(super) fn varied(secret: &[u8]) -> bool {
     if has_digit {
         return has_upper || has_lower;
     }
-    // The ID of an AWS key has 16 characters, which may all be upper case.
-    has_upper && (has_lower || secret.len() == 16)
+    // The ID of an AWS key has no lower case.
+    has_upper && (has_lower || secret.len() == AWS_ID_LENGTH)
 }
 
-/// Returns a JSON Web Token (RFC 7519) or an encrypted token (RFC 7516). Both start with `eyJ`,
-/// which is `{"` in base64.
+/// Returns a JSON Web Token (RFC 7519) or an encrypted token (RFC 7516). The first part of such a
+/// token is a JSON object, and `{"` is `eyJ` in base64.
 pub(super) fn jwt(text: &[u8], at: usize) -> Option<Found> {
-    // After a dash, the word started earlier and was examined from its start.
-    if !begins(text, at) || text[..at].ends_with(b"-") {
+    const MIN_HEADER: usize = 16;
+    const MIN_CLAIMS: usize = 10;
+    const MIN_SIGNATURE: usize = 16;
+    const MIN_ENCRYPTED: usize = 8;
+    // Tokens contain dashes, so a `-` before `at` means that `at` is inside a word.
+    if text[..at].ends_with(b"-") || !may_begin(text, at) {
         return None;
     }
-    let mut parts = [(at, at); 5];
-    let mut count = 0;
-    let mut from = at;
+    let [header, second, third, fourth, fifth] = dotted_parts(text, at);
+    if header.len() < MIN_HEADER {
+        return None;
+    }
+    // A signed token is a header, an object with claims, and a signature.
+    let has_claims = second.len() >= MIN_CLAIMS && text[second.start..].starts_with(b"eyJ");
+    if has_claims && third.len() >= MIN_SIGNATURE {
+        return Some(Found { start: at, end: third.end, kind: "jwt" });
+    }
+    // An encrypted token has five parts. Its second part, an encrypted key, may be empty.
+    let encrypted_parts = [&third, &fourth, &fifth];
+    let is_encrypted = encrypted_parts.iter().all(|part| part.len() >= MIN_ENCRYPTED);
+    if is_encrypted { Some(Found { start: at, end: fifth.end, kind: "jwt" }) } else { None }
+}
+
+/// Returns up to five parts of a token, with dots between them. A missing part is an empty range.
+fn dotted_parts(text: &[u8], at: usize) -> [Range<usize>; 5] {
+    let mut parts = [at..at, at..at, at..at, at..at, at..at];
+    let mut start = at;
     for part in &mut parts {
-        let length = text[from..].iter().take_while(|byte| Url.has(**byte)).count();
+        let length = text[start..].iter().take_while(|byte| Url.has(**byte)).count();
         count_examined(length);
-        *part = (from, from + length);
-        count += 1;
-        from += length;
-        if text.get(from) != Some(&b'.') {
+        let end = start + length;
+        *part = start..end;
+        if text.get(end) != Some(&b'.') {
             break;
         }
-        from += 1;
+        start = end + 1;
     }
-    let lengths = parts.map(|(start, end)| end - start);
-    if lengths[0] < 16 {
-        return None;
-    }
-    let is_object = text[parts[1].0..].starts_with(b"eyJ");
-    let last = match count {
-        3.. if is_object && lengths[1] >= 10 && lengths[2] >= 16 => 2,
-        5 if lengths[2] >= 8 && lengths[3] >= 8 && lengths[4] >= 8 => 4,
-        _ => return None,
-    };
-    Some(Found { start: at, end: parts[last].1, kind: "jwt" })
+    parts
 }
 
-/// Returns a Telegram bot's token. The `:AA` inside the token is at `at`.
+/// Returns the token of a Telegram bot: the number of the bot, a colon and a random text. The `:AA`
+/// in the token is at `at`.
 pub(super) fn telegram(text: &[u8], at: usize) -> Option<Found> {
-    let digits = text[..at].iter().rev().take(11).take_while(|byte| byte.is_ascii_digit()).count();
-    let length = text[at + 1..].iter().take(36).take_while(|byte| Url.has(**byte)).count();
-    let start = at - digits;
-    let end = at + 36;
-    // In the URL of a request, `bot` comes before the token.
-    let has_begin = text[..start].ends_with(b"bot") || begins(text, start);
-    if !has_begin || length != 35 || !(8..=10).contains(&digits) {
+    const DIGITS: RangeInclusive<usize> = 8..=10;
+    const TEXT_LENGTH: usize = 35;
+    // One further character is counted on each side, so that a longer number or text is rejected.
+    let before = text[..at].iter().rev().take(DIGITS.end() + 1);
+    let digits = before.take_while(|byte| byte.is_ascii_digit()).count();
+    let text_start = at + b":".len();
+    let after = text[text_start..].iter().take(TEXT_LENGTH + 1);
+    let text_length = after.take_while(|byte| Url.has(**byte)).count();
+    if text_length != TEXT_LENGTH || !DIGITS.contains(&digits) {
         return None;
     }
-    varied(&text[at + 1..end]).then_some(Found { start, end, kind: "telegram-token" })
+
+    let start = at - digits;
+    let end = text_start + text_length;
+    // In the URL of a request, `bot` comes before the token.
+    let is_after_bot = text[..start].ends_with(b"bot");
+    if !is_after_bot && !may_begin(text, start) {
+        return None;
+    }
+    if !looks_random(&text[text_start..end]) {
+        return None;
+    }
+    Some(Found { start, end, kind: "telegram-token" })
 }
 
-/// Returns a Discord bot's token: an ID in base64, a time, and a signature.
+/// Returns the token of a Discord bot: an ID in base64, a time, and a signature, with dots between
+/// them.
 pub(super) fn discord(text: &[u8], at: usize) -> Option<Found> {
-    if !begins(text, at) {
+    const PART_LENGTHS: [RangeInclusive<usize>; 3] = [23..=28, 6..=6, 27..=40];
+    if !may_begin(text, at) {
         return None;
     }
     let mut end = at;
-    for (least, most, has_dot) in [(23, 28, true), (6, 6, true), (27, 40, false)] {
-        let length = text[end..].iter().take(most + 1).take_while(|byte| Url.has(**byte)).count();
-        if length < least || length > most {
-            return None;
-        }
-        end += length;
-        if has_dot {
+    for lengths in PART_LENGTHS {
+        let is_first = end == at;
+        if !is_first {
             if text.get(end) != Some(&b'.') {
                 return None;
             }
             end += 1;
         }
+        // One further character is counted, so that a longer part is rejected.
+        let part = text[end..].iter().take(lengths.end() + 1);
+        let length = part.take_while(|byte| Url.has(**byte)).count();
+        if !lengths.contains(&length) {
+            return None;
+        }
+        end += length;
     }
     Some(Found { start: at, end, kind: "discord-token" })
 }
 
-/// Checks whether these three bytes start a Discord bot's token.
 pub(super) fn begins_discord(three: [u8; 3]) -> bool {
     DISCORD.iter().zip(three).all(|(known, byte)| known.contains(&byte))
 }
 
-/// The first three characters of a Discord bot's token. They are the first digits of an ID in
-/// base64.
+/// The first three characters of the token of a Discord bot: the first digits of an ID, in base64.
 pub(super) const DISCORD: [&[u8]; 3] = [b"MNO", b"DTjz", b"AEIMQUYcgk"];
 
-/// Returns a Google refresh token, `1//0…`.
+/// Returns a Google refresh token, `1//0…`. The `1//` is at `at`.
 pub(super) fn google_refresh(text: &[u8], at: usize) -> Option<Found> {
-    let start = at + 3;
-    let length = text[start..].iter().take(201).take_while(|byte| Url.has(**byte)).count();
+    const LENGTHS: RangeInclusive<usize> = 40..=200;
+    let start = at + b"1//".len();
+    if !may_begin(text, at) || text.get(start) != Some(&b'0') {
+        return None;
+    }
+    // One further character is counted, so that a longer token is rejected.
+    let token = text[start..].iter().take(LENGTHS.end() + 1);
+    let length = token.take_while(|byte| Url.has(**byte)).count();
     let end = start + length;
-    let has_form =
-        begins(text, at) && text.get(start) == Some(&b'0') && (40..=200).contains(&length);
-    if !has_form || !varied(&text[start..end]) {
+    if !LENGTHS.contains(&length) || !looks_random(&text[start..end]) {
         return None;
     }
     Some(Found { start: at, end, kind: "google-token" })
 }
 
-/// Returns a Mailchimp key. The `-us` near the end of the key is at `at`.
+/// Returns a Mailchimp key. The `-us` near the end of the key is at `at`. The number of a data
+/// center follows.
 pub(super) fn mailchimp(text: &[u8], at: usize) -> Option<Found> {
-    let start = at.checked_sub(32)?;
-    if !text[start..at].iter().all(|byte| Hex.has(*byte)) {
+    const HEX_LENGTH: usize = 32;
+    const MAX_DIGITS: usize = 2;
+    let start = at.checked_sub(HEX_LENGTH)?;
+    let hex = &text[start..at];
+    if !may_begin(text, start) || !hex.iter().all(|byte| Hex.has(*byte)) {
         return None;
     }
-    let digits = text[at + 3..].iter().take(3).take_while(|byte| byte.is_ascii_digit()).count();
-    let is_key = begins(text, start) && (1..=2).contains(&digits) && varied(&text[start..at]);
-    is_key.then_some(Found { start, end: at + 3 + digits, kind: "mailchimp-key" })
+    // One further digit is counted, so that a longer number is rejected.
+    let digits_start = at + b"-us".len();
+    let after = text[digits_start..].iter().take(MAX_DIGITS + 1);
+    let digits = after.take_while(|byte| byte.is_ascii_digit()).count();
+    if !(1..=MAX_DIGITS).contains(&digits) || !looks_random(hex) {
+        return None;
+    }
+    Some(Found { start, end: digits_start + digits, kind: "mailchimp-key" })
 }
 
 #[cfg(test)]

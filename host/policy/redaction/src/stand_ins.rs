@@ -1,7 +1,7 @@
-//! Recognises placeholders and references, which aren't secrets: `changeme`, `${TOKEN}`,
-//! `os.environ["KEY"]`.
+//! Recognises placeholders and references: `changeme`, `${TOKEN}`, `os.environ["KEY"]`. They aren't
+//! secrets.
 
-/// Checks whether a value is a placeholder that a user has to replace, or a hidden value.
+/// Checks whether a value is a placeholder for the user to replace, or is already hidden.
 pub(super) fn is_placeholder(value: &str) -> bool {
     let value = value.trim_end_matches(['.', ',', ';', '!']);
     let first = value.chars().next();
@@ -66,7 +66,6 @@ pub(super) fn is_placeholder(value: &str) -> bool {
         || lower.ends_with("...")
 }
 
-/// Checks whether a value refers to a secret as a variable, a call, a path or a field.
 pub(super) fn is_reference(value: &str, quoted: bool) -> bool {
     let first_byte = value.as_bytes()[0];
     if matches!(first_byte, b'$' | b'<' | b'{' | b'[' | b'(') {
@@ -119,31 +118,38 @@ pub(super) fn is_reference(value: &str, quoted: bool) -> bool {
         })
 }
 
-/// Checks whether a value without quotes is code instead of a string: `&NAME`, `get_token(x)`,
-/// `os.environ["TOKEN"]`, `config.password`, `Option<String>`.
+/// Checks whether a value without quotes is code. Examples are `&NAME`, `get_token(x)`,
+/// `os.environ["TOKEN"]`, `config.password` and `Option<String>`.
 fn is_expression(value: &str) -> bool {
     let first_byte = value.as_bytes()[0];
-    if matches!(first_byte, b'!' | b'&' | b'*' | b'@')
-        && value[1..].bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-    {
+    let has_operator = matches!(first_byte, b'!' | b'&' | b'*' | b'@');
+    if has_operator && value[1..].bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
         return true;
     }
-    if let Some(open) = value.find(['(', '[', '<'])
-        && open > 0
-        && value[..open].split(['.', ':', '>']).all(is_part)
+    // A call, an index or a generic type. Names such as `os.environ` come before the bracket.
+    if let Some(bracket) = value.find(['(', '[', '<'])
+        && bracket > 0
+        && value[..bracket].split(['.', ':', '>']).all(is_name_or_empty)
     {
         return true;
     }
     if value.contains("::") {
         return true;
     }
-    value.contains('.')
-        && value
-            .split('.')
-            .all(|part| is_name(part) && !part.bytes().any(|byte| byte.is_ascii_digit()))
+    if !value.contains('.') {
+        return false;
+    }
+    for part in value.split('.') {
+        // A part of a token usually has a digit.
+        let has_digit = part.bytes().any(|byte| byte.is_ascii_digit());
+        if has_digit || !is_name(part) {
+            return false;
+        }
+    }
+    true
 }
 
-fn is_part(part: &str) -> bool {
+fn is_name_or_empty(part: &str) -> bool {
     let part = part.trim_end_matches(['-', '!']);
     part.is_empty() || is_name(part)
 }
@@ -153,7 +159,7 @@ fn is_name(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Checks whether a value is a `crypt` hash. Such a hash starts with `$` like a variable.
+/// Checks whether a value is a `crypt` hash, which starts with `$` like a variable.
 fn is_crypt(value: &str) -> bool {
     let Some((id, _)) = value[1..].split_once('$') else { return false };
     (1..=10).contains(&id.len())

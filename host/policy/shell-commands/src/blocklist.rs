@@ -1,31 +1,29 @@
-//! Finds blocked commands: the default ones and the operator's. Blocked commands never run.
+//! Finds blocked commands, which never run.
 
 use super::Command;
+use super::flags::FlagWords;
 use super::inert::starts_nothing;
 use super::word::{UNKNOWN, Word};
 use super::wrappers::named;
 
-/// The commands that are blocked by default. An entry of several words blocks the program if these
-/// words are in its arguments, in this order. A last word that ends in `=` matches all arguments
-/// that start with it. `rm -rf /` matches all forms of that command.
+/// The commands that are blocked by default. An entry of several words blocks a program if its
+/// arguments contain the other words in this order. A last word that ends in `=` matches all
+/// arguments that start with this word. `rm -rf /` matches all forms of that command.
 pub const DEFAULT_BLOCKED: [&str; 12] = [
     "rm -rf /", "sudo", "mkfs", "dd if=", "curl", "wget", "nc", "ncat", "netcat", "shutdown",
     "reboot", "halt",
 ];
 
-/// The extensions of scripts.
 const SCRIPTS: [&str; 10] = ["sh", "bash", "py", "js", "mjs", "ts", "rb", "pl", "php", "lua"];
 
-/// The blocked commands, each with the place of its entry.
+/// The blocked commands. The caller chooses the type `P` of the place of an entry.
 #[derive(Clone, Debug)]
 pub struct Blocklist<P>(Vec<Entry<P>>);
 
 #[derive(Clone, Debug)]
 struct Entry<P> {
-    /// The entry as written.
     text: String,
     place: P,
-    /// The words of the entry in lower case.
     words: Vec<String>,
 }
 
@@ -34,14 +32,13 @@ struct Entry<P> {
 pub struct Blocked<'b, P> {
     /// The entry as written.
     pub entry: &'b str,
-    /// The place of the entry.
+    /// The place of the entry in the configuration.
     pub place: &'b P,
-    /// Whether the match is certain. If false, the match depends on data that is known only when
-    /// the command runs.
+    /// Whether the match is certain. An uncertain match depends on data that is known only at run
+    /// time.
     pub certain: bool,
 }
 
-/// An empty list.
 impl<P> Default for Blocklist<P> {
     fn default() -> Self {
         Self(Vec::new())
@@ -49,20 +46,24 @@ impl<P> Default for Blocklist<P> {
 }
 
 impl<P> Blocklist<P> {
-    /// Returns a list of entries, each with its place.
+    /// Returns a list of entries. Each has its place in the configuration.
     pub fn new<Q: Into<P>>(entries: impl IntoIterator<Item = (String, Q)>) -> Self {
-        let entries = entries.into_iter().filter_map(|(text, place)| {
+        let mut list = Vec::new();
+        for (text, place) in entries {
             let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
-            (!words.is_empty()).then(|| Entry { place: place.into(), text, words })
-        });
-        Self(entries.collect())
+            // An empty entry would match every command.
+            if !words.is_empty() {
+                list.push(Entry { place: place.into(), text, words });
+            }
+        }
+        Self(list)
     }
 
     /// Returns the entry that matches a command. A certain match takes precedence over a possible
     /// match.
     pub fn find(&self, command: &Command) -> Option<Blocked<'_, P>> {
         let mut possible = None;
-        // Whether an earlier command changed to the root or home directory: `cd / && rm -rf *`.
+        // Whether an earlier program changed to the root or home directory: `cd / && rm -rf *`.
         let mut at_root = false;
         for program in &command.programs {
             if matches!(program.name.as_str(), "cd" | "pushd") {
@@ -79,7 +80,9 @@ impl<P> Blocklist<P> {
                 if certain {
                     return Some(blocked);
                 }
-                possible.get_or_insert(blocked);
+                if possible.is_none() {
+                    possible = Some(blocked);
+                }
             }
         }
         possible
@@ -87,22 +90,22 @@ impl<P> Blocklist<P> {
 }
 
 impl<P> Entry<P> {
-    /// Checks whether an argument of an unknown program is the program of this entry, or a text
-    /// that starts with this program.
+    /// Checks whether an argument of an unknown program names the program of this entry, alone or
+    /// at the start of a text. Only an entry of one word can match in this way.
     fn is_among(&self, program: &str, arguments: &[Word]) -> bool {
         let [name] = self.words.as_slice() else { return false };
+        // For a known program, the analysis already found the programs that it starts.
         if starts_nothing(program) || named(program).is_some() {
             return false;
         }
         arguments.iter().any(|word| {
-            let path = word.text.split_whitespace().next().unwrap_or_default();
-            let file = path.rsplit('/').next().unwrap_or_default();
-            file.eq_ignore_ascii_case(name)
+            let first_word = word.text.split_whitespace().next().unwrap_or_default();
+            let file_name = first_word.rsplit('/').next().unwrap_or_default();
+            file_name.eq_ignore_ascii_case(name)
         })
     }
 
-    /// Checks whether the match with a command is certain. Returns `None` if the entry doesn't
-    /// match.
+    /// Returns whether the match with a command is certain, or `None` if the entry doesn't match.
     fn covers(&self, program: &str, arguments: &[Word], at_root: bool) -> Option<bool> {
         let (name, rest) = self.words.split_first()?;
         let names_variant = rest.is_empty() && is_variant(program, name);
@@ -112,49 +115,80 @@ impl<P> Entry<P> {
         if self.words == ["rm", "-rf", "/"] {
             return removes_root(arguments, at_root);
         }
-        let mut certain = true;
-        let mut arguments = arguments.iter();
-        for (at, word) in rest.iter().enumerate() {
-            let begins = at + 1 == rest.len() && word.ends_with('=');
-            let is_certain = arguments
-                .by_ref()
-                .find_map(|argument| matches_word(&argument.text.to_lowercase(), word, begins))?;
+        if contains_with_flags(program, arguments, rest) {
+            return Some(true);
+        }
+
+        // Each word of the entry must match an argument after the matches of the earlier words.
+        let mut all_certain = true;
+        let mut remaining = arguments.iter();
+        for (index, word) in rest.iter().enumerate() {
+            // A last word such as `of=` matches any argument that starts with it.
+            let is_prefix = index + 1 == rest.len() && word.ends_with('=');
+            let is_certain = remaining.by_ref().find_map(|argument| {
+                matches_word(&argument.text.to_lowercase(), word, is_prefix)
+            })?;
             if !is_certain {
-                certain = false;
+                all_certain = false;
             }
         }
-        Some(certain)
+        Some(all_certain)
     }
 }
 
-/// Checks whether a program is a variant of the program `name`. `mkfs.ext4` is a variant of `mkfs`,
-/// but `sudo.sh` is another script.
+/// Checks whether the arguments certainly contain the flags of `rest` in any order and place, and
+/// the other words of `rest` in their order. Returns false if `rest` has no flags.
+fn contains_with_flags(program: &str, arguments: &[Word], rest: &[String]) -> bool {
+    if !rest.iter().any(|word| word.starts_with('-')) {
+        return false;
+    }
+    let Some(words) = FlagWords::new(program, arguments) else { return false };
+    // The first of these words is the program.
+    let mut others = words.others().iter().skip(1);
+    for (index, word) in rest.iter().enumerate() {
+        // A last word such as `of=` matches any argument that starts with it.
+        let is_prefix = index + 1 == rest.len() && word.ends_with('=');
+        let has_word = match words.has(word, is_prefix) {
+            Some(has_flag) => has_flag,
+            None => others
+                .any(|other| matches_word(&other.to_lowercase(), word, is_prefix) == Some(true)),
+        };
+        if !has_word {
+            return false;
+        }
+    }
+    true
+}
+
+/// Checks whether a program is a variant of the program `name`: `mkfs.ext4` is a variant of `mkfs`,
+/// but `sudo.sh` is a script.
 fn is_variant(program: &str, name: &str) -> bool {
     let Some(suffix) = program.strip_prefix(name) else { return false };
     let Some(kind) = suffix.strip_prefix('.') else { return false };
     !SCRIPTS.contains(&kind)
 }
 
-/// Checks whether an argument is certainly `word`, or with `begins`, certainly starts with `word`.
-/// Returns `None` if this isn't possible.
-fn matches_word(argument: &str, word: &str, begins: bool) -> Option<bool> {
-    let Some((before, after)) = argument.split_once(UNKNOWN) else {
-        let is_match = argument == word || (begins && argument.starts_with(word));
-        return is_match.then_some(true);
+/// Returns whether an argument certainly matches `word`, or `None` if the argument can't match.
+/// With `is_prefix`, an argument that starts with `word` matches.
+fn matches_word(argument: &str, word: &str, is_prefix: bool) -> Option<bool> {
+    let Some((known_start, rest)) = argument.split_once(UNKNOWN) else {
+        let is_match = if is_prefix { argument.starts_with(word) } else { argument == word };
+        return if is_match { Some(true) } else { None };
     };
-    if begins && before.starts_with(word) {
+    if is_prefix && known_start.starts_with(word) {
         return Some(true);
     }
-    let known_end = after.rsplit(UNKNOWN).next().unwrap_or_default();
-    let may_end = begins || word.ends_with(known_end);
-    (may_end && word.starts_with(before)).then_some(false)
+    let known_end = rest.rsplit(UNKNOWN).next().unwrap_or_default();
+    let may_match = word.starts_with(known_start) && (is_prefix || word.ends_with(known_end));
+    if may_match { Some(false) } else { None }
 }
 
-/// Checks whether `cd` with these arguments changes to the root or home directory.
 fn changes_to_root(arguments: &[Word]) -> bool {
+    // `cd -` changes to the previous directory, so `-` isn't an option.
     let Some(target) =
         arguments.iter().find(|word| !word.text.starts_with('-') || word.text == "-")
     else {
+        // Without an argument, `cd` changes to the home directory.
         return true;
     };
     let raw = target.raw.trim_matches('"').trim_end_matches('/');
@@ -164,8 +198,9 @@ fn changes_to_root(arguments: &[Word]) -> bool {
     is_root || is_home
 }
 
-/// Checks whether `rm` with these arguments certainly deletes the root or home directory, or git's
-/// folder of worktrees. Returns `None` if this isn't possible.
+/// Returns whether `rm` certainly deletes the root or home directory, or git's folder of worktrees.
+/// Returns `None` if `rm` deletes no such directory. `at_root` means that the command runs in the
+/// root or home directory.
 fn removes_root(arguments: &[Word], at_root: bool) -> Option<bool> {
     let mut options = arguments.iter().filter(|word| is_option(word));
     if !options.any(|word| is_recursive(&word.text) || word.text.contains(UNKNOWN)) {
@@ -175,26 +210,32 @@ fn removes_root(arguments: &[Word], at_root: bool) -> Option<bool> {
     let mut possible = None;
     for target in targets {
         let known: String = target.text.chars().filter(|c| *c != UNKNOWN).collect();
-        let mut depth = 0_usize;
-        for part in known.trim_end_matches('*').split('/') {
-            match part {
-                "" | "." => {}
-                ".." => depth = depth.saturating_sub(1),
-                _ => depth += 1,
-            }
-        }
-        let is_top = depth == 0;
-        let is_open = target.text.contains(UNKNOWN);
-        let is_root = is_top && !is_open && (at_root || known.starts_with('/'));
+        // A path of depth 0 is the top directory itself, as in `/tmp/..`.
+        let is_top = depth(known.trim_end_matches('*')) == 0;
+        let has_unknown_part = target.text.contains(UNKNOWN);
+        let is_root = is_top && !has_unknown_part && (at_root || known.starts_with('/'));
         let is_home = matches!(known.as_str(), "~" | "~/" | "~/*");
         if is_root || is_home || known.contains(".git/worktrees") {
             return Some(true);
         }
-        if is_top && is_open {
+        if is_top && has_unknown_part {
             possible = Some(false);
         }
     }
     possible
+}
+
+/// Returns the number of folders between the top directory and a path.
+fn depth(path: &str) -> usize {
+    let mut depth = 0_usize;
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => depth = depth.saturating_sub(1),
+            _ => depth += 1,
+        }
+    }
+    depth
 }
 
 fn is_option(word: &Word) -> bool {
@@ -203,7 +244,7 @@ fn is_option(word: &Word) -> bool {
 
 fn is_recursive(option: &str) -> bool {
     if option.starts_with("--") {
-        // A long option may be abbreviated.
+        // Long options may be abbreviated.
         return "--recursive".starts_with(option) && option.len() > 3;
     }
     option.contains(['r', 'R'])

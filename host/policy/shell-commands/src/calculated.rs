@@ -1,27 +1,24 @@
-//! Decides whether a text that bash evaluates can start a command although the text isn't a
-//! command. Such texts are arithmetic, indexes of lists, and names of variables.
+//! Decides whether bash can start a command while it evaluates a text that isn't a command:
+//! arithmetic, an index of a list, or the name of a variable.
 //!
-//! Bash replaces a variable in arithmetic with its value, and evaluates that value as arithmetic
-//! again. In doing so, bash runs the commands in each index: after `x='a[$(reboot)]'`, `((x))`
-//! reboots. For this reason, arithmetic is harmless only if the text and the values of all its
-//! variables are known to contain only numbers and names. The rules follow the manual of bash 5.2,
-//! sections 3.4 to 3.5, 4 and 6.4 to 6.7.
+//! In arithmetic, bash evaluates the value of each variable as arithmetic again, and runs the
+//! commands in each index. After `x='a[$(reboot)]'`, `((x))` reboots. For this reason, arithmetic
+//! is harmless only if its text and the values of its variables contain nothing but numbers and
+//! names. The rules follow sections 3.4 to 3.5, 4 and 6.4 to 6.7 of the manual of bash 5.2.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::word::Word;
 
-/// The reason if an unknown text is used in arithmetic or as the name of a variable.
 pub(super) const CALCULATED: &str =
-    "it has arithmetic, or a variable's name, that is only known at run time";
+    "the command has arithmetic, or the name of a variable, that is only known at run time";
 
-/// The ways in which bash evaluates a text. All rules always apply. A test disables one rule at a
-/// time to show that each rule is needed.
+/// The ways in which bash evaluates a text. A test disables one rule after another to show that
+/// each rule is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
     /// `((…))`, `$((…))`, `$[…]`, `for ((…))`.
     Arithmetic,
-    /// `let …`.
     Let,
     /// `a[…]=1`, `${a[…]}`, `a=([…]=1)`.
     Index,
@@ -49,9 +46,7 @@ pub(super) enum Rule {
     Reference,
     /// `declare -a x='(…)'`.
     ListText,
-    /// `read …`.
     ReadName,
-    /// `unset …`.
     UnsetName,
     /// `printf -v …`.
     PrintfName,
@@ -63,19 +58,17 @@ pub(super) enum Rule {
     Words,
     /// `jobs -x …`.
     Jobs,
-    /// `PS4=…`. With `set -x`, bash evaluates its value.
+    /// `PS4=…`. With `set -x`, bash evaluates the value.
     Trace,
-    /// `eval …`.
     Eval,
-    /// `trap …`.
     Trap,
     /// `alias x=…`.
     Alias,
     /// The values of variables, set by `x=…`, `for x in …`, `read x` and similar forms.
     Value,
-    /// Variables that the shell itself sets to untrusted text.
+    /// Variables that the shell itself sets, maybe to a text of an attacker.
     ShellVariable,
-    /// A function with the name of a program whose output is assumed to be a number.
+    /// A function that replaces a program whose output counts as a number.
     Function,
 }
 
@@ -86,14 +79,17 @@ thread_local! {
         const { std::cell::Cell::new(None) };
 }
 
-/// Checks whether a rule applies: always, except in tests that show that it is needed.
-pub(super) fn applies(rule: Rule) -> bool {
-    #[cfg(test)]
-    if DISABLED_RULE.get() == Some(rule) {
-        return false;
+impl Rule {
+    /// Always returns true, except in a test that disables the rule.
+    pub(super) fn is_enabled(self) -> bool {
+        #[cfg(test)]
+        if DISABLED_RULE.get() == Some(self) {
+            return false;
+        }
+        // Only tests use `self`.
+        let _ = self;
+        true
     }
-    let _ = rule;
-    true
 }
 
 /// Variables whose value is evaluated as arithmetic when it is set.
@@ -127,31 +123,26 @@ const SHELL_VARIABLES: [&str; 24] = [
     "_",
 ];
 
-/// The variables of a text: their values, and which of them are used in arithmetic.
 #[derive(Debug, Default)]
 pub(super) struct Variables {
     /// For each variable, the names in its values.
     values: BTreeMap<String, BTreeSet<String>>,
-    /// Variables with an unknown value.
     unknown: BTreeSet<String>,
-    /// Whether any variable may have an unknown value.
-    any: bool,
-    /// Variables that are used in arithmetic.
+    /// Whether an assignment has a target that isn't known, so that it may set any variable.
+    any_assigned: bool,
     used: BTreeSet<String>,
-    /// Variables that may be lists.
     lists: BTreeSet<String>,
-    /// Variables that are declared with a text that may be the text of a list.
+    /// Variables that are declared with a value that may be the text of a list.
     declared: BTreeSet<String>,
-    /// The programs whose output is assumed to be a number.
+    /// Programs whose output counts as a number.
     programs: BTreeSet<String>,
-    /// Functions and aliases.
     functions: BTreeSet<String>,
-    /// Whether an unknown text is evaluated.
+    /// Whether bash evaluates an unknown text.
     unclear: bool,
 }
 
 impl Variables {
-    /// Adds a text, as written, that is evaluated as arithmetic.
+    /// Adds a text that the shell evaluates as arithmetic.
     pub(super) fn add_arithmetic(&mut self, raw: &str) {
         match Names::parse(raw) {
             Some(names) => {
@@ -162,7 +153,7 @@ impl Variables {
         }
     }
 
-    /// Adds a word, as written, that names a variable. If it has an index, that is arithmetic.
+    /// Adds a word, as written, that names a variable. An index in the word is arithmetic.
     pub(super) fn add_name(&mut self, raw: &str) {
         let bare = raw.trim_matches(['"', '\'']);
         match bare.split_once('[') {
@@ -175,44 +166,48 @@ impl Variables {
                 if !is_name(name) {
                     self.unclear = true;
                 }
+                // The `]` is missing if the word is cut. The rest is arithmetic too.
                 self.add_arithmetic(index.strip_suffix(']').unwrap_or(index));
             }
         }
     }
 
-    /// Adds a value of a variable, as written.
-    pub(super) fn add_value(&mut self, name: &str, raw: &str) {
-        if name.contains('[') && applies(Rule::Index) {
-            self.add_name(name.trim_end_matches('+'));
+    /// Adds an assignment of a value, as written, to a variable. `target` is the text before the
+    /// `=`: a name with an optional index and `+`.
+    pub(super) fn add_value(&mut self, target: &str, raw: &str) {
+        if target.contains('[') && Rule::Index.is_enabled() {
+            self.add_name(target.trim_end_matches('+'));
         }
-        if !applies(Rule::Value) {
+        if !Rule::Value.is_enabled() {
             return;
         }
-        let name = name.split(['[', '+']).next().unwrap_or_default();
+        let name = target.split(['[', '+']).next().unwrap_or_default();
         if !is_name(name) {
-            self.any = true;
+            self.any_assigned = true;
             return;
         }
-        if applies(Rule::IntegerVariable) && INTEGERS.contains(&name) {
+        if Rule::IntegerVariable.is_enabled() && INTEGERS.contains(&name) {
             self.used.insert(name.to_owned());
         }
-        if raw.starts_with('(') {
+
+        let is_list = raw.starts_with('(');
+        if is_list {
             self.lists.insert(name.to_owned());
         }
         // In a list, patterns expand to names of files.
-        let has_pattern = raw.starts_with('(') && raw.contains(['*', '?', '[']);
+        let has_pattern = is_list && raw.contains(['*', '?', '[']);
         if !has_pattern && let Some(names) = Names::parse(raw) {
             self.values.entry(name.to_owned()).or_default().extend(names.variables);
-            // If the variable is used, the output of the programs in its value is used.
+            // Arithmetic with this variable also evaluates the output of the programs in its value.
             self.programs.extend(names.programs);
         } else {
             self.unknown.insert(name.to_owned());
         }
     }
 
-    /// Adds an unknown value of a variable.
+    /// Adds an assignment of an unknown value. `raw` is the name of the variable, as written.
     pub(super) fn add_unknown_value(&mut self, raw: &str) {
-        if !applies(Rule::Value) {
+        if !Rule::Value.is_enabled() {
             return;
         }
         let bare = raw.trim_matches(['"', '\'']);
@@ -220,68 +215,69 @@ impl Variables {
         if is_name(name) {
             self.unknown.insert(name.to_owned());
         } else {
-            self.any = true;
+            self.any_assigned = true;
         }
     }
 
-    /// Adds the words that a loop sets a variable to.
+    /// Adds the variable of a loop over `words`.
     pub(super) fn add_loop(&mut self, name: &str, words: &str) {
-        let in_braces = words.strip_prefix('{').and_then(|words| words.strip_suffix('}'));
-        // Braces are only known if they contain numbers. Patterns expand to names of files.
-        if in_braces.is_some_and(is_range) {
-            self.add_value(name, "");
+        let text_in_braces = words.strip_prefix('{').and_then(|words| words.strip_suffix('}'));
+        if text_in_braces.is_some_and(is_range) {
+            // Numbers in braces, such as `{1..9}`, name no variables.
+            let value_without_variables = "";
+            self.add_value(name, value_without_variables);
         } else if words.contains(['*', '?', '[']) {
+            // Patterns expand to names of files.
             self.add_unknown_value(name);
         } else {
             self.add_value(name, words);
         }
     }
 
-    /// Adds a function or an alias.
     pub(super) fn add_function(&mut self, name: &str) {
         self.functions.insert(name.to_owned());
     }
 
-    /// Adds the arguments of `declare` or a similar command.
+    /// Adds the variables of a declaration, such as `declare -i x=1`.
     pub(super) fn add_declaration(&mut self, program: &str, arguments: &[Word]) {
-        let options: String = arguments
-            .iter()
-            .filter(|word| word.text.starts_with(['-', '+']))
-            .map(|word| word.text.as_str())
-            .collect();
-        if options.contains('n')
-            && !matches!(program, "export" | "readonly")
-            && applies(Rule::Reference)
-        {
+        let (option_words, declarations): (Vec<&Word>, Vec<&Word>) =
+            arguments.iter().partition(|word| word.text.starts_with(['-', '+']));
+        let options: String = option_words.iter().map(|word| word.text.as_str()).collect();
+        // With `-n`, a variable refers to another variable. The option `-n` of `export` and
+        // `readonly` has another meaning.
+        let has_other_meaning = matches!(program, "export" | "readonly");
+        if options.contains('n') && !has_other_meaning && Rule::Reference.is_enabled() {
             self.unclear = true;
         }
-        for word in arguments.iter().filter(|word| !word.text.starts_with(['-', '+'])) {
+
+        for word in declarations {
             let (target, value) = word.raw.split_once('=').unwrap_or((word.raw.as_str(), ""));
             let variable = target.trim_start_matches(['"', '\'']).trim_end_matches('+');
             let name = variable.split('[').next().unwrap_or_default().to_owned();
             if !is_name(&name) {
-                self.any = true;
+                self.any_assigned = true;
             }
-            if options.contains('i') && applies(Rule::Integer) {
+            // With `-i`, the shell evaluates every value as arithmetic.
+            if options.contains('i') && Rule::Integer.is_enabled() {
                 self.used.insert(name.clone());
             }
             if options.contains(['a', 'A']) {
                 self.lists.insert(name.clone());
             }
+            // If the variable is a list, bash reads an expanded value such as `(…)` as elements.
             let is_expanded = word.is_unknown() || word.text.contains(['$', '`']);
-            if is_expanded && !value.starts_with('(') && applies(Rule::ListText) {
+            if is_expanded && !value.starts_with('(') && Rule::ListText.is_enabled() {
                 self.declared.insert(name);
             }
         }
     }
 
-    /// Adds the arguments of `test` or `[ … ]`.
     pub(super) fn add_test(&mut self, words: &[Word]) {
         const BINARY: [&str; 14] = [
             "=", "==", "!=", "<", ">", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-nt", "-ot",
             "-ef",
         ];
-        if applies(Rule::TestWords) {
+        if Rule::TestWords.is_enabled() {
             for word in words.iter().filter(|word| word.splits) {
                 self.add_arithmetic(&word.raw);
             }
@@ -297,7 +293,7 @@ impl Variables {
                 "!" | "(" | ")" | "-a" | "-o" if is_known => after,
                 "-v" if is_known => {
                     if let Some(name) = after.first()
-                        && applies(Rule::TestName)
+                        && Rule::TestName.is_enabled()
                     {
                         self.add_name(&name.raw);
                     }
@@ -311,7 +307,7 @@ impl Variables {
                         !word.open && ["-a", "-o", ")"].contains(&word.text.as_str())
                     });
                     // An unknown word before another word may be an operator.
-                    if !is_known && !is_alone && applies(Rule::TestWords) {
+                    if !is_known && !is_alone && Rule::TestWords.is_enabled() {
                         self.unclear = true;
                     }
                     after
@@ -320,50 +316,56 @@ impl Variables {
         }
     }
 
-    /// Checks whether all texts in arithmetic are known to be harmless.
+    /// Checks that all texts that arithmetic evaluates are known before the command runs.
     pub(super) fn are_harmless(&self) -> bool {
         if self.unclear {
             return false;
         }
-        if self.any && !self.used.is_empty() {
+        // Such an assignment may set a variable that arithmetic uses.
+        if self.any_assigned && !self.used.is_empty() {
             return false;
         }
-        if self.lists.intersection(&self.declared).next().is_some() {
+        // Bash reads the text of a declared list as its elements, with their indexes.
+        if !self.lists.is_disjoint(&self.declared) {
             return false;
         }
-        if applies(Rule::Function) && self.programs.intersection(&self.functions).next().is_some() {
+        // A function with the name of a program may write any output.
+        if Rule::Function.is_enabled() && !self.programs.is_disjoint(&self.functions) {
             return false;
         }
-        // A value of a variable may name other variables.
+        !self.uses_unknown_value()
+    }
+
+    /// Checks whether arithmetic uses a variable with an unknown value, directly or through the
+    /// values of other variables.
+    fn uses_unknown_value(&self) -> bool {
         let mut pending: Vec<_> = self.used.iter().collect();
         let mut seen = BTreeSet::new();
         while let Some(name) = pending.pop() {
             let is_set_by_shell =
-                SHELL_VARIABLES.contains(&name.as_str()) && applies(Rule::ShellVariable);
+                SHELL_VARIABLES.contains(&name.as_str()) && Rule::ShellVariable.is_enabled();
             if is_set_by_shell || self.unknown.contains(name) {
-                return false;
+                return true;
             }
             if seen.insert(name) {
                 pending.extend(self.values.get(name).into_iter().flatten());
             }
         }
-        true
+        false
     }
 }
 
-/// Checks whether a text is a valid name of a variable.
 pub(super) fn is_name(text: &str) -> bool {
     !text.is_empty()
         && !text.starts_with(|c: char| c.is_ascii_digit())
         && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// Checks whether the text between braces has numbers only: `1..10`, `1,2`.
+/// Checks whether a text between braces contains only numbers: `1..10`, `1,2`.
 fn is_range(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | ',' | '-'))
 }
 
-/// The names in a text that is evaluated as arithmetic.
 #[derive(Debug, Default)]
 struct Names {
     variables: BTreeSet<String>,
@@ -371,18 +373,21 @@ struct Names {
 }
 
 impl Names {
-    /// Returns the names in a text. Returns `None` if it may expand to more than numbers, operators
-    /// and names.
+    /// Returns the names in a text. Returns `None` if the text may expand to more than numbers,
+    /// operators and names.
     fn parse(raw: &str) -> Option<Self> {
         let mut names = Self::default();
         names.read(raw).then_some(names)
     }
 
+    /// Adds the names in a text. Returns false if the text may expand to more than numbers,
+    /// operators and names.
     fn read(&mut self, raw: &str) -> bool {
         let mut rest = raw;
         while let Some(c) = rest.chars().next() {
             let after = &rest[c.len_utf8()..];
             rest = match c {
+                // A number may have a base, such as `16#ff`.
                 '0'..='9' => after.trim_start_matches(|c: char| {
                     c.is_ascii_alphanumeric() || matches!(c, '#' | '_')
                 }),
@@ -392,8 +397,11 @@ impl Names {
                     None => return false,
                 },
                 '"' | '\'' => after,
+                // A backslash before a line end joins two lines.
                 '\\' if after.starts_with('\n') => after,
-                c if "+-*/%<>=!&|^~?:,.()[]@ \t\n".contains(c) => after,
+                operator_or_space if "+-*/%<>=!&|^~?:,.()[]@ \t\n".contains(operator_or_space) => {
+                    after
+                }
                 _ => return false,
             };
         }
@@ -406,86 +414,98 @@ impl Names {
         &text[end..]
     }
 
-    /// Reads an expansion. `text` begins after the `$`. Returns the text after the expansion.
+    /// Reads an expansion, and returns the text after it. `text` begins after the `$`. Returns
+    /// `None` if the expansion may give more than numbers, operators and names.
     fn expansion<'r>(&mut self, text: &'r str) -> Option<&'r str> {
         let first = text.chars().next()?;
         match first {
+            // The number of arguments, an exit code, or the number of a process.
             '#' | '?' | '$' | '!' => Some(&text[1..]),
             'a'..='z' | 'A'..='Z' => Some(self.name(text)),
+            // The caller reads the arithmetic in the brackets.
             '(' if text.starts_with("((") => Some(text),
             '[' => Some(text),
+            // A command substitution.
             '(' => {
                 let end = text.find(')')?;
-                self.output(&text[1..end])?;
-                Some(&text[end + 1..])
+                if self.substitution(&text[1..end]) { Some(&text[end + 1..]) } else { None }
             }
             '{' => {
                 let end = text.find('}')?;
-                self.read_braces(&text[1..end]).then_some(&text[end + 1..])
+                if self.read_braces(&text[1..end]) { Some(&text[end + 1..]) } else { None }
             }
             _ => None,
         }
     }
 
-    /// Reads the text in the braces of `${…}`. Returns whether it is known.
+    /// Reads the text in `${…}`. Returns false if it may expand to more than numbers, operators and
+    /// names.
     fn read_braces(&mut self, inner: &str) -> bool {
-        let end =
-            inner.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(inner.len());
-        let (name, more) = inner.split_at(end);
+        let operator = inner.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_');
+        let name = &inner[..inner.len() - operator.len()];
         if name.is_empty() {
-            // The length of a value or of a list.
-            let Some(measured) = more.strip_prefix('#') else { return false };
+            // `${#x}` and `${#x[@]}` are lengths. `${#}` is the number of arguments.
+            let Some(measured) = operator.strip_prefix('#') else { return false };
             return measured.is_empty() || is_name(measured.trim_end_matches(['[', ']', '@', '*']));
         }
         if !is_name(name) {
             return false;
         }
-        if more.is_empty() {
+        if operator.is_empty() {
             return self.read(name);
         }
-        if more.starts_with('[') {
+        // An element of a list: `${x[1]}`.
+        if operator.starts_with('[') {
             return self.read(inner);
         }
-        // A value by default: `${x-1}`, `${x:-1}`.
-        let Some(default) = more.strip_prefix(':').unwrap_or(more).strip_prefix('-') else {
-            return false;
-        };
+        // A default value: `${x-1}`, `${x:-1}`.
+        let without_colon = operator.strip_prefix(':').unwrap_or(operator);
+        let Some(default) = without_colon.strip_prefix('-') else { return false };
         self.read(name) && self.read(default)
     }
 
-    /// Reads a command whose output is used. Returns `None` unless the output is a number or a
-    /// plain word for any content of files.
-    fn output(&mut self, command: &str) -> Option<()> {
+    /// Reads a command substitution. Returns true if its output is always a number or a plain word.
+    fn substitution(&mut self, command: &str) -> bool {
+        // With these characters, the words may differ, or further commands may start.
         if command
             .contains(['"', '\'', '\\', '`', '$', ';', '&', '\n', '(', '#', '{', '*', '?', '['])
         {
-            return None;
+            return false;
         }
+
+        // Only the last program of a pipe writes the output.
         let is_piped = command.contains('|');
         let last_command = command.rsplit('|').next().unwrap_or_default();
         let mut words: Vec<&str> = last_command.split_whitespace().collect();
-        let redirect_at = words.iter().position(|word| *word == "<");
-        let reads_file = !is_piped && redirect_at.is_some_and(|at| at + 2 == words.len());
+        // The last two words may be `< FILE`.
+        let redirect_index = words.iter().position(|word| *word == "<");
+        let reads_file = !is_piped && redirect_index.is_some_and(|index| index + 2 == words.len());
         if reads_file {
             words.truncate(words.len() - 2);
         }
-        let is_fed = is_piped || reads_file;
-        let is_plain = match words.as_slice() {
-            ["wc", option] => is_fed && matches!(*option, "-l" | "-w" | "-c" | "-m"),
-            ["grep", "-c", pattern] => is_fed && !pattern.starts_with('-'),
-            ["nproc"]
-            | ["id", "-u" | "-g"]
-            | ["uname"]
-            | ["uname", "-s" | "-m"]
-            | ["date", "+%s" | "+%Y" | "+%H" | "+%j"] => true,
-            ["seq", bounds @ ..] => {
-                bounds.iter().all(|bound| bound.bytes().all(|byte| byte.is_ascii_digit()))
-            }
-            ["stat", "-c" | "-f", "%s" | "%Y" | "%z" | "%m", file] => !file.starts_with('-'),
-            _ => false,
-        };
-        self.programs.insert((*words.first()?).to_owned());
-        is_plain.then_some(())
+
+        let Some(program) = words.first() else { return false };
+        self.programs.insert((*program).to_owned());
+        let has_input = is_piped || reads_file;
+        writes_number_or_word(&words, has_input)
+    }
+}
+
+/// Checks whether the output of a command is always a number or a plain word.
+fn writes_number_or_word(words: &[&str], has_input: bool) -> bool {
+    match words {
+        ["wc", option] => has_input && matches!(*option, "-l" | "-w" | "-c" | "-m"),
+        ["grep", "-c", pattern] => has_input && !pattern.starts_with('-'),
+        ["nproc"]
+        | ["id", "-u" | "-g"]
+        | ["uname"]
+        | ["uname", "-s" | "-m"]
+        | ["date", "+%s" | "+%Y" | "+%H" | "+%j"] => true,
+        ["seq", bounds @ ..] => {
+            bounds.iter().all(|bound| bound.bytes().all(|byte| byte.is_ascii_digit()))
+        }
+        ["stat", "-c" | "-f", "%s" | "%Y" | "%z" | "%m", file] => !file.starts_with('-'),
+        _ => false,
     }
 }
 

@@ -1,19 +1,20 @@
-//! Decides which directory and exported variables the commands of a session pass on.
+//! Decides which directory and which exported variables a command passes on to the next command of
+//! the session.
 //!
-//! A command writes its own record, so the record may contain anything. For this reason, a record
-//! can change only state that the next command line could set itself. The gates read this state as
-//! a part of that command line.
+//! Each command writes a record of its state. A hostile command may write anything, so a record can
+//! change only state that the next command line could set itself. The gates read this state as a
+//! part of the next command line.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Most variables that are passed on, most bytes of one variable with its name, and most bytes of
-/// all variables.
+/// Limits for the passed-on variables: their number, the bytes of one name and value, and the bytes
+/// of all. A command that exceeds a limit passes nothing on.
 const MAX_VARIABLES: usize = 64;
 const MAX_VARIABLE: usize = 4096;
 const MAX_TOTAL: usize = 16 * 1024;
 
-/// Most bytes of a directory. This is the kernel's limit.
+/// The kernel's limit for paths.
 const MAX_DIRECTORY: usize = 4096;
 
 /// Variables that make a program load or run other code. Guests may not set them.
@@ -43,8 +44,8 @@ const CODE_LOADING: [&str; 22] = [
 ];
 const CODE_LOADING_PREFIXES: [&str; 4] = ["LD_", "DYLD_", "BASH_FUNC_", "GIT_CONFIG_"];
 
-/// Further variables that aren't passed on. They change how a shell reads a command or where
-/// programs search for their settings, or belong to the shell itself.
+/// Further variables that aren't passed on: variables that change how a shell reads a command,
+/// variables that say where programs search for settings, and variables of the shell itself.
 const NOT_CARRIED: [&str; 19] = [
     "BASHOPTS",
     "COLUMNS",
@@ -75,36 +76,38 @@ pub fn is_code_loading(name: &str) -> bool {
         || CODE_LOADING_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Checks whether a text is the name of a variable: letters, digits and `_`, without a digit at the
-/// start.
+/// Checks whether a text is a valid name of a variable.
 pub fn is_variable_name(name: &str) -> bool {
     !name.is_empty()
         && !name.starts_with(|first: char| first.is_ascii_digit())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Checks whether a variable is carried over to the next command.
+/// Checks whether a variable is passed on to the next command.
 pub fn is_carried(name: &str) -> bool {
-    is_variable_name(name)
-        && !is_code_loading(name)
-        && !NOT_CARRIED.contains(&name)
-        && !NOT_CARRIED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-        && !NOT_CARRIED_ENDINGS.iter().any(|ending| name.ends_with(ending))
+    if !is_variable_name(name) || is_code_loading(name) {
+        return false;
+    }
+    let is_excluded = NOT_CARRIED.contains(&name)
+        || NOT_CARRIED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        || NOT_CARRIED_ENDINGS.iter().any(|ending| name.ends_with(ending));
+    !is_excluded
 }
 
 /// The state that the next command of a session starts with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShellState {
-    /// The working directory. `None` means the usual directory.
+    /// The working directory. `None` means the default directory.
     pub directory: Option<String>,
     /// The exported variables.
     pub variables: BTreeMap<String, String>,
 }
 
-/// Exported variables that pass a limit.
+/// Exported variables that exceed a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "its exported variables are {count} with {total} bytes, the largest with {largest}; the limits are {MAX_VARIABLES}, {MAX_TOTAL} and {MAX_VARIABLE}"
+    "the command exports {count} variables with {total} bytes, the largest with {largest} bytes; \
+     the limits are {MAX_VARIABLES}, {MAX_TOTAL} and {MAX_VARIABLE}"
 )]
 pub struct CarriedLimitError {
     count: usize,
@@ -113,22 +116,26 @@ pub struct CarriedLimitError {
 }
 
 impl ShellState {
-    /// Returns the command in the form for the gates. In this form, the command starts with
-    /// settings of the passed-on state.
+    /// Returns the command after a line that exports the passed-on variables. The gates decide on
+    /// this text.
     pub fn in_front_of(&self, command: &str) -> String {
-        let mut text = String::new();
-        for (name, value) in &self.variables {
-            let _ = write!(text, " {name}='{}'", value.replace('\'', r"'\''"));
+        if self.variables.is_empty() {
+            return command.to_owned();
         }
-        if text.is_empty() { command.to_owned() } else { format!("export{text}\n{command}") }
+        let mut assignments = String::new();
+        for (name, value) in &self.variables {
+            let quoted = value.replace('\'', r"'\''");
+            let _ = write!(assignments, " {name}='{quoted}'");
+        }
+        format!("export{assignments}\n{command}")
     }
 
-    /// Applies the changes of a command. Another command of the session may have changed the state
-    /// meanwhile, so only the command's own changes are applied.
+    /// Applies the changes of a command. Other state stays, because another command of the session
+    /// may have changed it in the meantime.
     ///
     /// # Errors
     ///
-    /// Returns the limit that would be exceeded. The state is then unchanged.
+    /// Returns an error if the new state exceeds a limit. The state is then unchanged.
     pub fn apply(&mut self, changes: CarriedChanges) -> Result<(), CarriedLimitError> {
         let mut next = self.clone();
         next.variables.extend(changes.set);
@@ -136,10 +143,15 @@ impl ShellState {
         if let Some(directory) = changes.directory {
             next.directory = Some(directory);
         }
-        let sizes = next.variables.iter().map(|(name, value)| name.len() + value.len());
+
         let count = next.variables.len();
-        let total = sizes.clone().sum::<usize>();
-        let largest = sizes.max().unwrap_or_default();
+        let mut total = 0;
+        let mut largest = 0;
+        for (name, value) in &next.variables {
+            let size = name.len() + value.len();
+            total += size;
+            largest = largest.max(size);
+        }
         if count > MAX_VARIABLES || total > MAX_TOTAL || largest > MAX_VARIABLE {
             return Err(CarriedLimitError { count, total, largest });
         }
@@ -148,7 +160,7 @@ impl ShellState {
     }
 }
 
-/// The changes of a command, relative to the state with which it started.
+/// The changes of a command to the state that it started with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CarriedChanges {
     directory: Option<String>,
@@ -167,42 +179,41 @@ pub struct CommandStart<'a> {
     pub carried: &'a ShellState,
 }
 
-/// The first and the last field of a record.
 const BEGIN: &[u8] = b"toolhold-state";
 const END: &[u8] = b"end";
 
 impl CarriedChanges {
-    /// Reads the record of a command. The record consists of fields that end in a NUL byte. The
-    /// first is `toolhold-state`, the second is the directory, then follow all exported variables
-    /// as `NAME=value`, and the last is `end`. A variable that can't be passed on, or that isn't
-    /// valid UTF-8, is left out.
+    /// Reads the record of a command. Each field ends in a NUL byte: `toolhold-state`, the
+    /// directory, all exported variables as `NAME=value`, and `end`. Leaves out variables that
+    /// aren't valid UTF-8 or aren't passed on.
     ///
     /// # Errors
     ///
     /// Returns an error if the record isn't valid.
     pub fn from_record(record: &[u8], start: CommandStart<'_>) -> Result<Self, &'static str> {
-        let whole = record.strip_suffix(b"\0").ok_or("it isn't complete")?;
+        let whole = record.strip_suffix(b"\0").ok_or("the record isn't complete")?;
         let fields: Vec<&[u8]> = whole.split(|byte| *byte == 0).collect();
         let [BEGIN, directory, variables @ .., END] = fields.as_slice() else {
-            return Err("it isn't complete");
+            return Err("the record isn't complete");
         };
-        let directory = std::str::from_utf8(directory).map_err(|_| "its directory isn't UTF-8")?;
+        let directory =
+            std::str::from_utf8(directory).map_err(|_| "the record's directory isn't UTF-8")?;
         let is_directory = directory.starts_with('/')
             && directory.len() <= MAX_DIRECTORY
             && !directory.contains(char::is_control);
         if !is_directory {
-            return Err("its directory isn't an absolute path without control characters");
+            return Err("the record's directory isn't an absolute path without control characters");
         }
         let mut exported = BTreeMap::new();
         for variable in variables {
             let sign = variable
                 .iter()
                 .position(|byte| *byte == b'=')
-                .ok_or("it has a variable without `=`")?;
+                .ok_or("the record has a variable without `=`")?;
             let Ok(name) = std::str::from_utf8(&variable[..sign]) else { continue };
             let Ok(value) = std::str::from_utf8(&variable[sign + 1..]) else { continue };
             if is_carried(name) && exported.insert(name.to_owned(), value.to_owned()).is_some() {
-                return Err("it has a variable twice");
+                return Err("the record has a variable twice");
             }
         }
         let removed = start
@@ -218,7 +229,6 @@ impl CarriedChanges {
     }
 }
 
-/// Returns the value of a variable in an environment. The last entry applies.
 fn value_of<'a>(environment: &'a [(String, String)], name: &str) -> Option<&'a str> {
     let entry = environment.iter().rev().find(|(known, _)| known == name);
     entry.map(|(_, value)| value.as_str())

@@ -1,12 +1,11 @@
 //! Decides whether code in the arguments of interpreters may start programs or delete files.
 //!
-//! The code is judged by the names outside of its strings: `ast.literal_eval(x)` isn't `eval(x)`,
-//! and `print("system")` starts nothing. This isn't a parser. If a string can contain code, its
-//! names are checked too.
+//! Only names outside of strings decide: `ast.literal_eval(x)` isn't `eval(x)`, and
+//! `print("system")` starts nothing. If a string can contain code, its names are checked too.
 
 use super::word::Word;
 
-/// Functions that delete files, by their last name.
+/// Last names of functions that delete files.
 const DELETING: [&str; 20] = [
     "delete",
     "file_delete",
@@ -30,11 +29,10 @@ const DELETING: [&str; 20] = [
     "unlinksync",
 ];
 
-/// Where `delete`, `remove` and `rm` are functions for files, and not for lists or tables.
+/// Owners whose `delete`, `remove` and `rm` are about files, and not about lists or tables.
 const OF_FILES: [&str; 9] =
     ["dir", "file", "fileutils", "fs", "fsp", "os", "path", "pathname", "promises"];
 
-/// Checks whether code in the arguments of an interpreter deletes files.
 pub(super) fn deletes(name: &str, arguments: &[Word]) -> bool {
     if name.ends_with("awk") {
         return false;
@@ -43,10 +41,11 @@ pub(super) fn deletes(name: &str, arguments: &[Word]) -> bool {
     names(Language::from_program(name), &code.text).iter().any(Used::deletes_files)
 }
 
-/// Returns the code in the arguments of an interpreter.
+/// Returns the argument of an interpreter that contains code: the word after `-c` or `-e`, or the
+/// first word of `awk`.
 pub(super) fn code<'w>(name: &str, arguments: &'w [Word]) -> Option<&'w Word> {
     let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
-    let letters: &[&str] = match plain {
+    let code_options: &[&str] = match plain {
         "python" | "pypy" | "ipython" => &["c"],
         "node" | "nodejs" | "bun" | "deno" | "tsx" | "ts-node" => {
             &["e", "p", "pe", "-eval", "-print", "eval"]
@@ -62,23 +61,23 @@ pub(super) fn code<'w>(name: &str, arguments: &'w [Word]) -> Option<&'w Word> {
     for (at, word) in arguments.iter().enumerate() {
         let text = word.text.as_str();
         let Some(option) = text.strip_prefix('-') else {
-            if text == "eval" && letters.contains(&"eval") {
+            if text == "eval" && code_options.contains(&"eval") {
                 return arguments.get(at + 1);
             }
-            // A script in a file. The rest are the script's arguments.
+            // A script in a file. All later words are arguments of the script.
             return None;
         };
         if option.starts_with('-') {
             match option.split_once('=') {
-                Some((name, _)) if letters.contains(&name) => return Some(word),
-                None if letters.contains(&option) => return arguments.get(at + 1),
+                Some((name, _)) if code_options.contains(&name) => return Some(word),
+                None if code_options.contains(&option) => return arguments.get(at + 1),
                 _ => continue,
             }
         }
-        // In a group of short options, the code is the next word or the text after the option's
+        // In a group of short options, the code is the next word, or the rest of the word after the
         // letter.
-        let mut short_letters = letters.iter().filter(|letter| letter.len() == 1);
-        if let Some(letter) = short_letters.find(|letter| option.contains(**letter)) {
+        let mut short_options = code_options.iter().filter(|letter| letter.len() == 1);
+        if let Some(letter) = short_options.find(|letter| option.contains(**letter)) {
             return if option.ends_with(letter) { arguments.get(at + 1) } else { Some(word) };
         }
     }
@@ -92,15 +91,17 @@ fn awk_code(arguments: &[Word]) -> Option<&Word> {
         match word.text.as_str() {
             "-f" | "--file" => return None,
             // The next word is the value of the option.
-            "-F" | "-v" => drop(words.next()),
-            text if text.starts_with('-') && text.len() > 1 => {}
+            "-F" | "-v" => {
+                words.next();
+            }
+            option if option.starts_with('-') && option.len() > 1 => {}
             _ => return Some(word),
         }
     }
     None
 }
 
-/// The language of an interpreter. Languages are distinguished only by the syntax of their strings.
+/// The languages differ here only in their strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Language {
     Awk,
@@ -110,6 +111,7 @@ enum Language {
 }
 
 impl Language {
+    /// Returns the language of the code that a program runs.
     fn from_program(program: &str) -> Self {
         if program.ends_with("awk") {
             Self::Awk
@@ -127,11 +129,10 @@ fn starts_with_any(program: &str, names: &[&str]) -> bool {
     names.iter().any(|name| program.starts_with(name))
 }
 
-/// A name in code, in lower case, with the names of its parents: `os.path.join`.
+/// A name in code, in lower case, with its owners: `os.path.join`.
 #[derive(Debug)]
 struct Used {
     path: String,
-    /// Whether the name is called.
     called: bool,
 }
 
@@ -149,11 +150,13 @@ impl Used {
         if !DELETING.contains(&last) {
             return false;
         }
+        // Lists and maps also have functions with these names.
         let is_ambiguous = ["delete", "remove", "rm"].contains(&last);
-        !is_ambiguous || self.before_last().is_some_and(|owner| OF_FILES.contains(&owner))
+        let is_of_files = self.before_last().is_some_and(|owner| OF_FILES.contains(&owner));
+        is_of_files || !is_ambiguous
     }
 
-    /// Checks whether the name starts a program, or hides which names are used.
+    /// Checks whether the name may start a program, or may hide the use of another name.
     fn starts_programs(&self, language: Language) -> bool {
         if self.path.split('.').any(|part| STARTING.contains(&part)) {
             return true;
@@ -161,12 +164,12 @@ impl Used {
         if self.called && RUNNING.contains(&&*self.path) {
             return true;
         }
-        // In other languages, functions are also called without parentheses.
+        // In other languages, a call needs no parentheses.
         language == Language::Other && OTHERS.contains(&self.last())
     }
 }
 
-/// Returns the names that code uses, outside of texts that can't contain code.
+/// Returns the names in code, outside of strings that can't contain code.
 fn names(language: Language, code: &str) -> Vec<Used> {
     let chars: Vec<char> = code.chars().collect();
     let mut names = Vec::new();
@@ -174,53 +177,62 @@ fn names(language: Language, code: &str) -> Vec<Used> {
     while at < chars.len() {
         let c = chars[at];
         if c.is_alphabetic() || c == '_' {
-            let begin = at;
+            let start = at;
             while at < chars.len() && (chars[at].is_alphanumeric() || "_.".contains(chars[at])) {
                 at += 1;
             }
-            let path: String = chars[begin..at].iter().collect::<String>().to_lowercase();
+            let path: String = chars[start..at].iter().collect::<String>().to_lowercase();
             let next = chars[at..].iter().find(|c| !c.is_whitespace());
-            // The prefix of a text.
-            let is_format = language == Language::Python
-                && matches!(next, Some('"' | '\''))
-                && ["f", "rf", "fr", "t"].contains(&&*path);
             let called = next == Some(&'(');
             names.push(Used { path: path.trim_end_matches('.').to_owned(), called });
-            if is_format {
-                // The text between braces is code.
+
+            // An f-string contains code between its braces. Its quote is skipped, so that its text
+            // is read as code.
+            let is_f_string = language == Language::Python
+                && matches!(next, Some('"' | '\''))
+                && ["f", "rf", "fr", "t"].contains(&path.as_str());
+            if is_f_string {
                 at += 1;
             }
             continue;
         }
-        let holds_no_code = match language {
-            Language::Python | Language::JavaScript => matches!(c, '"' | '\''),
-            Language::Awk => c == '"',
-            Language::Other => c == '\'',
-        };
-        at = if holds_no_code { text_end(&chars, at) } else { at + 1 };
+        let starts_string = starts_string_without_code(language, c);
+        at = if starts_string { string_end(&chars, at) } else { at + 1 };
     }
     names
 }
 
-/// Returns the end of a text that begins here. A text without an end is code.
-fn text_end(chars: &[char], begin: usize) -> usize {
-    let quote = chars[begin];
-    let is_triple = chars[begin..].starts_with(&[quote; 3]);
-    let length = if is_triple { 3 } else { 1 };
-    let mut at = begin + length;
+/// Checks whether a character is a quote around strings that can't contain code.
+fn starts_string_without_code(language: Language, c: char) -> bool {
+    match language {
+        Language::Python | Language::JavaScript => matches!(c, '"' | '\''),
+        Language::Awk => c == '"',
+        Language::Other => c == '\'',
+    }
+}
+
+/// Returns the end of the string that starts with the quote at `start`. If the string has no end,
+/// returns the offset after the quote, so that its text is read as code.
+fn string_end(chars: &[char], start: usize) -> usize {
+    let quote = chars[start];
+    let triple_quote = [quote; 3];
+    let is_triple = chars[start..].starts_with(&triple_quote);
+    let quote_length = if is_triple { 3 } else { 1 };
+    let closing_quote = &triple_quote[..quote_length];
+    let mut at = start + quote_length;
     while at < chars.len() {
         if chars[at] == '\\' {
             at += 2;
-        } else if chars[at..].starts_with(&[quote; 3][..length]) {
-            return at + length;
+        } else if chars[at..].starts_with(closing_quote) {
+            return at + quote_length;
         } else {
             at += 1;
         }
     }
-    begin + 1
+    start + 1
 }
 
-/// Names that start a program, or that hide which names are used, at any place in the code.
+/// Names that start a program or hide which names are used, even in the middle of a path.
 const STARTING: [&str; 42] = [
     "__builtins__",
     "__dict__",
@@ -266,7 +278,7 @@ const STARTING: [&str; 42] = [
     "worker_threads",
 ];
 
-/// Functions that run code or a program if they are called by this name without a parent.
+/// Functions that run code or a program if they are called without an owner.
 const RUNNING: [&str; 9] = [
     "compile",
     "eval",
@@ -279,17 +291,18 @@ const RUNNING: [&str; 9] = [
     "vars",
 ];
 
-/// Functions that run code or a program in languages in which calls need no parentheses.
+/// Functions that run code or a program, in languages whose calls need no parentheses.
 const OTHERS: [&str; 5] = ["class_eval", "eval", "exec", "instance_eval", "send"];
 
-/// Checks whether code may start a program, or hides its effect.
 pub(super) fn starts_programs(name: &str, code: &str) -> bool {
     let language = Language::from_program(name);
     let names = names(language, code);
     if language == Language::Awk {
-        return names.iter().any(|used| used.path == "system" && used.called)
-            || awk_pipes(&without_texts(code))
-            || ["@load", "@include", "@namespace"].iter().any(|word| code.contains(word))
+        let calls_system = names.iter().any(|used| used.path == "system" && used.called);
+        let loads_code = ["@load", "@include", "@namespace"].iter().any(|word| code.contains(word));
+        return calls_system
+            || loads_code
+            || awk_pipes(&with_empty_strings(code))
             || calls_by_variable(code);
     }
     if names.iter().any(|used| used.starts_programs(language)) {
@@ -305,22 +318,22 @@ pub(super) fn starts_programs(name: &str, code: &str) -> bool {
     }
 }
 
-/// Checks whether JavaScript loads a module that starts programs, or a module whose name isn't a
-/// plain string.
+/// Checks whether JavaScript loads a module that starts programs, or a module without a plain name.
 fn loads_modules(code: &str) -> bool {
     ["require", "from", "import", "getBuiltinModule"].iter().any(|word| {
         code.match_indices(word).any(|(at, _)| loads_module(word, &code[at + word.len()..]))
     })
 }
 
-/// Checks whether `word` loads a module that starts programs, or a module whose name isn't a plain
-/// string. `text` is the text after `word`.
+/// Checks whether the text after `word`, such as `require`, names a module that starts programs, or
+/// a module without a plain name.
 fn loads_module(word: &str, text: &str) -> bool {
     const STARTING: [&str; 5] = ["child_process", "cluster", "inspector", "vm", "worker_threads"];
-    let text = text.trim_start();
-    let is_call = text.starts_with('(');
-    let argument = text.trim_start_matches('(').trim_start();
+    let after_word = text.trim_start();
+    let is_call = after_word.starts_with('(');
+    let argument = after_word.trim_start_matches('(').trim_start();
     let Some(quote @ ('"' | '\'' | '`')) = argument.chars().next() else {
+        // `require(name)` loads any module. `from(x)` is a call such as `Array.from(x)`.
         return is_call && word != "from";
     };
     let module = argument[1..].split(quote).next().unwrap_or_default();
@@ -328,12 +341,13 @@ fn loads_module(word: &str, text: &str) -> bool {
     if STARTING.contains(&name) || name.contains(['\\', '$']) {
         return true;
     }
-    // A string without an end, or with an operator after it, isn't a plain name.
-    let Some(after) = argument[1 + module.len()..].strip_prefix(quote) else { return true };
-    is_call && !after.trim_start().starts_with([')', ','])
+    // The name isn't plain if its string has no end, or an operator follows.
+    let after_name = &argument[quote.len_utf8() + module.len()..];
+    let Some(after_quote) = after_name.strip_prefix(quote) else { return true };
+    is_call && !after_quote.trim_start().starts_with([')', ','])
 }
 
-/// Checks whether `awk` code calls a function whose name is in a variable: `@name(x)`.
+/// Checks whether `awk` code calls a function by the value of a variable: `@name(x)`.
 fn calls_by_variable(code: &str) -> bool {
     code.match_indices('@').any(|(at, _)| {
         let after_at = &code[at + 1..];
@@ -343,15 +357,17 @@ fn calls_by_variable(code: &str) -> bool {
     })
 }
 
-/// Returns `awk` code with empty strings in place of its strings.
-fn without_texts(code: &str) -> String {
+/// Returns code in which every string between double quotes is empty.
+fn with_empty_strings(code: &str) -> String {
     let chars: Vec<char> = code.chars().collect();
     let mut shortened = String::new();
     let mut at = 0;
     while at < chars.len() {
-        let is_text = chars[at] == '"';
-        let end = if is_text { text_end(&chars, at) } else { at + 1 };
-        if is_text && end > at + 1 {
+        let is_quote = chars[at] == '"';
+        let end = if is_quote { string_end(&chars, at) } else { at + 1 };
+        // A string without an end is only its quote.
+        let is_string = is_quote && end > at + 1;
+        if is_string {
             shortened.push_str("\"\"");
         } else {
             shortened.push(chars[at]);
@@ -361,13 +377,14 @@ fn without_texts(code: &str) -> String {
     shortened
 }
 
-/// Checks whether `awk` code pipes to a program: `print | "sort"`.
+/// Checks whether `awk` code pipes to or from a program: `print | "sort"`.
 fn awk_pipes(code: &str) -> bool {
     let mut rest = code;
     while let Some((before, after)) = rest.split_once('|') {
         let is_or = after.starts_with('|') || before.ends_with('|');
-        let next = after.trim_start();
-        let is_pipe = next.starts_with(['"', '&']) || next.starts_with("getline");
+        // A program is a string. `|&` also reads the output of the program.
+        let target = after.trim_start();
+        let is_pipe = target.starts_with(['"', '&']) || target.starts_with("getline");
         if is_pipe && !is_or {
             return true;
         }

@@ -1,18 +1,14 @@
-//! Reads here-documents and backticks, because the grammar has no suitable nodes for them.
+//! Reads here-documents and backticks, which shells and the grammar read differently.
 
 use tree_sitter::Node;
 
 use super::word::{DISPUTED, expands};
 
-/// The reason if a here-document may be longer or shorter than the grammar shows.
-const NO_END: &str = "it has a here-document without an end, or one that shells read differently";
+const NO_END: &str = "the command has a here-document without an end, or a here-document that \
+                      shells read differently";
 
-/// Checks that a shell reads a here-document in the same way as the grammar. Returns the commands
-/// in backticks in the here-document.
-///
-/// # Errors
-///
-/// Returns the reason if this isn't certain.
+/// Checks that a shell and the grammar read a here-document in the same way. Returns the commands
+/// in backticks in the document. The error is the reason why a shell may read it differently.
 pub(super) fn check(node: Node<'_>, source: &str) -> Result<Vec<String>, &'static str> {
     let children: Vec<Node<'_>> = node.children(&mut node.walk()).collect();
     let (Some(start), Some(body), Some(end)) = (
@@ -30,7 +26,6 @@ pub(super) fn check(node: Node<'_>, source: &str) -> Result<Vec<String>, &'stati
         return Err(NO_END);
     }
 
-    // The document begins on the line after `<<`.
     let body_start = source[start.end_byte()..].find('\n').ok_or(NO_END)? + start.end_byte() + 1;
     let line_continues = source[start.end_byte()..body_start - 1].ends_with('\\');
     let before_body = children.iter().take_while(|child| child.id() != body.id());
@@ -40,7 +35,7 @@ pub(super) fn check(node: Node<'_>, source: &str) -> Result<Vec<String>, &'stati
     }
 
     let (text_length, whole_length) =
-        lines(&source[body_start..], &delimiter, tabs, !quoted).ok_or(NO_END)?;
+        split_lengths(&source[body_start..], &delimiter, tabs, !quoted).ok_or(NO_END)?;
     let whole = source[body_start..body_start + whole_length].trim_end_matches('\n');
     if body_start + whole.len() != end.end_byte() {
         return Err(NO_END);
@@ -62,8 +57,8 @@ fn child<'t>(children: &[Node<'t>], kind: &str) -> Option<Node<'t>> {
     children.iter().find(|child| child.kind() == kind).copied()
 }
 
-/// Returns the word that ends a here-document, without its quotes. Returns `None` if it has
-/// characters that shells treat specially.
+/// Returns the word that ends a here-document, without its quotes. Returns `None` if the word
+/// contains a character that shells treat specially.
 fn without_quotes(raw: &str) -> Option<String> {
     let mut text = String::new();
     let mut letters = raw.chars();
@@ -74,44 +69,57 @@ fn without_quotes(raw: &str) -> Option<String> {
             (c, Some(open)) if c == open => quote = None,
             ('\\', None) => match letters.next() {
                 None | Some('\n') => return None,
-                Some(c) => text.push(c),
+                Some(escaped) => text.push(escaped),
             },
+            // Shells treat these characters specially in the end word.
             ('\\' | '\n', _) | ('$' | '`' | '(' | ')' | ';' | '&' | '|' | '<' | '>', None) => {
                 return None;
             }
             (c, _) => text.push(c),
         }
     }
-    quote.is_none().then_some(text)
+    let is_closed = quote.is_none();
+    if is_closed { Some(text) } else { None }
 }
 
-/// Returns the length of a here-document's text, without and with the line that ends it.
-/// `joins_lines` means that a backslash at the end of a line continues the line.
-fn lines(text: &str, delimiter: &str, tabs: bool, joins_lines: bool) -> Option<(usize, usize)> {
-    let mut at = 0;
+/// Returns the length of a here-document, first without and then with its last line `delimiter`.
+/// Returns `None` if no line is `delimiter`. `skips_tabs` means that shells ignore tabs at the
+/// start of a line. `joins_lines` means that a backslash at the end of a line continues the line.
+fn split_lengths(
+    text: &str,
+    delimiter: &str,
+    skips_tabs: bool,
+    joins_lines: bool,
+) -> Option<(usize, usize)> {
+    let mut physical_end = 0;
     let mut line_start = 0;
     let mut line = String::new();
     for physical in text.split_inclusive('\n') {
-        at += physical.len();
+        physical_end += physical.len();
         let bare = physical.strip_suffix('\n').unwrap_or(physical);
-        let slashes = bare.len() - bare.trim_end_matches('\\').len();
-        let first = if line.is_empty() && tabs { bare.trim_start_matches('\t') } else { bare };
-        if joins_lines && slashes % 2 == 1 && physical.ends_with('\n') {
-            line.push_str(&first[..first.len() - 1]);
+        let is_line_start = line.is_empty();
+        let content =
+            if skips_tabs && is_line_start { bare.trim_start_matches('\t') } else { bare };
+        // Two backslashes are an escaped backslash, so only an odd number continues the line.
+        let backslashes = bare.len() - bare.trim_end_matches('\\').len();
+        let is_continued = backslashes % 2 == 1 && physical.ends_with('\n');
+        if joins_lines && is_continued {
+            let without_backslash = &content[..content.len() - 1];
+            line.push_str(without_backslash);
             continue;
         }
-        line.push_str(first);
+        line.push_str(content);
         if line == delimiter {
-            return Some((line_start, at));
+            return Some((line_start, physical_end));
         }
         line.clear();
-        line_start = at;
+        line_start = physical_end;
     }
     None
 }
 
-/// Returns the commands in backticks in the text of a here-document. In this text, only expansions
-/// are special. `spans` are the expansions that the grammar found.
+/// Returns the commands in backticks in a here-document. `spans` are the expansions that the
+/// grammar found.
 fn expanded(
     text: &str,
     offset: usize,
@@ -127,7 +135,7 @@ fn expanded(
         if let Some(span) = spans.peek()
             && span.start == at + offset
         {
-            // Shells interpret quotes inside of an expansion differently.
+            // In an expansion, shells differ in their reading of quotes.
             let inner = &text[at..(span.end - offset).min(text.len())];
             if inner.starts_with("${") && inner.contains(['\'', '"', '\\', '`']) {
                 return Err(DISPUTED);
@@ -155,8 +163,9 @@ fn expanded(
     Ok(scripts)
 }
 
-/// Returns the text in backticks, the text after them, and the reason why shells may read it
-/// differently. `source` is the text after the first backtick.
+/// Returns the text in backticks, the text after the second backtick, and the reason why shells may
+/// read the text differently. `source` starts after the first backtick. `quoted` means that the
+/// backticks are in double quotes.
 pub(super) fn in_backticks(
     source: &str,
     quoted: bool,
@@ -167,15 +176,18 @@ pub(super) fn in_backticks(
     while let Some((at, c)) = letters.next() {
         match c {
             '`' => return Some((script, &source[at + 1..], why)),
-            '\\' => match letters.next()?.1 {
-                c @ ('$' | '`' | '\\') => script.push(c),
-                '"' if quoted => {
-                    why = Some("it has quotes in backticks in quotes");
-                    script.push('"');
+            '\\' => {
+                let (_, escaped) = letters.next()?;
+                match escaped {
+                    '$' | '`' | '\\' => script.push(escaped),
+                    '"' if quoted => {
+                        why = Some("the command has quotes in backticks in quotes");
+                        script.push('"');
+                    }
+                    // The backslash isn't special before other characters.
+                    _ => script.extend(['\\', escaped]),
                 }
-                // Any other backslash belongs to the inner command.
-                c => script.extend(['\\', c]),
-            },
+            }
             c => script.push(c),
         }
     }
@@ -188,7 +200,7 @@ mod tests {
 
     #[test]
     fn here_document_ends_where_a_shell_ends_it() {
-        let lengths = |text, tabs, joins_lines| lines(text, "EOF", tabs, joins_lines);
+        let lengths = |text, tabs, joins_lines| split_lengths(text, "EOF", tabs, joins_lines);
         assert_eq!(lengths("a\nEOF\nb", false, true), Some((2, 6)));
         assert_eq!(lengths("a\n EOF\nEOF", false, true), Some((7, 10)));
         assert_eq!(lengths("\tEOF\n", true, true), Some((0, 5)));

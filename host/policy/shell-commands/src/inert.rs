@@ -1,7 +1,7 @@
-//! Lists programs that never start a program from their arguments.
+//! Programs that never start a program that their arguments name.
 
-/// Checks whether a known program never starts a program from its arguments. Some of these
-/// programs, such as `make`, start programs from their files.
+/// Checks whether a known program never starts a program that its arguments name. Some of these
+/// programs, such as `make`, start programs that their files name.
 pub(super) fn starts_nothing(name: &str) -> bool {
     INERT.binary_search(&name).is_ok() || name.starts_with("python") || name.starts_with("mkfs")
 }

@@ -1,5 +1,5 @@
 //! Finds the command that writes the output of a command line, without its variables, wrappers and
-//! folder. This is the last command. In a pipe, it is the last command that does more than show its
+//! folder. This is the last command, or in a pipe the last command that does more than show its
 //! input.
 
 use super::calculated::Variables;
@@ -8,12 +8,12 @@ use super::programs::SHELLS;
 use super::word::Word;
 use super::wrappers::{Started, named};
 
-/// The most wrappers and shells around the command.
+/// Most wrappers and shells around the command.
 const MAX_DEPTH: usize = 4;
 
-/// Returns the command in one line, without variables, wrappers and the folder of its program. Also
-/// returns whether no other command writes to its output. Returns `None` if the command isn't
-/// known.
+/// Returns the command of `part` in one line, and whether it is the only command that writes to its
+/// output. The line has no variables, wrappers and folder of the program. Returns `None` if the
+/// command isn't known. `alone` means that no command outside of `part` writes to the output.
 pub(super) fn line(part: &Part, mut alone: bool) -> Option<(String, bool)> {
     let mut words = part.words.clone();
     for _ in 0..MAX_DEPTH {
@@ -23,7 +23,8 @@ pub(super) fn line(part: &Part, mut alone: bool) -> Option<(String, bool)> {
         }
         let name = program.text.rsplit('/').next().unwrap_or_default();
         if let Some(script) = shell_script(name, arguments) {
-            let parsed = parse(script, &mut MAX_STEPS.clone(), &mut Variables::default());
+            let mut steps = MAX_STEPS;
+            let parsed = parse(script, &mut steps, &mut Variables::default());
             let (inner_part, inner_alone) = parsed.last?;
             words = inner_part.words;
             alone = alone && inner_alone;
@@ -33,9 +34,13 @@ pub(super) fn line(part: &Part, mut alone: bool) -> Option<(String, bool)> {
             words = command;
             continue;
         }
+        if name.is_empty() {
+            return None;
+        }
         let wrapper = match named(name) {
+            // `parallel` runs several commands, and `ssh` runs a command on another machine.
             Some(wrapper) if !["parallel", "ssh"].contains(&wrapper.name) => wrapper,
-            _ if name.is_empty() => return None,
+            // The program isn't a wrapper, so it writes the output.
             _ => return Some((to_line(name, arguments), alone)),
         };
         match wrapper.started(arguments) {
@@ -46,7 +51,7 @@ pub(super) fn line(part: &Part, mut alone: bool) -> Option<(String, bool)> {
     None
 }
 
-/// Writes a command with one space between its words.
+/// Returns a command as one line. Unknown words stay as written.
 fn to_line(name: &str, arguments: &[Word]) -> String {
     let mut texts: Vec<&str> = name.split_whitespace().collect();
     for word in arguments {
@@ -61,15 +66,21 @@ fn find_command(name: &str, arguments: &[Word]) -> Option<Vec<Word>> {
     if name != "find" {
         return None;
     }
-    let at = arguments
+    let action_index = arguments
         .iter()
         .position(|word| ["-exec", "-execdir", "-ok", "-okdir"].contains(&word.text.as_str()))?;
-    let command =
-        arguments[at + 1..].iter().take_while(|word| ![";", "+"].contains(&word.text.as_str()));
-    Some(command.cloned().collect())
+    let mut command = Vec::new();
+    for word in &arguments[action_index + 1..] {
+        let ends_command = [";", "+"].contains(&word.text.as_str());
+        if ends_command {
+            break;
+        }
+        command.push(word.clone());
+    }
+    Some(command)
 }
 
-/// Returns the script in the arguments of a shell: `bash -lc '…'`.
+/// Returns the script of a shell such as `bash -lc '…'`, if it is the second argument.
 fn shell_script<'w>(name: &str, arguments: &'w [Word]) -> Option<&'w str> {
     let [option, script, ..] = arguments else { return None };
     let takes_script = option.text.starts_with('-')

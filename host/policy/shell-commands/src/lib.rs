@@ -1,12 +1,12 @@
 //! Analyses the text of a shell command: the programs that it starts, its risk, and its needs.
 //!
-//! The text is split into its simple commands, including commands that other programs would start.
-//! Each command is analysed. If a part of a command is known only at run time, for example a
-//! program in a variable, the command is unresolved and needs approval.
+//! The text is split into simple commands, including commands that other programs would start. If a
+//! part of the text is known only at run time, such as a program in a variable, the command is
+//! unresolved and needs approval.
 //!
-//! The analysis isn't a security boundary, because the text doesn't show the actions of a program
-//! or the content of the files that it reads. The sandbox limits both. The analysis decides which
-//! commands need approval, and denies blocked commands that are written openly.
+//! The analysis isn't a security boundary: a text doesn't show what a program does, or what its
+//! files contain. The sandbox limits both. The analysis decides which commands need approval, and
+//! denies blocked commands that are written openly.
 
 mod blocklist;
 mod calculated;
@@ -15,6 +15,7 @@ mod code;
 mod document;
 mod expand;
 mod family;
+mod flags;
 mod grammar;
 mod inert;
 mod last;
@@ -33,6 +34,7 @@ pub use carried::{
     is_variable_name,
 };
 pub use family::command_family;
+pub use flags::FlagWords;
 pub use risk::Risk;
 
 #[cfg(test)]
@@ -45,15 +47,15 @@ use expand::{Program, Reading};
 use grammar::Redirect;
 use toolhold_contract::text::{cut, neutral_line};
 
-/// The analysis of a command, for people and for decisions about what it needs.
+/// The analysis of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandAnalysis {
-    /// The simple commands in it, and the files that it writes to, at most 512. The order has no
-    /// meaning.
+    /// The simple commands, and the files that are written to. There are at most 512, in no useful
+    /// order.
     pub commands: Vec<SimpleCommand>,
-    /// Why the command may do more than `commands` says.
+    /// The reason why the command may do more than `commands` says.
     pub unresolved: Option<&'static str>,
-    /// Whether another command uses the output of a command in it, as text or as a file: `$(…)`,
+    /// Whether another command uses the output of a command, as text or as a file: `$(…)`,
     /// backticks, `<(…)`, `>(…)`.
     pub substitutes: bool,
 }
@@ -74,39 +76,39 @@ pub struct SimpleCommand {
     pub needs_network: bool,
 }
 
-/// The explanation of one part of a command, for people.
+/// One line of an explanation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
-    /// The risk of the part. `None` if the line only says that there is more.
+    /// The risk of the command. `None` if the line isn't about one command.
     pub class: Option<Risk>,
-    /// The command, and notes about it.
+    /// The command, and notes about the command.
     pub text: String,
 }
 
-/// How many analyzed commands are remembered. A few are enough for calls at the same time.
+/// Most analysed commands that are remembered. Simultaneous calls need only a few.
 const MAX_REMEMBERED: usize = 8;
 
-/// The most commands that are explained one by one. People don't read more.
+/// Commands that are explained. Only the number of further commands is shown.
 const MAX_LINES: usize = 32;
 
-/// The most bytes of each command in an explanation.
+/// Bytes of a command in an explanation. A longer command is cut.
 const MAX_LINE_BYTES: usize = 160;
 
 impl CommandAnalysis {
-    /// Checks whether a part of it is known to need the network.
+    /// Checks whether a command is known to need the network.
     pub fn needs_network(&self) -> bool {
         self.commands.iter().any(|simple| simple.needs_network)
     }
 
-    /// Checks whether a part of it can't be undone.
+    /// Checks whether a command has an effect that can't be undone.
     pub fn is_destructive(&self) -> bool {
         self.commands.iter().any(|simple| simple.destructive.is_some())
     }
 
-    /// Returns the explanation for people, one line for each command. It is bounded and has no
-    /// control characters.
+    /// Returns an explanation for people, with one line for each command and without control
+    /// characters. If there are too many commands, explains the commands of the highest risk.
     pub fn explain(&self) -> Vec<Explanation> {
-        // If there are too many, the riskiest ones are shown, in their original order.
+        // The commands of the highest risk, in their original order.
         let mut shown: Vec<(usize, &SimpleCommand)> = self.commands.iter().enumerate().collect();
         shown.sort_by_key(|(_, simple)| {
             std::cmp::Reverse((simple.class, simple.destructive.is_some()))
@@ -119,12 +121,12 @@ impl CommandAnalysis {
             lines.push(Explanation { class: None, text: format!("and {} more", left + 1) });
         }
         if let Some(why) = self.unresolved {
-            lines.push(Explanation { class: None, text: format!("and something unknown: {why}") });
+            lines.push(Explanation { class: None, text: format!("and an unknown part: {why}") });
         }
         lines
     }
 
-    /// Returns the highest risk of its parts.
+    /// Returns the highest risk of all commands.
     pub fn class(&self) -> Risk {
         self.commands.iter().map(|simple| simple.class).max().unwrap_or_default()
     }
@@ -147,8 +149,7 @@ fn explain(simple: &SimpleCommand) -> Explanation {
     Explanation { class: Some(simple.class), text }
 }
 
-/// Analyzes a command. The time grows with the length of the text and is bounded: a text that is
-/// too long or too deeply nested is unresolved.
+/// Analyses a command. A text that is too long or too deeply nested is unresolved.
 pub fn analyze(text: &str) -> CommandAnalysis {
     Command::read(text).analysis()
 }
@@ -156,16 +157,16 @@ pub fn analyze(text: &str) -> CommandAnalysis {
 /// The command that writes the output of a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastCommand {
-    /// The command with one space between its words. It has no redirections, no variables, no
-    /// wrappers (`sudo`, `env`, `timeout 10`) and no folder of its program.
+    /// The command with one space between its words. Redirections, variables, wrappers (`sudo`,
+    /// `env`, `timeout 10`) and the folder of the program are removed.
     pub line: String,
-    /// Whether no other command of the line writes output, or may write some.
+    /// Whether certainly no other command of the line writes output.
     pub alone: bool,
 }
 
-/// Returns the command that writes the output of a command line: the last one. In a pipe, the last
-/// one that does more than show its input, as `tail`, `head`, `cat`, `tee` and `less` do. Returns
-/// `None` if it isn't known.
+/// Returns the command that writes the output of a command line: the last command, or in a pipe the
+/// last command that does more than show its input. For example, `tail`, `head`, `cat`, `tee` and
+/// `less` only show their input. Returns `None` if the command isn't known.
 pub fn last_command(text: &str) -> Option<LastCommand> {
     Command::read(text).last.clone()
 }
@@ -178,39 +179,36 @@ pub fn command_line<'w>(words: impl IntoIterator<Item = &'w String>) -> String {
 fn quote(word: &str) -> String {
     match shlex::try_quote(word) {
         Ok(quoted) => quoted.into_owned(),
-        // A word can't have a zero byte.
+        // A word of a command can't contain a NUL byte.
         Err(_) => word.replace('\0', ""),
     }
 }
 
-/// A command that was read.
+/// A command whose text was analysed.
 #[derive(Debug, Default)]
 pub struct Command {
-    /// Each command in it and each file that it redirects to: as written, and also without quotes
-    /// if that differs.
+    /// Each simple command, and each file of a redirection, as written. If the text without quotes
+    /// differs, that text is also listed.
     pub texts: Vec<String>,
-    /// The whole text.
     whole: String,
     programs: Vec<Program>,
     redirects: Vec<Redirect>,
-    /// Why the command may do more than was found.
+    /// The reason why the command may do more than was found.
     pub unclear: Option<&'static str>,
-    /// Whether it has one of the four forms that put the output of a command into another command.
+    /// Whether another command uses the output of a command, as text or as a file.
     pub substitutes: bool,
-    /// The command that writes the output of the text.
     last: Option<LastCommand>,
 }
 
 impl Command {
-    /// Reads a command. The last results are remembered, because several gates and the question to
-    /// a person use the same text.
+    /// Reads a command. The last results are remembered, because several gates read the same text.
     pub fn read(text: &str) -> Arc<Self> {
         static LAST: Mutex<VecDeque<(String, Arc<Command>)>> = Mutex::new(VecDeque::new());
         let remembered = LAST.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, command)) = remembered.iter().find(|(known, _)| known == text) {
             return Arc::clone(command);
         }
-        // Other commands are read meanwhile.
+        // The parsing must not hold the lock, because other calls would wait.
         drop(remembered);
         let command = Arc::new(Self::parse(text));
         let mut remembered = LAST.lock().unwrap_or_else(PoisonError::into_inner);
@@ -222,23 +220,29 @@ impl Command {
     fn parse(text: &str) -> Self {
         let Reading { programs, redirects, texts, unclear, substitutes, bomb, last, .. } =
             Reading::expand(text);
-        let bomb_reason = bomb.then_some("it is a fork bomb: a function in it starts itself twice");
+        let bomb_reason =
+            bomb.then_some("the command is a fork bomb: a function starts itself twice");
         let unclear = unclear.or(bomb_reason);
-        // Nothing was read of a text that is too long, so it isn't searched for words either.
+        // A text that is too long was not read, so `whole` isn't searched either.
         let whole = if programs.is_empty() { String::new() } else { text.to_owned() };
         let last_line = last.and_then(|(part, alone)| last::line(&part, alone));
         let last = last_line.map(|(line, alone)| LastCommand { line, alone });
         Self { texts, whole, programs, redirects, unclear, substitutes, last }
     }
 
-    /// Returns each program in it as written, with its other spellings: rules about `git push` are
-    /// about `/usr/bin/git -C . push` too.
+    /// Returns each program as written, and its other spellings. A rule about `git push` also
+    /// applies to `/usr/bin/git -C . push`.
     pub fn spellings(&self) -> impl Iterator<Item = (&str, &[String])> {
         self.programs.iter().map(|program| (program.text.as_str(), program.spellings.as_slice()))
     }
 
-    /// Returns the commands of git in it that aren't among the usual ones, and so may be aliases,
-    /// each with its arguments.
+    /// Returns each program as written, and the flags and words of the program and of its other
+    /// spellings. A rule about `rm -rf` also applies to `rm -fr`.
+    pub fn flag_words(&self) -> impl Iterator<Item = (&str, &[FlagWords])> {
+        self.programs.iter().map(|program| (program.text.as_str(), program.flag_words.as_slice()))
+    }
+
+    /// Returns each unknown git subcommand with its arguments. The subcommand may be an alias.
     pub fn git_commands(&self) -> impl Iterator<Item = (String, String)> {
         let programs = self.programs.iter().filter(|program| program.name == "git");
         let texts = programs
@@ -251,25 +255,24 @@ impl Command {
         })
     }
 
-    /// Returns the directories that it goes to, as it says them: by `cd`, or by an option such as
-    /// `-C`.
+    /// Returns the directories to which the command changes, as written: with `cd`, or with an
+    /// option such as `-C`.
     pub fn directories(&self) -> Vec<String> {
         started::folders(&self.programs)
     }
 
-    /// Returns the paths of the files that it may start, such as scripts and Makefiles, as it says
-    /// them. Not all of them exist.
+    /// Returns paths, as written, of files that the command may start, such as scripts and
+    /// Makefiles. Some of them may not exist.
     pub fn started_files(&self) -> Vec<String> {
         started::files(&self.programs)
     }
 
-    /// Returns the highest risk of its parts, and the program or file with this risk.
+    /// Returns the highest risk, and the program or file with this risk.
     pub fn risk(&self) -> (Risk, String) {
         self.highest(risk::risk)
     }
 
-    /// Returns the highest risk as [`risk`](Self::risk) does, for a command in a sandbox whose
-    /// changes in files can be undone.
+    /// Returns the highest [`risk`](Self::risk) in a sandbox whose file changes can be undone.
     pub fn risk_if_undoable(&self) -> (Risk, String) {
         self.highest(risk::risk_if_undoable)
     }
@@ -282,7 +285,6 @@ impl Command {
         });
         let mut highest = (Risk::Low, String::new());
         for part in programs.chain(files) {
-            // Of several parts with the same risk, the first one counts.
             if part.0 > highest.0 {
                 highest = part;
             }
@@ -290,9 +292,9 @@ impl Command {
         highest
     }
 
-    /// Returns the first program in it that isn't in `only`. Commands that only change the shell
-    /// itself don't count.
-    pub fn beside(&self, only: &[String]) -> Option<&str> {
+    /// Returns the first program that isn't in `only`. Builtins that only change the shell itself
+    /// are ignored.
+    pub fn first_unlisted(&self, only: &[String]) -> Option<&str> {
         for program in self.programs.iter().filter(|program| program.certain) {
             let is_allowed = only.iter().any(|name| name.eq_ignore_ascii_case(&program.name));
             if !is_allowed && !is_built_in(program) {
@@ -329,8 +331,7 @@ impl Command {
     }
 }
 
-/// Checks whether a program is a built-in of the shell that starts nothing, and not a file of that
-/// name.
+/// Checks whether a program is a builtin that starts nothing. A path to a file isn't a builtin.
 fn is_built_in(program: &Program) -> bool {
     let first = program.text.split_whitespace().next().unwrap_or_default();
     risk::BUILT_IN.contains(&program.name.as_str()) && !first.contains('/')

@@ -2,10 +2,9 @@
 
 use super::expand::Program;
 use super::options::subcommand;
-use super::risk::{has_word, takes};
+use super::risk::{has_any_word, has_word};
 use super::word::Word;
 
-/// Programs that always need the network.
 const NETWORK: &[&str] = &[
     "aria2c",
     "aws",
@@ -48,8 +47,8 @@ const NETWORK: &[&str] = &[
     "yt-dlp",
 ];
 
-/// Programs that need the network for certain subcommands. The subcommand is the first argument
-/// that isn't an option. Later arguments are names, such as the name of a test.
+/// Programs that need the network for some subcommands. The subcommand is the first argument that
+/// isn't an option, because a later argument may be another name, such as the name of a test.
 const NETWORK_FOR: &[(&[&str], &[&str])] = &[
     (&["git"], &["clone", "fetch", "pull", "push", "ls-remote"]),
     (
@@ -69,13 +68,13 @@ const NETWORK_FOR: &[(&[&str], &[&str])] = &[
     (&["docker-compose"], &["up", "run", "create"]),
 ];
 
-/// Programs that start a package of a registry, and their subcommands for this. Many of these
-/// packages are installed in the project. A package is known to be fetched only if it has a
-/// version, or if people don't usually install it.
+/// Programs that start a package, and their subcommands for this. Many packages are already
+/// installed in the project. A package is certainly fetched if it has a version, or if people don't
+/// usually install it.
 const PACKAGE_RUNNERS: &[(&[&str], &[&str])] =
     &[(&["npx", "bunx"], &[]), (&["npm"], &["exec", "x"]), (&["bun"], &["x"])];
 
-/// Programs that need the network with certain arguments.
+/// Programs that need the network if any argument is one of these words.
 const NETWORK_WITH: &[(&[&str], &[&str])] = &[
     (
         &["pip", "pip3", "pipx", "conda", "mamba", "gem", "bundle", "composer"],
@@ -125,48 +124,53 @@ const NETWORK_WITH: &[(&[&str], &[&str])] = &[
     (&["mvn", "mvnw", "gradle", "gradlew"], &["deploy", "publish", "dependency:go-offline"]),
 ];
 
-/// Checks whether a program with its arguments is known to need the network.
 pub(super) fn needs_network(program: &Program) -> bool {
     let name = program.name.as_str();
     let arguments = program.arguments.as_slice();
-    let command = subcommand(name, arguments).map(|at| arguments[at].text.as_str());
+    let command = subcommand(name, arguments).map(|index| arguments[index].text.as_str());
     let has_listed_command = NETWORK_FOR.iter().any(|(programs, commands)| {
         programs.contains(&name) && command.is_some_and(|command| commands.contains(&command))
     });
     let has_listed_argument = NETWORK_WITH
         .iter()
-        .any(|(programs, words)| programs.contains(&name) && takes(arguments, words));
-    NETWORK.contains(&name)
-        || has_listed_command
-        || has_listed_argument
+        .any(|(programs, words)| programs.contains(&name) && has_any_word(arguments, words));
+    if NETWORK.contains(&name) || has_listed_command || has_listed_argument {
+        return true;
+    }
+    let has_socket = arguments.iter().any(|word| is_socket(&word.text));
+    has_socket
         || fetches_package(name, arguments)
         || has_network_arguments(name, command, arguments)
-        || arguments.iter().any(|word| is_socket(&word.text))
 }
 
-/// Checks whether a program needs the network because of several arguments, or because it has no
-/// arguments.
+/// Checks rules that the lists of programs and arguments can't express. `command` is the
+/// subcommand.
 fn has_network_arguments(name: &str, command: Option<&str>, arguments: &[Word]) -> bool {
     match name {
         "docker" | "podman" | "nerdctl" => {
             matches!(command, Some("compose" | "container"))
-                && takes(arguments, &["up", "run", "create"])
+                && has_any_word(arguments, &["up", "run", "create"])
         }
+        // `yarn` alone installs packages.
         "yarn" => arguments.is_empty(),
         "rsync" => arguments.iter().any(|word| !word.text.starts_with('-') && is_remote(word)),
-        "git" if has_word(arguments, "submodule") && takes(arguments, &["update", "add"]) => true,
+        "git"
+            if has_word(arguments, "submodule") && has_any_word(arguments, &["update", "add"]) =>
+        {
+            true
+        }
         "git" => has_word(arguments, "remote") && has_word(arguments, "update"),
-        "go" => has_word(arguments, "mod") && takes(arguments, &["download", "tidy"]),
+        "go" => has_word(arguments, "mod") && has_any_word(arguments, &["download", "tidy"]),
         _ if name.starts_with("python") => {
             has_word(arguments, "-m")
                 && has_word(arguments, "pip")
-                && takes(arguments, &["install", "download"])
+                && has_any_word(arguments, &["install", "download"])
         }
         _ => false,
     }
 }
 
-/// Checks whether a word is an address, or a path on another machine.
+/// Checks whether a word is a URL, or a path on another machine.
 fn is_remote(word: &Word) -> bool {
     if word.text.contains("://") {
         return true;
@@ -175,22 +179,24 @@ fn is_remote(word: &Word) -> bool {
     !host.is_empty() && !host.contains('/')
 }
 
-/// Checks whether a program starts a package that it fetches: `npx create-app`, `npm exec --
-/// tool@2`.
-fn fetches_package(name: &str, mut arguments: &[Word]) -> bool {
-    let Some((_, commands)) = PACKAGE_RUNNERS.iter().find(|(names, _)| names.contains(&name))
-    else {
-        return false;
-    };
-    if !commands.is_empty() {
-        let Some(at) = subcommand(name, arguments) else { return false };
-        if !commands.contains(&arguments[at].text.as_str()) {
-            return false;
-        }
-        arguments = &arguments[at + 1..];
+/// Returns the arguments after the subcommand that starts a package.
+fn package_arguments<'w>(name: &str, arguments: &'w [Word]) -> Option<&'w [Word]> {
+    let (_, commands) = PACKAGE_RUNNERS.iter().find(|(names, _)| names.contains(&name))?;
+    // A program without listed subcommands always starts a package.
+    if commands.is_empty() {
+        return Some(arguments);
     }
+    let command_index = subcommand(name, arguments)?;
+    if !commands.contains(&arguments[command_index].text.as_str()) {
+        return None;
+    }
+    Some(&arguments[command_index + 1..])
+}
 
-    // The options of the program come before the package.
+/// Checks whether a program starts a package that it fetches. Examples are `npx create-app` and
+/// `npm exec -- tool@2`.
+fn fetches_package(name: &str, arguments: &[Word]) -> bool {
+    let Some(arguments) = package_arguments(name, arguments) else { return false };
     let mut options = arguments.iter().take_while(|word| word.text.starts_with('-'));
     let may_install = options.any(|word| {
         let option = word.text.split('=').next().unwrap_or_default();
@@ -202,12 +208,11 @@ fn fetches_package(name: &str, mut arguments: &[Word]) -> bool {
     let Some(package) = arguments.iter().find(|word| !word.text.starts_with('-')) else {
         return false;
     };
-    // `@scope/name@version`
+    // These packages are usually fetched: `create-app`, `@scope/name@version`, `github:owner/name`.
     let package_name = package.text.rsplit('/').next().unwrap_or_default();
     package_name.starts_with("create-") || package_name.contains('@') || package.text.contains(':')
 }
 
-/// Checks whether a shell opens a network connection for this path.
 pub(super) fn is_socket(path: &str) -> bool {
     path.contains("/dev/tcp/") || path.contains("/dev/udp/")
 }

@@ -1,24 +1,22 @@
 //! Skips the options between a program and its subcommand: `git -C . push` is `git push`.
 //!
-//! A rule about `git push` is about the command in all its spellings. For this reason, a denial or
-//! a question also applies to the command without these options. If it isn't known whether an
-//! option takes the next word, both readings are tried, and rules apply to each reading.
+//! A rule about `git push` must match all spellings of this command. For this reason, a rule that
+//! denies or asks also matches the command without these options. An unknown option may or may not
+//! take the next word, so both readings are tried.
 
 use super::word::Word;
 
-/// Most readings of one program.
+/// Most readings of one program. A program with more readings is unresolved.
 const MAX_READINGS: usize = 256;
 
-/// Options of a program that may come before its subcommand.
 struct Options {
     programs: &'static [&'static str],
     /// Options that take the next word, unless their value is in the same word.
     values: &'static [&'static str],
-    /// Options without a value.
     flags: &'static [&'static str],
 }
 
-/// The usual git commands. An alias can't replace them.
+/// The usual git commands, which an alias can't replace.
 pub(super) const GIT_COMMANDS: [&str; 63] = [
     "add",
     "am",
@@ -404,8 +402,8 @@ const OPTIONS: &[Options] = &[
 ];
 
 /// Returns the arguments of a program without the options before its subcommand, and without the
-/// options between the subcommand and the next word. There is one result for each reading, and no
-/// result without options. Returns `None` if there are too many readings.
+/// options between the subcommand and the next word. If the place of the subcommand isn't certain,
+/// returns a result for each possible place. Returns `None` if there are too many results.
 pub(super) fn without_options<'w>(
     program: &str,
     arguments: &'w [Word],
@@ -419,11 +417,13 @@ pub(super) fn without_options<'w>(
             return None;
         }
         let command = std::iter::once(&arguments[first]);
-        if first > 0 {
+        let has_options_before = first > 0;
+        if has_options_before {
             readings.push(command.clone().chain(rest).collect());
         }
         for second in seconds {
-            if second > 0 {
+            let has_options_between = second > 0;
+            if has_options_between {
                 readings.push(command.clone().chain(&rest[second..]).collect());
             }
         }
@@ -436,29 +436,33 @@ pub(super) fn without_options<'w>(
 pub(super) fn subcommand(program: &str, arguments: &[Word]) -> Option<usize> {
     let options = OPTIONS.iter().find(|options| options.programs.contains(&program));
     let mut words = arguments.iter().enumerate();
-    while let Some((at, word)) = words.next() {
-        if options.and_then(|options| options.takes_next(&word.text)) == Some(true) {
+    while let Some((index, word)) = words.next() {
+        let takes_next = options.and_then(|options| options.takes_next(&word.text));
+        if takes_next == Some(true) {
             words.next();
         } else if !is_option(program, &word.text) {
-            return Some(at);
+            return Some(index);
         }
     }
     None
 }
 
 impl Options {
-    /// Checks whether an option takes the next word. Returns `None` if the option isn't known.
+    /// Checks whether the next word is the value of the option `word`. Returns `None` for an
+    /// unknown option.
     fn takes_next(&self, word: &str) -> Option<bool> {
         if self.values.contains(&word) {
             return Some(true);
         }
         // The value is in the same word: `--context=x`, `-nprod`.
         let has_long_value = word.starts_with('-') && word.contains('=');
-        let mut short_options =
-            self.values.iter().filter(|option| option.len() == 2 && option.starts_with('-'));
+        let mut short_options = self
+            .values
+            .iter()
+            .filter(|option| option.len() == "-n".len() && option.starts_with('-'));
         let has_short_value = short_options.any(|option| word.starts_with(*option));
         let is_known = self.flags.contains(&word) || has_long_value || has_short_value;
-        is_known.then_some(false)
+        if is_known { Some(false) } else { None }
     }
 }
 
@@ -468,38 +472,37 @@ fn is_option(program: &str, word: &str) -> bool {
     is_toolchain || (word.starts_with('-') && word.len() > 1)
 }
 
-/// Returns each possible index of the first word that is neither an option nor the value of an
-/// option.
+/// Returns each index at which the subcommand may be. An unknown option may take the next word as
+/// its value.
 fn possible_subcommands(
     program: &str,
     options: Option<&Options>,
     arguments: &[Word],
 ) -> Vec<usize> {
     let mut indexes = Vec::new();
-    let mut at = 0;
-    // After an unknown option, each word may be a value.
-    let mut is_open = false;
-    while let Some(word) = arguments.get(at) {
+    let mut index = 0;
+    let mut has_unknown_option = false;
+    while let Some(word) = arguments.get(index) {
         let text = word.text.as_str();
         let takes_next = options.and_then(|options| options.takes_next(text));
         if takes_next == Some(true) {
-            at += 2;
+            index += 2;
             continue;
         }
         if is_option(program, text) {
             let may_take_next =
                 takes_next.is_none() && !text.starts_with('+') && !text.contains('=');
-            is_open = is_open || may_take_next;
-            at += 1;
+            has_unknown_option = has_unknown_option || may_take_next;
+            index += 1;
             continue;
         }
-        indexes.push(at);
-        // The word after an unknown option is its value, or the subcommand.
-        let follows_option = at > 0 && is_option(program, &arguments[at - 1].text);
-        if !is_open || !follows_option {
+        indexes.push(index);
+        // The word after an unknown option is the value of the option or the subcommand.
+        let follows_option = index > 0 && is_option(program, &arguments[index - 1].text);
+        if !has_unknown_option || !follows_option {
             break;
         }
-        at += 1;
+        index += 1;
     }
     indexes
 }

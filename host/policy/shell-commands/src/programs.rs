@@ -1,28 +1,25 @@
-//! Finds the programs that other programs start because of an option or a part of their arguments.
+//! Finds the programs that another program starts because of its arguments.
 
 use super::code::{code, starts_programs};
 use super::word::{UNKNOWN, Word, assigned};
 
-/// Shells. Their `-c` takes a command.
+/// Shells. Their option `-c` takes a command.
 pub(super) const SHELLS: [&str; 12] =
     ["sh", "bash", "rbash", "zsh", "fish", "dash", "ash", "ksh", "mksh", "csh", "tcsh", "pwsh"];
 
-/// The scripts and programs that a program starts because of its arguments.
 #[derive(Debug, Default)]
 pub(super) struct Starts {
-    /// Scripts for a shell.
     pub(super) scripts: Vec<Word>,
-    /// Programs with their arguments.
     pub(super) words: Vec<Vec<Word>>,
     /// The reason why the program may start further programs.
     pub(super) unclear: Option<&'static str>,
 }
 
-/// The commands that `script` runs in a new terminal, and the files for their output.
+/// The arguments of `script`, which runs commands in a new terminal and writes their output to
+/// files.
 pub(super) struct Typescript {
-    /// Texts for a shell. Only the last text runs.
+    /// Scripts for a shell. Only the last script runs.
     pub(super) commands: Vec<Word>,
-    /// Files.
     pub(super) files: Vec<Word>,
 }
 
@@ -44,7 +41,7 @@ impl Typescript {
         while let Some(word) = words.next() {
             let text = word.text.as_str();
             if !text.starts_with('-') || text == "-" {
-                // Any other unknown word could be an option.
+                // Another unknown word could be an option.
                 if word.open || file.replace(word).is_some() {
                     return None;
                 }
@@ -54,7 +51,7 @@ impl Typescript {
                 let (name, attached) = split_value(text);
                 (name.to_owned(), attached)
             } else {
-                // Options without a value may come before one in the same word.
+                // A word may contain options without values before an option with a value.
                 let letters = &text[1..];
                 let option_at =
                     letters.find(|letter: char| !FLAGS.contains(&format!("-{letter}").as_str()));
@@ -77,7 +74,7 @@ impl Typescript {
                 None => words.next()?.clone(),
             };
             if value.open && !value.is_unknown() {
-                // With braces or a pattern, the word may become several words.
+                // The word may become several words, because it has braces or a pattern.
                 return None;
             }
             match option.as_str() {
@@ -94,7 +91,6 @@ impl Typescript {
     }
 }
 
-/// Splits an option from its value after `=`.
 fn split_value(word: &str) -> (&str, Option<&str>) {
     match word.split_once('=') {
         Some((option, value)) => (option, Some(value)),
@@ -102,8 +98,8 @@ fn split_value(word: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Options whose value is started as a program. A long option may be abbreviated. Its value may
-/// follow `=` or be the next word.
+/// Options whose values are started as programs. A long option may be abbreviated. The value
+/// follows `=` or is the next word.
 const OPTIONS: &[(&[&str], &[&str])] = &[
     (&["git"], &["--upload-pack", "--receive-pack", "--exec", "--extcmd", "--open-files-in-pager"]),
     (
@@ -132,7 +128,6 @@ const OPTIONS: &[(&[&str], &[&str])] = &[
     (&["cargo-watch"], &["-s", "--shell"]),
 ];
 
-/// Keys of git whose value is a program.
 const GIT_KEYS: &[&str] = &[
     "core.pager",
     "core.editor",
@@ -151,7 +146,7 @@ const GIT_KEYS: &[&str] = &[
     "web.browser",
 ];
 
-/// The ends of further such keys, which contain a user-defined name before the end.
+/// Ends of further keys of git whose values are programs. The user chooses a name before the end.
 const GIT_ENDS: &[&str] = &[
     ".textconv",
     ".command",
@@ -167,7 +162,7 @@ const GIT_ENDS: &[&str] = &[
     ".helper",
 ];
 
-/// Keys that make git read more settings or code from elsewhere.
+/// Keys that make git read more settings or code.
 const GIT_FILES: &[&str] = &[
     "core.hookspath",
     "core.attributesfile",
@@ -199,11 +194,11 @@ pub(super) fn started(name: &str, arguments: &[Word]) -> Starts {
         }
         "make" | "gmake" => {
             if arguments.iter().any(makes_evaluate) {
-                starts.unclear = Some("it lets `make` evaluate a string");
+                starts.unclear = Some("the command lets `make` evaluate a string");
             }
             for pair in arguments.windows(2).filter(|pair| pair[0].text == "-f") {
                 if pair[1].text == "-" || pair[1].text.starts_with("/dev/") {
-                    starts.unclear = Some("it lets `make` read its rules from elsewhere");
+                    starts.unclear = Some("the command lets `make` read rules from another source");
                 }
             }
         }
@@ -216,10 +211,10 @@ pub(super) fn started(name: &str, arguments: &[Word]) -> Starts {
             }
         }
         "at" | "batch" => {
-            starts.unclear = Some("it schedules commands that it reads from elsewhere");
+            starts.unclear = Some("the command schedules commands from another source");
         }
         "crontab" if !arguments.iter().any(|word| word.text == "-l") => {
-            starts.unclear = Some("it schedules commands that it reads from elsewhere");
+            starts.unclear = Some("the command schedules commands from another source");
         }
         "socat" => {
             for word in arguments {
@@ -242,70 +237,66 @@ pub(super) fn started(name: &str, arguments: &[Word]) -> Starts {
         "sed" | "gsed" => {
             let scripts = arguments.iter().filter(|word| !word.text.starts_with("--"));
             if scripts.clone().any(|word| sed_starts(&word.text)) {
-                starts.unclear = Some("it lets `sed` start a program");
+                starts.unclear = Some("the command lets `sed` start a program");
             }
         }
-        // These programs read commands from their input. In restricted mode, they start no
-        // programs.
+        // Editors read commands from their input. In restricted mode, they start no programs.
         "ed" | "ex"
             if !arguments
                 .iter()
                 .any(|word| ["-r", "--restricted"].contains(&word.text.as_str())) =>
         {
-            starts.unclear = Some("it starts an editor that reads its commands from elsewhere");
+            starts.unclear =
+                Some("the command starts an editor that reads commands from another source");
         }
         "less" | "more" => {
-            // `+!command`, also combined with other commands.
+            // `+!command`, also after other options.
             if arguments
                 .iter()
                 .any(|word| word.text.starts_with('+') && word.text.contains(['!', '|', UNKNOWN]))
             {
-                starts.unclear = Some("it lets a pager start a program");
+                starts.unclear = Some("the command lets a pager start a program");
             }
         }
-        // The commands of these programs include `\\!` and `.shell`, which start programs.
+        // Commands such as `\!` and `.shell` start programs.
         "psql" | "mysql" | "mariadb" | "sqlite3" | "sqlite" | "duckdb" => {
             if arguments.iter().any(escapes_client) {
-                starts.unclear = Some("it lets a database client start a program");
+                starts.unclear = Some("the command lets a database client start a program");
             }
         }
         "gdb" | "lldb" | "rust-gdb" | "rust-lldb" => debugger(arguments, &mut starts),
         "vim" | "vi" | "nvim" | "view" => {
             if arguments.iter().any(|word| word.text.contains('!') || word.text.contains("system("))
             {
-                starts.unclear = Some("it lets an editor start a program");
+                starts.unclear = Some("the command lets an editor start a program");
             }
         }
         _ => {
             if let Some(code) = code(name, arguments)
                 && (code.text == UNKNOWN.to_string() || starts_programs(name, &code.text))
             {
-                starts.unclear = Some("it runs code that may start other programs");
+                starts.unclear = Some("the command runs code that may start other programs");
             }
         }
     }
     starts
 }
 
-/// Checks whether an argument makes `make` evaluate a text.
 fn makes_evaluate(word: &Word) -> bool {
     word.text.starts_with("--eval")
         || word.text.contains("$(shell")
         || assigned(&word.text).is_some_and(|(name, _)| name == "SHELL")
 }
 
-/// Checks whether an argument makes a database client start a program.
+/// Checks whether a word makes the client of a database start a program.
 fn escapes_client(word: &Word) -> bool {
     let text = word.text.to_lowercase();
-    text.contains("\\!")
-        || [".shell", ".system", "copy_program", "to program", "from program"]
-            .iter()
-            .any(|way| text.contains(way))
-        || text.starts_with("system ")
+    let commands = ["\\!", ".shell", ".system", "copy_program", "to program", "from program"];
+    text.starts_with("system ") || commands.iter().any(|command| text.contains(command))
 }
 
-/// Adds the programs that the commands for a debugger start. Only a few commands are known to start
-/// nothing but the debugged program.
+/// Adds the programs that the commands for a debugger start. Only a few commands of a debugger are
+/// known to start no other program than the debugged program.
 fn debugger(arguments: &[Word], starts: &mut Starts) {
     const OPTIONS: [&str; 12] = [
         "-ex",
@@ -361,45 +352,54 @@ fn debugger(arguments: &[Word], starts: &mut Starts) {
         }
         let name = command.split_whitespace().next().unwrap_or_default();
         if !HARMLESS.contains(&name) || command.contains(['$', '(', '|', UNKNOWN]) {
-            starts.unclear = Some("it gives a debugger a command that may start a program");
+            starts.unclear =
+                Some("the command gives a debugger a command that may start a program");
         }
     }
 }
 
-/// Checks whether a `sed` script starts a program, by the command `e` or the flag `e` of a
+/// Checks whether a `sed` script starts a program, with the command `e` or the flag `e` of a
 /// substitution.
 fn sed_starts(script: &str) -> bool {
-    script.split([';', '\n', '{', '}']).any(|command| {
-        let command = command.trim();
-        let after_lines =
-            command.trim_start_matches(|c: char| c.is_ascii_digit() || "$,!~+ ".contains(c));
-        let action = match after_lines.strip_prefix('/') {
-            Some(pattern) => {
-                pattern.rsplit('/').next().unwrap_or_default().trim_start_matches(['!', ' '])
-            }
-            None => after_lines,
-        };
-        if action == "e" || action.starts_with("e ") {
-            return true;
-        }
-
-        let before_flags = command.trim_end_matches(|c: char| "gpiImMe0123456789".contains(c));
-        let flags = &command[before_flags.len()..];
-        let has_delimiter =
-            before_flags.ends_with(|c: char| c.is_ascii_punctuation() && c != '-' && c != '.');
-        let is_substitution = command.contains('s') && !command.starts_with('-');
-        is_substitution && has_delimiter && flags.contains('e')
-    })
+    let mut commands = script.split([';', '\n', '{', '}']).map(str::trim);
+    commands.any(|command| is_sed_execution(command) || is_sed_substitution_with_e(command))
 }
 
-/// Adds the values of an option to `values`.
+/// Checks whether a `sed` command is `e`. Numbers or a pattern before the `e` may select lines.
+fn is_sed_execution(command: &str) -> bool {
+    let after_numbers =
+        command.trim_start_matches(|c: char| c.is_ascii_digit() || "$,!~+ ".contains(c));
+    let action = match after_numbers.strip_prefix('/') {
+        Some(pattern) => {
+            let after_pattern = pattern.rsplit('/').next().unwrap_or_default();
+            after_pattern.trim_start_matches(['!', ' '])
+        }
+        None => after_numbers,
+    };
+    action == "e" || action.starts_with("e ")
+}
+
+/// Checks whether a `sed` command is a substitution with the flag `e`, such as `s/a/b/ge`. The
+/// delimiter before the flags may be any punctuation.
+fn is_sed_substitution_with_e(command: &str) -> bool {
+    let before_flags = command.trim_end_matches(|c: char| "gpiImMe0123456789".contains(c));
+    let flags = &command[before_flags.len()..];
+    let has_delimiter =
+        before_flags.ends_with(|c: char| c.is_ascii_punctuation() && c != '-' && c != '.');
+    let is_substitution = command.contains('s') && !command.starts_with('-');
+    is_substitution && has_delimiter && flags.contains('e')
+}
+
+/// Adds the values of an option to `values`. A value is in the same word or in the next word. A
+/// long option may be abbreviated.
 fn add_values(option: &str, arguments: &[Word], values: &mut Vec<Word>) {
-    for (at, word) in arguments.iter().enumerate() {
+    for (index, word) in arguments.iter().enumerate() {
         let text = word.text.as_str();
-        let next = arguments.get(at + 1);
+        let next = arguments.get(index + 1);
         if option.starts_with("--") {
             let (name, attached) = split_value(text);
-            let is_abbreviation = name.len() > 4 && option.starts_with(name);
+            // A shorter abbreviation may be another option.
+            let is_abbreviation = name.len() > "--xx".len() && option.starts_with(name);
             if !is_abbreviation {
                 continue;
             }
@@ -417,16 +417,17 @@ fn add_values(option: &str, arguments: &[Word], values: &mut Vec<Word>) {
     }
 }
 
-/// Adds the programs that git starts because of its settings and its command.
+/// Adds the programs that `git` starts because of its arguments.
 fn git(arguments: &[Word], starts: &mut Starts) {
-    for (at, word) in arguments.iter().enumerate() {
+    for (index, word) in arguments.iter().enumerate() {
         let (key, attached) = split_value(&word.text);
-        let value = match (attached, arguments.get(at + 1)) {
+        let value = match (attached, arguments.get(index + 1)) {
             (Some(text), _) => Some(Word { text: text.to_owned(), ..word.clone() }),
             (None, Some(next)) if !next.text.starts_with('-') => Some(next.clone()),
             (None, _) => None,
         };
         git_setting(&key.to_lowercase(), attached.is_some(), value, starts);
+        // The address `ext::COMMAND` of a repository starts a command.
         if let Some((_, script)) = word.text.split_once("ext::") {
             starts.scripts.push(Word { text: script.to_owned(), ..word.clone() });
         }
@@ -434,22 +435,19 @@ fn git(arguments: &[Word], starts: &mut Starts) {
     git_subcommand(arguments, starts);
 }
 
-/// Adds the program that git starts because of a key in lower case and its value. `is_attached`
-/// means that the value follows `=`.
+/// Adds the program that git starts because of a setting or an option, such as `core.editor=vim`.
+/// `key` is in lower case. `is_attached` means that the value follows `=`.
 fn git_setting(key: &str, is_attached: bool, value: Option<Word>, starts: &mut Starts) {
     if let Some(name) = key.strip_prefix("alias.") {
         if let Some(value) = value
             && !name.is_empty()
         {
-            let text = match value.text.strip_prefix('!') {
-                Some(script) => script.to_owned(),
-                None => format!("git {}", value.text),
-            };
-            starts.scripts.push(Word { text, ..value });
+            starts.scripts.push(git_alias_script(value));
         }
         return;
     }
 
+    // The user chooses the middle part of a key such as `diff.NAME.command`.
     let has_free_name = key.matches('.').count() > 1;
     let is_program = GIT_KEYS.contains(&key)
         || (has_free_name && GIT_ENDS.iter().any(|end| key.ends_with(*end)));
@@ -464,11 +462,19 @@ fn git_setting(key: &str, is_attached: bool, value: Option<Word>, starts: &mut S
     let reads_settings =
         GIT_FILES.contains(&key) || key.starts_with("includeif.") || key == "--config-env";
     if reads_settings || (is_attached && key == "--exec-path") {
-        starts.unclear = Some("it makes `git` start an unknown program");
+        starts.unclear = Some("the command makes `git` start an unknown program");
     }
 }
 
-/// Adds the programs that the command of git starts.
+/// Returns the script of a git alias. After `!`, an alias is a command of the shell.
+fn git_alias_script(value: Word) -> Word {
+    let text = match value.text.strip_prefix('!') {
+        Some(script) => script.to_owned(),
+        None => format!("git {}", value.text),
+    };
+    Word { text, ..value }
+}
+
 fn git_subcommand(arguments: &[Word], starts: &mut Starts) {
     let mut words = arguments.iter().enumerate();
     let command = loop {
@@ -509,7 +515,7 @@ fn git_subcommand(arguments: &[Word], starts: &mut Starts) {
         _ => {}
     }
     if arguments[command].open {
-        starts.unclear = Some("its `git` command is only known at run time");
+        starts.unclear = Some("the `git` subcommand is only known at run time");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Decides the risk of a command, and whether it can be undone.
+//! Decides the risk of a command, and whether its effects can be undone.
 
 use super::code;
 use super::expand::Program;
@@ -7,7 +7,7 @@ use super::options::subcommand;
 use super::programs::Typescript;
 use super::word::Word;
 
-/// The risk of a command, in increasing order.
+/// The risk of a command. Later variants are riskier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Risk {
     /// No known risk.
@@ -135,8 +135,8 @@ const HIGH: &[&str] = &[
     "zpool",
 ];
 
-/// Clients of databases and clusters. A deletion with these clients is high risk, because the data
-/// is usually on another machine and has no copy on this machine.
+/// Clients of databases and clusters. A deletion is high risk, because the data is usually on
+/// another machine, and this machine has no copy.
 const REMOTE_CLIENTS: &[&str] = &[
     "clickhouse-client",
     "cockroach",
@@ -165,7 +165,7 @@ const MEDIUM: &[&str] = &[
     "rmdir", "rsync", "touch", "truncate", "unlink",
 ];
 
-/// Programs that are medium risk with certain arguments.
+/// Programs that are medium risk if any argument is one of these words.
 const MEDIUM_WITH: &[(&[&str], &[&str])] = &[
     (
         &["npm", "pnpm", "yarn", "bun"],
@@ -212,8 +212,7 @@ const MEDIUM_WITH: &[(&[&str], &[&str])] = &[
     (&["sed", "gsed", "perl"], &["-i"]),
 ];
 
-/// Git commands that change the project, its history or a remote.
-const GIT: &[&str] = &[
+const GIT_CHANGES: &[&str] = &[
     "am",
     "apply",
     "branch",
@@ -246,7 +245,7 @@ const GIT: &[&str] = &[
     "worktree",
 ];
 
-/// Git commands of this list that only read with these arguments or without arguments.
+/// Commands of `GIT_CHANGES` that only read with these arguments, or without arguments.
 const GIT_READS: &[(&str, &[&str])] = &[
     (
         "branch",
@@ -272,37 +271,39 @@ const GIT_READS: &[(&str, &[&str])] = &[
     ("worktree", &["list"]),
 ];
 
-/// Returns the git command in the arguments, and the arguments after the command.
 fn git_command(arguments: &[Word]) -> Option<(&str, &[Word])> {
     let at = subcommand("git", arguments)?;
     Some((&arguments[at].text, &arguments[at + 1..]))
 }
 
-/// Checks whether git changes something.
 fn git_changes(arguments: &[Word]) -> bool {
     let Some((command, rest)) = git_command(arguments) else { return false };
-    if !GIT.contains(&command) {
+    // With this option, `git log` and `git diff` write their output into a file.
+    if has_option(rest, &[], &["--output"]) {
+        return true;
+    }
+    if !GIT_CHANGES.contains(&command) {
         return false;
     }
-    let Some((_, reading)) = GIT_READS.iter().find(|(name, _)| *name == command) else {
+    // If one of these words is the first argument, the command only reads.
+    let Some((_, reading_words)) = GIT_READS.iter().find(|(name, _)| *name == command) else {
         return true;
     };
     match rest.first() {
-        Some(first) => !reading.contains(&first.text.as_str()),
+        Some(first) => !reading_words.contains(&first.text.as_str()),
+        // Without arguments, `git stash` moves the changes away. The other commands only list.
         None => command == "stash",
     }
 }
 
-/// Built-in commands of shells that only change the shell.
+/// Builtins that affect only the shell.
 pub(super) const BUILT_IN: [&str; 33] = [
     ":", "[", "[[", "alias", "bg", "break", "cd", "continue", "declare", "dirs", "echo", "exit",
     "export", "false", "fg", "getopts", "jobs", "let", "local", "popd", "printf", "pushd", "pwd",
     "read", "readonly", "return", "set", "shift", "shopt", "test", "true", "unset", "wait",
 ];
 
-/// Checks whether one of the arguments is one of these words.
-pub(super) fn takes(arguments: &[Word], words: &[&str]) -> bool {
-    // Anywhere among the arguments, because options can come first.
+pub(super) fn has_any_word(arguments: &[Word], words: &[&str]) -> bool {
     arguments.iter().any(|word| words.contains(&word.text.as_str()))
 }
 
@@ -310,26 +311,26 @@ pub(super) fn has_word(arguments: &[Word], word: &str) -> bool {
     arguments.iter().any(|argument| argument.text == word)
 }
 
-/// Checks whether the arguments contain one of these short options, alone or in a group, or one of
-/// these long options.
-fn has_option(arguments: &[Word], letters: &[char], long: &[&str]) -> bool {
+/// Checks whether the arguments contain a short option of `letters`, alone or in a group, or an
+/// option of `long_options`. A long option may have a value after `=`.
+fn has_option(arguments: &[Word], letters: &[char], long_options: &[&str]) -> bool {
     arguments.iter().any(|word| match word.text.strip_prefix('-') {
         Some(rest) if rest.starts_with('-') => {
-            long.iter().any(|long| word.text == *long || word.text.starts_with(&format!("{long}=")))
+            let option = word.text.split('=').next().unwrap_or_default();
+            long_options.contains(&option)
         }
         Some(rest) => rest.contains(letters),
         None => false,
     })
 }
 
-/// Checks whether a word is a group of short options with this letter.
 fn is_short(word: &Word, letter: char) -> bool {
     word.text
         .strip_prefix('-')
         .is_some_and(|letters| !letters.starts_with('-') && letters.contains(letter))
 }
 
-/// Returns the risk of a program with its arguments.
+/// Returns the risk of a program. `whole` is the text of the whole command.
 pub(super) fn risk(program: &Program, whole: &str) -> Risk {
     if is_high_risk(program, whole) {
         Risk::High
@@ -351,8 +352,7 @@ fn is_high_risk(program: &Program, whole: &str) -> bool {
     changes_machine(name, &program.arguments) || code::deletes(name, &program.arguments)
 }
 
-/// Checks whether a program changes settings of the machine. With some arguments, these programs
-/// only show settings.
+/// Checks whether a program changes the settings, services or sessions of the machine.
 fn changes_machine(name: &str, arguments: &[Word]) -> bool {
     match name {
         "sysctl" => arguments.iter().any(|word| {
@@ -363,38 +363,37 @@ fn changes_machine(name: &str, arguments: &[Word]) -> bool {
         }),
         "service" => {
             !arguments.is_empty()
-                && !takes(arguments, &["status", "--status-all", "--help", "--version"])
+                && !has_any_word(arguments, &["status", "--status-all", "--help", "--version"])
         }
         "date" if arguments.iter().any(|word| is_short(word, 's')) => true,
         "date" | "timedatectl" | "hostnamectl" | "localectl" => arguments
             .iter()
             .any(|word| word.text.starts_with("set-") || word.text.starts_with("--set")),
-        "loginctl" => {
-            takes(arguments, &["terminate-session", "terminate-user", "kill-session", "kill-user"])
-        }
+        "loginctl" => has_any_word(
+            arguments,
+            &["terminate-session", "terminate-user", "kill-session", "kill-user"],
+        ),
         _ => false,
     }
 }
 
 fn is_medium_risk(program: &Program, whole: &str) -> bool {
     let name = program.name.as_str();
-    let has_listed_argument = MEDIUM_WITH
-        .iter()
-        .any(|(programs, words)| programs.contains(&name) && takes(&program.arguments, words));
+    let has_listed_argument = MEDIUM_WITH.iter().any(|(programs, words)| {
+        programs.contains(&name) && has_any_word(&program.arguments, words)
+    });
     MEDIUM.contains(&name)
         || has_listed_argument
         || changes_project(name, &program.arguments)
         || destroys(program, whole).is_some()
 }
 
-/// Checks whether a program changes files or packages of the project. With some arguments, these
-/// programs only read.
 fn changes_project(name: &str, arguments: &[Word]) -> bool {
     match name {
         "git" => git_changes(arguments),
-        "find" | "fd" => takes(arguments, &["-delete", "-fprint", "-fprintf", "-fls"]),
+        "find" | "fd" => has_any_word(arguments, &["-delete", "-fprint", "-fprintf", "-fls"]),
         "sed" | "gsed" | "perl" => arguments.iter().any(edits_in_place),
-        "sort" | "gcc" | "cc" | "clang" => takes(arguments, &["-o", "--output"]),
+        "sort" | "gcc" | "cc" | "clang" => has_any_word(arguments, &["-o", "--output"]),
         "tar" | "bsdtar" => {
             let mode = arguments.first().map(|word| word.text.trim_start_matches('-'));
             let only_lists = mode.is_some_and(|mode| mode.starts_with('t'));
@@ -408,17 +407,17 @@ fn changes_project(name: &str, arguments: &[Word]) -> bool {
             None => true,
         },
         "unzip" => !has_option(arguments, &['l', 't', 'p', 'Z'], &[]),
+        // `yarn` alone installs packages.
         "yarn" => arguments.is_empty(),
         _ if name.starts_with("python") => {
             has_word(arguments, "-m")
                 && has_word(arguments, "pip")
-                && takes(arguments, &["install", "uninstall"])
+                && has_any_word(arguments, &["install", "uninstall"])
         }
         _ => false,
     }
 }
 
-/// Checks whether an option of `sed` or `perl` makes it change its files.
 fn edits_in_place(option: &Word) -> bool {
     let text = option.text.as_str();
     let is_short_group = text.starts_with('-') && !text.starts_with("--") && text.len() < 5;
@@ -427,20 +426,21 @@ fn edits_in_place(option: &Word) -> bool {
         || (is_short_group && text.contains('i'))
 }
 
-/// Returns the risk of a program in a sandbox in which changes in files can be undone.
+/// Returns the risk in a sandbox in which changes to files can be undone. A program that only
+/// changes files then has a medium risk.
 pub(super) fn risk_if_undoable(program: &Program, whole: &str) -> Risk {
     let Program { name, arguments, .. } = program;
-    let only_files = match name.as_str() {
+    let only_changes_files = match name.as_str() {
         "chmod" => true,
         "rm" => !arguments.iter().any(|word| is_whole_tree(&word.text)),
         // People rely on git's commits to restore earlier work.
         "git" if git_loses_commits(arguments) => return Risk::High,
         _ => code::deletes(name, arguments),
     };
-    if only_files { Risk::Medium } else { risk(program, whole) }
+    if only_changes_files { Risk::Medium } else { risk(program, whole) }
 }
 
-/// Checks whether a path means all files, or the history of a repository.
+/// Checks whether a path stands for all files, or for the history of a repository.
 fn is_whole_tree(path: &str) -> bool {
     let trimmed = path.trim_end_matches('/');
     let plain = trimmed.strip_prefix("./").unwrap_or(trimmed);
@@ -448,25 +448,23 @@ fn is_whole_tree(path: &str) -> bool {
         || plain.split('/').any(|part| part == ".git" || part == "..")
 }
 
-/// Checks whether git discards commits or stashed changes.
 fn git_loses_commits(arguments: &[Word]) -> bool {
     let Some((command, rest)) = git_command(arguments) else { return false };
     match command {
         "gc" | "prune" | "filter-branch" | "filter-repo" => true,
-        "stash" => takes(rest, &["drop", "clear"]),
-        "reflog" => takes(rest, &["expire", "delete"]),
-        // With force, a branch or a tag no longer refers to its earlier commits.
+        "stash" => has_any_word(rest, &["drop", "clear"]),
+        "reflog" => has_any_word(rest, &["expire", "delete"]),
+        // With force, a branch or tag may lose its earlier commits.
         "branch" => has_option(rest, &['D', 'M', 'C', 'f'], &["--force"]),
-        "checkout" => takes(rest, &["-B"]),
-        "switch" => takes(rest, &["-C", "--force-create"]),
+        "checkout" => has_any_word(rest, &["-B"]),
+        "switch" => has_any_word(rest, &["-C", "--force-create"]),
         "tag" => has_option(rest, &['d', 'f'], &["--delete", "--force"]),
         "update-ref" | "fast-import" => true,
-        "worktree" => takes(rest, &["remove", "prune"]),
+        "worktree" => has_any_word(rest, &["remove", "prune"]),
         _ => false,
     }
 }
 
-/// Returns the risk of writing to a file.
 pub(super) fn risk_of_writing(redirect: &Redirect) -> Risk {
     let target = redirect.target.text.as_str();
     if ["/dev/", "/proc/", "/sys/"].iter().any(|folder| target.starts_with(folder)) {
@@ -479,36 +477,38 @@ pub(super) fn risk_of_writing(redirect: &Redirect) -> Risk {
 pub(super) fn destroys(program: &Program, whole: &str) -> Option<&'static str> {
     let Program { name, arguments, .. } = program;
     match name.as_str() {
-        "rm" | "unlink" | "rmdir" => Some("it deletes files"),
+        "rm" | "unlink" | "rmdir" => Some("deletes files"),
         "shred" | "wipefs" | "mkswap" | "fdisk" | "sfdisk" | "parted" | "mke2fs" | "mkntfs"
-        | "mkdosfs" | "blkdiscard" | "sgdisk" | "gdisk" => Some("it overwrites a disk or a file"),
+        | "mkdosfs" | "blkdiscard" | "sgdisk" | "gdisk" => Some("overwrites a disk or a file"),
         "dd" if arguments.iter().any(|word| word.text.starts_with("of=")) => {
-            Some("it overwrites a disk or a file")
+            Some("overwrites a disk or a file")
         }
-        "truncate" => Some("it truncates files"),
-        "find" | "fd" if takes(arguments, &["-delete"]) => Some("it deletes files"),
+        "truncate" => Some("truncates files"),
+        "find" | "fd" if has_any_word(arguments, &["-delete"]) => Some("deletes files"),
         "rsync"
             if arguments.iter().any(|word| {
                 word.text.starts_with("--del") || word.text == "--remove-source-files"
             }) =>
         {
-            Some("it deletes files")
+            Some("deletes files")
         }
         "chmod" | "chown" | "chgrp" if has_option(arguments, &['R'], &["--recursive"]) => {
-            Some("it changes permissions of all files in a folder")
+            Some("changes permissions of all files in a folder")
         }
         "git" => git_destroys(arguments),
-        "docker" | "podman" if takes(arguments, &["prune"]) || takes(arguments, &["rm", "rmi"]) => {
-            Some("it deletes containers, images or their data")
+        "docker" | "podman"
+            if has_any_word(arguments, &["prune"]) || has_any_word(arguments, &["rm", "rmi"]) =>
+        {
+            Some("deletes containers, images or their data")
         }
-        "kubectl" if takes(arguments, &["delete"]) => Some("it deletes resources of a cluster"),
-        "terraform" | "tofu" | "pulumi" if takes(arguments, &["destroy"]) => {
-            Some("it deletes deployed resources")
+        "kubectl" if has_any_word(arguments, &["delete"]) => Some("deletes resources of a cluster"),
+        "terraform" | "tofu" | "pulumi" if has_any_word(arguments, &["destroy"]) => {
+            Some("deletes deployed resources")
         }
-        "cargo" | "npm" | "gem" if takes(arguments, &["yank", "unpublish"]) => {
-            Some("it withdraws a published package")
+        "cargo" | "npm" | "gem" if has_any_word(arguments, &["yank", "unpublish"]) => {
+            Some("withdraws a published package")
         }
-        name if name.starts_with("mkfs") => Some("it overwrites a disk or a file"),
+        name if name.starts_with("mkfs") => Some("overwrites a disk or a file"),
         "psql" | "mysql" | "mariadb" | "sqlite3" | "mongo" | "mongosh" | "duckdb" | "sqlcmd"
         | "clickhouse-client" | "cockroach" | "cqlsh" => {
             let lower = whole.to_lowercase();
@@ -526,7 +526,7 @@ pub(super) fn destroys(program: &Program, whole: &str) -> Option<&'static str> {
             let deletes = words.windows(2).any(|pair| pairs.contains(&(pair[0], pair[1])))
                 || words.contains(&"truncate")
                 || lower.contains("dropdatabase");
-            deletes.then_some("it deletes data in a database")
+            deletes.then_some("deletes data in a database")
         }
         "redis-cli" | "valkey-cli" => {
             let commands =
@@ -535,19 +535,19 @@ pub(super) fn destroys(program: &Program, whole: &str) -> Option<&'static str> {
                 let upper = argument.text.to_uppercase();
                 upper.split_whitespace().any(|word| commands.contains(&word))
             });
-            deletes.then_some("it deletes data in a database")
+            deletes.then_some("deletes data in a database")
         }
-        "etcdctl" if takes(arguments, &["del"]) => Some("it deletes data in a database"),
-        "mysqladmin" if takes(arguments, &["drop"]) => Some("it deletes data in a database"),
-        name if code::deletes(name, arguments) => Some("it deletes files"),
-        "dropdb" => Some("it deletes data in a database"),
+        "etcdctl" if has_any_word(arguments, &["del"]) => Some("deletes data in a database"),
+        "mysqladmin" if has_any_word(arguments, &["drop"]) => Some("deletes data in a database"),
+        name if code::deletes(name, arguments) => Some("deletes files"),
+        "dropdb" => Some("deletes data in a database"),
         _ => None,
     }
 }
 
 fn git_destroys(arguments: &[Word]) -> Option<&'static str> {
     let (command, rest) = git_command(arguments)?;
-    let drops = "it discards uncommitted changes";
+    let discards_changes = "discards uncommitted changes";
     match command {
         "push" => {
             let is_forced = has_option(
@@ -557,35 +557,42 @@ fn git_destroys(arguments: &[Word]) -> Option<&'static str> {
             );
             // `+branch` forces the push of one branch, and `:branch` deletes it.
             let overwrites = rest.iter().any(|word| word.text.starts_with(['+', ':']));
-            (is_forced || overwrites).then_some("it overwrites commits that others may have")
+            if !is_forced && !overwrites {
+                return None;
+            }
+            Some("overwrites commits that others may have")
         }
-        "reset" if takes(rest, &["--hard", "--merge", "--keep"]) => Some(drops),
-        "clean" if !has_option(rest, &['n'], &["--dry-run"]) => Some("it deletes untracked files"),
-        "checkout" if takes(rest, &["--", ".", "-f", "--force"]) => Some(drops),
-        "switch" if takes(rest, &["-f", "--force", "--discard-changes"]) => Some(drops),
-        "restore" if !takes(rest, &["--staged", "-S"]) || takes(rest, &["--worktree", "-W"]) => {
-            Some(drops)
+        "reset" if has_any_word(rest, &["--hard", "--merge", "--keep"]) => Some(discards_changes),
+        "clean" if !has_option(rest, &['n'], &["--dry-run"]) => Some("deletes untracked files"),
+        "checkout" if has_any_word(rest, &["--", ".", "-f", "--force"]) => Some(discards_changes),
+        "switch" if has_any_word(rest, &["-f", "--force", "--discard-changes"]) => {
+            Some(discards_changes)
         }
-        "stash" if takes(rest, &["drop", "clear"]) => Some(drops),
-        "branch" if has_option(rest, &['D'], &["--delete"]) => Some("it deletes a branch"),
-        "rm" if !takes(rest, &["--cached"]) => Some("it deletes files"),
-        "worktree" if takes(rest, &["remove", "prune"]) => Some("it deletes files"),
-        "reflog" if takes(rest, &["expire", "delete"]) => {
-            Some("it deletes commits that no branch contains")
+        "restore"
+            if !has_any_word(rest, &["--staged", "-S"])
+                || has_any_word(rest, &["--worktree", "-W"]) =>
+        {
+            Some(discards_changes)
         }
-        "prune" => Some("it deletes commits that no branch contains"),
+        "stash" if has_any_word(rest, &["drop", "clear"]) => Some(discards_changes),
+        "branch" if has_option(rest, &['D'], &["--delete"]) => Some("deletes a branch"),
+        "rm" if !has_any_word(rest, &["--cached"]) => Some("deletes files"),
+        "worktree" if has_any_word(rest, &["remove", "prune"]) => Some("deletes files"),
+        "reflog" if has_any_word(rest, &["expire", "delete"]) => {
+            Some("deletes commits that no branch contains")
+        }
+        "prune" => Some("deletes commits that no branch contains"),
         "gc" if rest.iter().any(|word| word.text.starts_with("--prune=")) => {
-            Some("it deletes commits that no branch contains")
+            Some("deletes commits that no branch contains")
         }
-        "update-ref" if takes(rest, &["-d"]) => Some("it deletes a branch"),
-        "tag" if has_option(rest, &['d'], &["--delete"]) => Some("it deletes a tag"),
-        "filter-branch" | "filter-repo" => Some("it rewrites the history"),
+        "update-ref" if has_any_word(rest, &["-d"]) => Some("deletes a branch"),
+        "tag" if has_option(rest, &['d'], &["--delete"]) => Some("deletes a tag"),
+        "filter-branch" | "filter-repo" => Some("rewrites the history"),
         _ => None,
     }
 }
 
-/// Returns the effect of writing to a file that can't be undone.
 pub(super) fn overwrites(redirect: &Redirect) -> Option<&'static str> {
     (redirect.writes && redirect.target.text.starts_with("/dev/"))
-        .then_some("it overwrites a disk or a file")
+        .then_some("overwrites a disk or a file")
 }

@@ -1,15 +1,15 @@
-//! Finds the files of a project that a command starts, such as a script or a Makefile.
+//! Finds the files that a command starts, such as a script or a Makefile.
 
 use super::code::code;
 use super::expand::Program;
 
-/// Programs that run their first argument as a program.
+/// Programs that run the file in their first argument.
 const INTERPRETERS: [&str; 18] = [
     ".", "bash", "bun", "dash", "deno", "fish", "ksh", "lua", "node", "nodejs", "perl", "php",
     "python", "ruby", "sh", "source", "tsx", "zsh",
 ];
 
-/// Programs that read the commands to start from a file with a fixed name.
+/// Programs that read commands from a file with a fixed name.
 const RUNNERS: [(&str, &[&str]); 8] = [
     ("bun", &["package.json"]),
     ("gmake", &["GNUmakefile", "makefile", "Makefile"]),
@@ -21,32 +21,32 @@ const RUNNERS: [(&str, &[&str]); 8] = [
     ("yarn", &["package.json"]),
 ];
 
-/// Most directories to which one command changes.
+/// Directories of one command. Further directories are ignored.
 const MAX_FOLDERS: usize = 20;
 
-/// Most paths of one command.
+/// Paths of one command. Further paths are ignored.
 const MAX_FILES: usize = 1000;
 
-/// Options whose value is the directory to which a program changes.
+/// Options whose value is a directory to which the program changes.
 const GOES_TO: [&str; 5] = ["-C", "--cwd", "--directory", "--git-dir", "--prefix"];
 
-/// Returns the paths as written in the command, relative to the directory in which the command
-/// starts or to which it changes. Some of these paths don't exist.
+/// Returns the files that programs start. A file may be relative to any directory to which the
+/// command changes. Every possible path is returned, so some paths may not exist.
 pub(super) fn files(programs: &[Program]) -> Vec<String> {
     let folders = folders(programs);
     let mut files = Vec::new();
-    for name in programs.iter().flat_map(files_of) {
+    for path in programs.iter().flat_map(files_of) {
         if files.len() + folders.len() >= MAX_FILES {
             break;
         }
-        files.extend(folders.iter().map(|folder| format!("{folder}/{name}")));
-        files.push(name);
+        files.extend(folders.iter().map(|folder| format!("{folder}/{path}")));
+        files.push(path);
     }
     files
 }
 
-/// Returns the directories to which a command changes, either one after the other or from its first
-/// directory.
+/// Returns the directories to which a command changes. A later directory may be relative to the
+/// directory before it, or to the directory in which the command starts. Both paths are returned.
 pub(super) fn folders(programs: &[Program]) -> Vec<String> {
     let mut folders: Vec<String> = Vec::new();
     let mut current: Option<String> = None;
@@ -62,27 +62,29 @@ pub(super) fn folders(programs: &[Program]) -> Vec<String> {
     folders
 }
 
+/// Returns the directories to which a program changes: `cd DIRECTORY`, `make -C DIRECTORY`.
 fn folders_of(program: &Program) -> Vec<String> {
-    let arguments: Vec<&str> = program.arguments.iter().map(|word| &*word.text).collect();
-    if ["cd", "pushd"].contains(&&*program.name) {
-        let folder = arguments.iter().find(|text| !text.starts_with('-'));
-        return folder.map(|folder| (*folder).to_owned()).into_iter().collect();
-    }
+    let arguments: Vec<&str> = program.arguments.iter().map(|word| word.text.as_str()).collect();
     let mut folders = Vec::new();
-    for (at, text) in arguments.iter().enumerate() {
-        let Some(option) = GOES_TO.iter().find(|option| text.starts_with(**option)) else {
-            continue;
-        };
-        match &text[option.len()..] {
-            "" => folders.extend(arguments.get(at + 1).map(|next| (*next).to_owned())),
-            value => folders.push(value.trim_start_matches('=').to_owned()),
+    if matches!(program.name.as_str(), "cd" | "pushd") {
+        if let Some(folder) = arguments.iter().find(|text| !text.starts_with('-')) {
+            folders.push((*folder).to_owned());
+        }
+        return folders;
+    }
+    for (index, text) in arguments.iter().enumerate() {
+        let attached_value = GOES_TO.iter().find_map(|option| text.strip_prefix(*option));
+        let Some(attached) = attached_value else { continue };
+        if !attached.is_empty() {
+            folders.push(attached.trim_start_matches('=').to_owned());
+        } else if let Some(next) = arguments.get(index + 1) {
+            folders.push((*next).to_owned());
         }
     }
     folders
 }
 
-/// Returns the files that a program starts: the program itself, its script, and the files that it
-/// always reads.
+/// Returns the files of a program: the program itself, its script, and files with a fixed name.
 fn files_of(program: &Program) -> Vec<String> {
     let mut files = Vec::new();
     if let Some(words) = shlex::split(&program.text)
@@ -91,18 +93,20 @@ fn files_of(program: &Program) -> Vec<String> {
     {
         files.push(path);
     }
-    let unversioned = program.name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    let name = match unversioned {
-        "" => &*program.name,
-        name => name,
-    };
+
+    // `python3.12` is the interpreter `python`. A name of only digits stays as it is.
+    let mut name = program.name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    if name.is_empty() {
+        name = program.name.as_str();
+    }
+    // An interpreter without code in its arguments runs the file in its first argument.
     if INTERPRETERS.contains(&name) && code(&program.name, &program.arguments).is_none() {
         let mut arguments = program.arguments.iter().map(|word| &word.text);
         files.extend(arguments.find(|text| !text.starts_with('-')).cloned());
     }
+
     if let Some((_, names)) = RUNNERS.iter().find(|(runner, _)| *runner == name) {
         files.extend(names.iter().map(|name| (*name).to_owned()));
-        // `make -f FILE`, `npm --prefix FOLDER`.
         let arguments = program.arguments.iter().map(|word| &word.text);
         files.extend(arguments.filter(|text| !text.starts_with('-')).cloned());
     }

@@ -1,20 +1,17 @@
-//! Decides whether setting a variable makes programs run other code.
+//! Decides whether a variable makes programs run other code.
 
-use super::calculated::{Rule, applies};
+use super::calculated::Rule;
 use super::programs::SHELLS;
 use super::word::Word;
 
-/// The effect of setting a variable.
 pub(super) enum Effect {
-    /// No known effect.
     Nothing,
-    /// The value is started as a command.
+    /// Other programs start the value as a command.
     Command,
-    /// The effect isn't known.
     Unclear(&'static str),
 }
 
-/// Variables whose value is started as a program, for example as an editor or pager.
+/// Variables whose value is started as a program, such as an editor or a pager.
 const COMMANDS: [&str; 22] = [
     "BROWSER",
     "EDITOR",
@@ -52,20 +49,19 @@ const CODE: [&str; 8] = [
     "IFS",
 ];
 
-/// Checks whether a variable affects which programs run.
-pub(super) fn affects_programs(name: &str) -> bool {
-    let name = name.split(['[', '+']).next().unwrap_or_default();
-    CODE.contains(&name)
-        || COMMANDS.contains(&name)
-        || name == "SHELL"
-        || name.starts_with("BASH_FUNC_")
-        || is_git_config(name)
+/// Checks whether a variable changes which programs or which code run. `target` is the name with an
+/// optional index or `+`, as in `NAME[index]=` or `NAME+=`.
+pub(super) fn affects_programs(target: &str) -> bool {
+    let name = target.split(['[', '+']).next().unwrap_or_default();
+    let is_listed = CODE.contains(&name) || COMMANDS.contains(&name) || name == "SHELL";
+    is_listed || name.starts_with("BASH_FUNC_") || is_git_config(name)
 }
 
-/// Returns the effect of `NAME=value`.
-pub(super) fn effect(name: &str, value: &Word) -> Effect {
-    let name = name.split(['[', '+']).next().unwrap_or_default();
-    let evaluates = value.text.contains("$(") || value.text.contains('`');
+/// Returns the effect of an assignment on the programs that run. `target` has the form of
+/// [`affects_programs`].
+pub(super) fn effect(target: &str, value: &Word) -> Effect {
+    let name = target.split(['[', '+']).next().unwrap_or_default();
+    // `IFS` only changes how expansions are split, and expansions are unknown words.
     if name == "IFS" {
         return Effect::Nothing;
     }
@@ -73,35 +69,37 @@ pub(super) fn effect(name: &str, value: &Word) -> Effect {
         return Effect::Nothing;
     }
     if CODE.contains(&name) || name.starts_with("BASH_FUNC_") || is_git_config(name) {
-        return Effect::Unclear("it sets a variable that changes which programs or which code run");
+        return Effect::Unclear(
+            "the command sets a variable that changes which programs or which code run",
+        );
     }
     if COMMANDS.contains(&name) {
         return if value.text.is_empty() { Effect::Nothing } else { Effect::Command };
     }
-    // Other programs start the value of `SHELL` with a command as an argument.
+    // Programs start the value of `SHELL` with a command as its argument.
     if name == "SHELL" && !is_shell(value) {
-        return Effect::Unclear("it sets SHELL to a program that isn't a known shell");
+        return Effect::Unclear("the command sets SHELL to a program that isn't a known shell");
     }
-    // All other values may be used as an index.
+    // Shells evaluate prompts. Shells also evaluate an index, and the value of any other variable
+    // may become an index.
+    let has_substitution = value.text.contains("$(") || value.text.contains('`');
     let is_evaluated = match name {
-        "PS0" | "PS1" | "PS2" => evaluates || value.is_unknown(),
-        "PS4" => applies(Rule::Trace) && is_evaluated_by_trace(value),
-        _ => evaluates && value.text.contains('['),
+        "PS0" | "PS1" | "PS2" => has_substitution || value.is_unknown(),
+        "PS4" => Rule::Trace.is_enabled() && is_evaluated_by_trace(value),
+        _ => has_substitution && value.text.contains('['),
     };
     if is_evaluated {
-        return Effect::Unclear("it sets a string that is evaluated later");
+        return Effect::Unclear("the command sets a string that is evaluated later");
     }
     Effect::Nothing
 }
 
-/// Checks whether a value names a known shell.
 fn is_shell(value: &Word) -> bool {
     let name = value.text.rsplit('/').next().unwrap_or_default();
     !value.open && SHELLS.contains(&name)
 }
 
-/// Checks whether a prompt would start a command with `set -x`. The command may be in the prompt or
-/// in the value of a variable.
+/// Checks whether bash may start a command when it expands this prompt for `set -x`.
 fn is_evaluated_by_trace(prompt: &Word) -> bool {
     let text = prompt.text.as_str();
     if prompt.is_unknown() || text.contains("$(") || text.contains('`') || text.contains("$[") {
@@ -110,26 +108,37 @@ fn is_evaluated_by_trace(prompt: &Word) -> bool {
     if !text.contains('$') {
         return false;
     }
-    let has_index =
-        text.split('[').skip(1).any(|index| !index.starts_with(|c: char| c.is_ascii_digit()));
-    let mut expansions = text.split("${").skip(1);
-    has_index
-        || expansions.any(|expansion| {
-            let inner = expansion.split('}').next().unwrap_or_default();
-            let is_indirect = expansion.starts_with('!') || inner.contains('@');
-            let slice = expansion.split_once(':').map(|(_, slice)| slice);
-            is_indirect || slice.is_some_and(|slice| !slice.starts_with(['+', '-']))
-        })
+    // The text before the first index or expansion is skipped.
+    for index in text.split('[').skip(1) {
+        // The shell evaluates an index that isn't a number.
+        if !index.starts_with(|c: char| c.is_ascii_digit()) {
+            return true;
+        }
+    }
+    text.split("${").skip(1).any(is_evaluated_expansion)
 }
 
-/// Checks whether the value of `PATH` is the old value with more folders at its end. With such a
-/// value, known programs are still found at the same place.
+/// Checks whether an expansion may evaluate a value as code. `text` starts after the `${`.
+fn is_evaluated_expansion(text: &str) -> bool {
+    let inner = text.split('}').next().unwrap_or_default();
+    if text.starts_with('!') || inner.contains('@') {
+        return true;
+    }
+    // `${x:+y}` and `${x:-y}` are default values. Other texts after `:` are arithmetic.
+    match text.split_once(':') {
+        Some((_, after_colon)) => !after_colon.starts_with(['+', '-']),
+        None => false,
+    }
+}
+
+/// Checks whether the value of `PATH` only adds folders after the old value. Known programs are
+/// then still found in the same folders.
 fn is_longer_path(value: &Word) -> bool {
     let path = value.raw.trim_start_matches("PATH=").trim_start_matches('"');
     path.starts_with("$PATH:") || path.starts_with("${PATH}:")
 }
 
-/// Checks whether a variable, such as `GIT_CONFIG_COUNT`, can set git keys whose values are
+/// Checks whether a variable, such as `GIT_CONFIG_COUNT`, can set keys of git whose values are
 /// programs.
 fn is_git_config(name: &str) -> bool {
     name.starts_with("GIT_CONFIG")

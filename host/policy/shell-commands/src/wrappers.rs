@@ -2,16 +2,14 @@
 
 use super::word::Word;
 
-/// A program that runs the rest of its arguments as a command.
+/// A program that runs the last part of its arguments as a command.
 pub(super) struct Wrapper {
     pub(super) name: &'static str,
-    /// Options with a value: the next word, or the text directly after a short option.
+    /// Options with a value. The value is the next word, or follows a short option directly.
     values: &'static [&'static str],
-    /// Options without a value.
     flags: &'static [&'static str],
-    /// The number of words between the options and the command.
+    /// Number of words between the options and the command.
     words: usize,
-    /// Whether `NAME=value` can precede the command.
     assignments: bool,
 }
 
@@ -68,7 +66,7 @@ const WRAPPERS: &[Wrapper] = &[
     wrapper("nohup", &[], &[], 0),
     wrapper("setsid", &[], &["-c", "-f", "-w", "--ctty", "--fork", "--wait"], 0),
     wrapper("stdbuf", &["-i", "-o", "-e", "--input", "--output", "--error"], &[], 0),
-    // This is a reserved word of the shell, so assignments can follow it.
+    // A reserved word of shells, so assignments can follow it.
     Wrapper {
         name: "time",
         values: &["-f", "-o", "--format", "--output"],
@@ -222,21 +220,21 @@ const WRAPPERS: &[Wrapper] = &[
     ),
 ];
 
-/// The command that a wrapper starts.
 pub(super) enum Started<'w> {
-    /// The command and its assignments `NAME=value`. The command can be empty.
-    Words { set: Vec<&'w Word>, command: &'w [Word] },
-    /// The command isn't known.
+    /// The command, which may be empty, and the `NAME=value` words before it.
+    Words {
+        set: Vec<&'w Word>,
+        command: &'w [Word],
+    },
     Unclear,
 }
 
-/// Returns the wrapper with this name.
 pub(super) fn named(name: &str) -> Option<&'static Wrapper> {
     WRAPPERS.iter().find(|wrapper| wrapper.name == name)
 }
 
 impl Wrapper {
-    /// Checks whether the wrapper starts a program that its arguments don't name: a shell, or a
+    /// Checks whether the wrapper may start a program that its arguments don't name: a shell, or a
     /// command from its input.
     pub(super) fn may_start_unnamed(&self) -> bool {
         [
@@ -256,9 +254,8 @@ impl Wrapper {
         .contains(&self.name)
     }
 
-    /// Finds the command in the arguments of the wrapper.
     pub(super) fn started<'w>(&self, mut words: &'w [Word]) -> Started<'w> {
-        // `command -v x` only prints where x is.
+        // `command -v x` only prints the path of `x`.
         if self.name == "command"
             && let Some(option) = words.first()
             && ["-v", "-V"].contains(&option.text.as_str())
@@ -310,13 +307,15 @@ impl Wrapper {
     }
 
     /// Checks whether a word is one or more short options, or a number for `nice`. The last option
-    /// may have its value in the same word (`-n5`, `-0r`).
+    /// may have its value in the same word: `-n5`, `-0r`.
     fn is_short_options(&self, text: &str) -> bool {
         if self.flags.contains(&text) || text[1..].bytes().all(|byte| byte.is_ascii_digit()) {
             return true;
         }
-        let mut letters = text.char_indices().skip(1);
-        letters.all(|(_, letter)| self.flags.contains(&format!("-{letter}").as_str()))
-            || self.values.iter().any(|option| option.len() == 2 && text.starts_with(option))
+        let mut letters = text.chars().skip("-".len());
+        let are_flags = letters.all(|letter| self.flags.contains(&format!("-{letter}").as_str()));
+        let has_value =
+            self.values.iter().any(|option| option.len() == "-n".len() && text.starts_with(option));
+        are_flags || has_value
     }
 }

@@ -1,5 +1,4 @@
-//! Stores compiled code in a folder that only this user can change, and removes the least recently
-//! used.
+//! Stores compiled code in a folder that only this user can change.
 
 use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
@@ -12,11 +11,11 @@ use wasmtime::component::Component;
 
 use crate::compiled;
 
-/// Most bytes of all files in the cache. The least recently used files are removed first.
+/// Most bytes of all files. The least recently used files are removed.
 const MAX_BYTES: u64 = 2 << 30;
 
-/// Most files in the cache. A folder may have 1,024 plugins with three files each, in a few
-/// versions. A folder with more files takes long to search.
+/// Most files. 1,024 plugins need three files each, in a few versions. A search of a larger folder
+/// would take long.
 const MAX_FILES: usize = 8192;
 
 /// Files and bytes that a process stores between two searches of the folder. The cache may exceed
@@ -24,38 +23,38 @@ const MAX_FILES: usize = 8192;
 const FILES_BETWEEN: u32 = 64;
 const BYTES_BETWEEN: u64 = 64 << 20;
 
-/// Most bytes of a stored offer of a component. A larger offer is asked for at each start.
+/// Largest stored offer of a component in bytes. A larger offer isn't stored.
 pub(crate) const MAX_OFFER: u64 = 16 << 20;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Most bytes of a remembered failure.
+/// Most bytes of a remembered failure that are read.
 const MAX_REASON: u64 = 16 * 1024;
 
-/// A reason why a cache can't store and map code.
+/// The reason why a cache can't store and map code.
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
     /// The file can't be written.
-    #[error("code can't be stored: {0}")]
+    #[error("compiled code can't be stored: {0}")]
     Store(#[source] io::Error),
-    /// The file can't be opened after that.
-    #[error("stored code can't be opened: {0}")]
+    /// The written file can't be opened.
+    #[error("stored compiled code can't be opened: {0}")]
     Open(#[source] io::Error),
-    /// The engine doesn't map the file.
-    #[error("code can't be mapped from it: {0:#}")]
+    /// The engine refuses the file.
+    #[error("the stored compiled code can't be mapped: {0:#}")]
     Map(wasmtime::Error),
 }
 
-/// A folder that only this user can change. Compiled code can't be checked, so code is mapped only
-/// from such a folder.
+/// A folder that only this user can change. Code in any other folder must not be mapped, because
+/// compiled code can't be checked.
 #[derive(Debug)]
 pub struct Cache {
     folder: PrivateFolder,
     path: PathBuf,
-    left: Mutex<Allowance>,
+    allowance: Mutex<Allowance>,
 }
 
-/// The files and bytes that may be stored before the next search of the folder.
+/// Files and bytes that may be stored before the next search of the folder.
 #[derive(Debug, Default)]
 struct Allowance {
     files: u32,
@@ -63,25 +62,21 @@ struct Allowance {
 }
 
 impl Cache {
-    /// Opens the folder, or creates it. If the folder can't be trusted, the caller continues
-    /// without a cache.
+    /// Opens or creates the folder of a cache.
     ///
     /// # Errors
     ///
-    /// Returns the reason if the folder can't be trusted.
+    /// Returns an error if the folder can't be created or other users can change it.
     pub fn open(folder: &Path) -> io::Result<Self> {
-        let path = folder.to_owned();
-        let folder = PrivateFolder::make(&path)?;
-        folder.check_closed()?;
-        Ok(Self { folder, path, left: Mutex::default() })
+        let private_folder = PrivateFolder::make(folder)?;
+        private_folder.check_closed()?;
+        Ok(Self { folder: private_folder, path: folder.to_owned(), allowance: Mutex::default() })
     }
 
-    /// Returns the path of a file of the cache.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// Reads the remembered failure for a key.
     pub(crate) fn failure(&self, key: &str) -> Option<String> {
         let file = self.folder.file(&failure_name(key)).ok()?;
         let _ = file.set_modified(SystemTime::now());
@@ -90,15 +85,14 @@ impl Cache {
         Some(reason)
     }
 
-    /// Remembers a failure for a key.
     pub(crate) fn put_failure(&self, key: &str, reason: &str) -> io::Result<PathBuf> {
         let name = failure_name(key);
         self.put(&name, reason.as_bytes())?;
         Ok(self.path(&name))
     }
 
-    /// Maps the component for a key. Returns `None` if the component isn't in the cache, or if an
-    /// incompatible engine stored it.
+    /// Maps the code of a component. Returns `None` if the code is missing, or if the engine
+    /// refuses the code.
     pub(crate) fn get(&self, engine: &Engine, key: &str) -> Option<Component> {
         let file = match self.folder.file(key) {
             Ok(file) => file,
@@ -108,8 +102,8 @@ impl Cache {
                 return None;
             }
         };
-        // [`prune`](Self::prune) removes the least recently used files. If the time can't be set,
-        // the time of compiling is used.
+        // `prune` removes the files with the oldest times first. If the time can't be set, the file
+        // is only removed earlier.
         let _ = file.set_modified(SystemTime::now());
         match compiled::map_cached(engine, &file) {
             Ok(component) => Some(component),
@@ -120,16 +114,16 @@ impl Cache {
         }
     }
 
-    /// Reads the bytes that are stored under a key. Returns `None` if there are no bytes, or more
-    /// than [`MAX_OFFER`].
+    /// Reads the bytes that are stored under a key. Returns `None` if the file is missing, has more
+    /// than [`MAX_OFFER`] bytes or can't be read.
     pub(crate) fn bytes(&self, key: &str) -> Option<Vec<u8>> {
         let mut file = self.folder.file(key).ok()?;
         let metadata = file.metadata().ok()?;
         if metadata.len() > MAX_OFFER {
             return None;
         }
-        // A start reads several of these files, so their times are written only once a day. This is
-        // precise enough for [`prune`](Self::prune).
+        // `prune` removes the files with the oldest times first. Toolhold reads many files at each
+        // start, so it updates their times only once a day.
         let modified = metadata.modified().ok()?;
         if modified.elapsed().is_ok_and(|age| age > DAY) {
             let _ = file.set_modified(SystemTime::now());
@@ -139,20 +133,21 @@ impl Cache {
         Some(bytes)
     }
 
-    /// Stores bytes under a key. A mapped file must never change, so a new file replaces the old
-    /// file with the same name.
-    pub(crate) fn put(&self, key: &str, code: &[u8]) -> io::Result<()> {
-        self.folder.put(key, code)?;
-        let size = code.len() as u64;
-        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_due = left.files == 0 || left.bytes < size;
+    /// Stores bytes in a new file under a key. An older file is replaced and not changed, because
+    /// it may be mapped. Prunes the folder when the allowance is used up.
+    pub(crate) fn put(&self, key: &str, bytes: &[u8]) -> io::Result<()> {
+        self.folder.put(key, bytes)?;
+
+        let size = bytes.len() as u64;
+        let mut allowance = self.allowance.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = allowance.files == 0 || allowance.bytes < size;
         if is_due {
-            *left = Allowance { files: FILES_BETWEEN, bytes: BYTES_BETWEEN };
+            *allowance = Allowance { files: FILES_BETWEEN, bytes: BYTES_BETWEEN };
         } else {
-            left.files -= 1;
-            left.bytes -= size;
+            allowance.files -= 1;
+            allowance.bytes -= size;
         }
-        drop(left);
+        drop(allowance);
 
         if is_due {
             self.prune(MAX_FILES, MAX_BYTES);
@@ -160,53 +155,57 @@ impl Cache {
         Ok(())
     }
 
-    /// Removes the file of a key, if there is one.
     pub(crate) fn remove(&self, key: &str) {
         let _ = self.folder.remove(key);
     }
 
-    /// Tests whether code can be stored and mapped. Removes the code after that.
+    /// Tests whether code can be stored and mapped, and removes the code again.
     ///
     /// # Errors
     ///
-    /// The code can't be stored, or not mapped after that.
+    /// Returns an error if the code can't be stored or mapped.
     pub fn test(&self, engine: &Engine, code: &[u8]) -> Result<(), CacheError> {
         let key = format!("tried-{}.cwasm", std::process::id());
         self.folder.put(&key, code).map_err(CacheError::Store)?;
         let result = match self.folder.file(&key) {
-            Ok(file) => compiled::map_cached(engine, &file).map(drop).map_err(CacheError::Map),
+            Ok(file) => match compiled::map_cached(engine, &file) {
+                Ok(_) => Ok(()),
+                Err(error) => Err(CacheError::Map(error)),
+            },
             Err(error) => Err(CacheError::Open(error)),
         };
+        // A file that can't be removed is pruned later.
         let _ = self.folder.remove(&key);
         result
     }
 
-    /// Removes the least recently used files until the remaining files are within the limits.
-    /// Processes that have mapped a removed file can still use its code.
-    fn prune(&self, files: usize, bytes: u64) {
+    /// Removes the least recently used files beyond `max_files` files or `max_bytes` bytes. A
+    /// process that has mapped a removed file keeps its code.
+    fn prune(&self, max_files: usize, max_bytes: u64) {
         let names = self.folder.names(usize::MAX).unwrap_or_default();
-        let mut entries: Vec<(SystemTime, u64, String)> = names
-            .into_iter()
-            .filter_map(|name| {
-                let metadata = self.folder.file(&name).and_then(|file| file.metadata()).ok()?;
-                let last_used = metadata.modified().ok()?;
-                Some((last_used, metadata.len(), name))
-            })
-            .collect();
+        let mut entries: Vec<(SystemTime, u64, String)> = Vec::new();
+        for name in names {
+            // Another process may have removed the file.
+            let Ok(file) = self.folder.file(&name) else { continue };
+            let Ok(metadata) = file.metadata() else { continue };
+            let Ok(last_used) = metadata.modified() else { continue };
+            entries.push((last_used, metadata.len(), name));
+        }
         entries.sort_unstable_by_key(|(last_used, ..)| std::cmp::Reverse(*last_used));
 
         let mut total = 0;
         for (index, (_, size, name)) in entries.iter().enumerate() {
             total += size;
-            if index >= files || total > bytes {
+            if index >= max_files || total > max_bytes {
+                // A file that can't be removed stays until the folder is pruned again.
                 let _ = self.folder.remove(name);
             }
         }
     }
 }
 
-/// Returns the name of the file that records a failure. The name contains Toolhold's version,
-/// because other versions may have other limits.
+/// Returns the name of the file with a failure. The name contains Toolhold's version, because other
+/// versions may have other limits.
 pub(crate) fn failure_name(key: &str) -> String {
     format!("{key}.{}.failed", env!("CARGO_PKG_VERSION"))
 }

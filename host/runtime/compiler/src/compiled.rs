@@ -1,5 +1,5 @@
-//! Maps compiled code into memory, and sets the processors for which code is compiled. This is the
-//! only module of this crate with `unsafe` code.
+//! Maps compiled code, and sets the processors of compiled code. No other module of this crate has
+//! `unsafe` code.
 #![allow(
     unsafe_code,
     reason = "compiled code can't be checked, so mapping it is a promise about its source"
@@ -13,65 +13,60 @@ use toolhold_component::file::EmbeddedFile;
 use wasmtime::component::Component;
 use wasmtime::{Config, Engine};
 
-/// A reason why built-in code can't be used.
+/// The reason why built-in code can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BuiltInCodeError {
     /// The code can't be decompressed.
-    #[error("it can't be decompressed: {0}")]
+    #[error("the compiled code can't be decompressed: {0}")]
     Decompress(#[from] io::Error),
-    /// Another version or configuration of the engine made the code.
+    /// The engine that made the code has another version or configuration.
     #[error("{0:#}")]
     Map(wasmtime::Error),
 }
 
-/// Code that was compiled ahead of time and is built into this program.
+/// Compiled code that is built into this program.
 #[derive(Clone, Copy, Debug)]
 pub struct Precompiled(pub(crate) EmbeddedFile);
 
 impl Precompiled {
-    /// Wraps code that `toolhold __compile --baseline` made. Code from another version of Toolhold
-    /// is not used.
+    /// Wraps the output of `toolhold __compile --baseline`. Code of another version of Toolhold is
+    /// refused when it is mapped.
     ///
     /// # Safety
     ///
-    /// The code runs without checks and outside of every sandbox. For this reason, the code must be
-    /// exactly the output of that command.
+    /// The code runs without checks and outside of every sandbox, so it must be exactly the output
+    /// of that command.
     pub const unsafe fn new(code: EmbeddedFile) -> Self {
         Self(code)
     }
 }
 
-/// Copies built-in code into memory.
+/// Makes a component from built-in code, which is copied to memory.
 ///
 /// # Errors
 ///
-/// Returns an error if the code can't be decompressed, or if another version or configuration of
-/// the engine made it.
+/// Returns an error if the code can't be decompressed or the engine refuses it.
 pub fn map_built_in(engine: &Engine, code: Precompiled) -> Result<Component, BuiltInCodeError> {
-    let code = code.0.read()?;
+    let bytes = code.0.read()?;
     // SAFETY: the caller of `Precompiled::new` has promised that the compiler wrote these bytes.
-    unsafe { Component::deserialize(engine, code) }.map_err(BuiltInCodeError::Map)
+    unsafe { Component::deserialize(engine, bytes) }.map_err(BuiltInCodeError::Map)
 }
 
-/// Maps a file of the compile cache. Only `cache` may call this function, for a file in a folder to
-/// which only this user can write. The file may be replaced but must never change.
-///
-/// # Errors
-///
-/// Returns the engine's error if another version or configuration of the engine made the code.
+/// Maps a file of the compile cache. Only `cache` may call this, for a file in a folder that only
+/// this user can change. The file may be replaced, but must never change.
 pub(crate) fn map_cached(engine: &Engine, file: &File) -> wasmtime::Result<Component> {
-    // This opens the checked file by its handle, because its name may refer to a new file.
+    // The handle leads to the checked file, but the name of the file may lead to a newer file.
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     // SAFETY: the caller has checked that only this user could have written the file, and the cache
     // renames finished files into place.
     unsafe { Component::deserialize_file(engine, path) }
 }
 
-/// Maps code that the helper has just sent over its pipe.
+/// Maps code that the helper has sent over its pipe.
 ///
 /// # Errors
 ///
-/// Returns the engine's error if the helper is another version of this program.
+/// Returns an error if the helper is another version of this program.
 pub fn map_from_helper(engine: &Engine, code: &[u8]) -> wasmtime::Result<Component> {
     // SAFETY: the helper is this program, or the program that the embedding program named. Only the
     // helper has the other end of the pipe. If an untrusted component exploits the compiler, the
@@ -92,15 +87,16 @@ pub fn missing_features() -> Vec<&'static str> {
     ];
     #[cfg(not(target_arch = "x86_64"))]
     let features: [(&str, bool); 0] = [];
-    features.into_iter().filter(|(_, present)| !present).map(|(name, _)| name).collect()
+    let mut missing = Vec::new();
+    for (name, is_present) in features {
+        if !is_present {
+            missing.push(name);
+        }
+    }
+    missing
 }
 
-/// Configures the compiler to make code for all processors of the baseline: x86-64-v2, or any
-/// arm64.
-///
-/// # Errors
-///
-/// Returns the engine's error if the engine doesn't support this platform.
+/// Sets the baseline of processors: x86-64-v2, or any arm64.
 pub(crate) fn for_baseline(config: &mut Config) -> wasmtime::Result<()> {
     config.target(&format!("{}-unknown-linux-gnu", std::env::consts::ARCH))?;
     #[cfg(target_arch = "x86_64")]

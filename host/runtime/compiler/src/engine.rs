@@ -1,4 +1,4 @@
-//! The settings of wasmtime that compiled code depends on, and the engine that compiles.
+//! The settings of wasmtime that compiled code depends on.
 
 use toolhold_contract::HostError;
 use wasmtime::Config;
@@ -9,35 +9,42 @@ use crate::compiled;
 const WASM_STACK: usize = 1 << 20;
 const ASYNC_STACK: usize = 3 << 20;
 
-/// Returns the settings that affect compiled code. They are the same in all processes, so that code
-/// from one process runs in another.
+/// Returns the settings that affect compiled code. They must be the same in all processes that
+/// share code.
 pub fn settings() -> Config {
     let mut config = Config::new();
     config
         .epoch_interruption(true)
-        // Toolhold's interfaces don't use concurrency. The support would more than double the cost
-        // of a call.
+        // Toolhold's interfaces don't use concurrency. Support for concurrency more than doubles
+        // the cost of a call.
         .concurrency_support(false)
         .max_wasm_stack(WASM_STACK)
         .async_stack_size(ASYNC_STACK)
-        // Tools don't need these proposals, and the proposals would increase the attack surface.
+        // Tools don't need 64-bit memories, which increase the attack surface.
         .wasm_memory64(false)
+        // Any component may use several memories, relaxed SIMD and maps of WIT. The engine supports
+        // lists of a fixed length only in part, so they aren't allowed.
         .wasm_multi_memory(true)
         .wasm_relaxed_simd(true)
-        // WIT has maps, so functions of any component may use them. WIT also has lists of a fixed
-        // length, but the engine's support for them is incomplete.
         .wasm_component_model_map(true)
-        // Debuggers of the host need this information, backtraces of guests don't.
+        // Debuggers of the host need this information, but backtraces of guests don't.
         .native_unwind_info(false)
         .cranelift_opt_level(wasmtime::OptLevel::Speed);
     config
 }
 
-/// Makes an engine that only compiles, for the baseline of processors or for this processor.
-pub(crate) fn compiler(baseline: bool) -> Result<wasmtime::Engine, HostError> {
+/// The processors that can run compiled code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// All processors of the baseline.
+    Baseline,
+    ThisProcessor,
+}
+
+pub(crate) fn compiler(target: Target) -> Result<wasmtime::Engine, HostError> {
     let mut config = settings();
-    if baseline {
-        // Code that is carried in a program has no lines that a backtrace could name.
+    if target == Target::Baseline {
+        // Built-in code has no lines that a backtrace could name.
         config.generate_address_map(false);
         compiled::for_baseline(&mut config)
             .map_err(|error| HostError::Engine(format!("{error:#}")))?;

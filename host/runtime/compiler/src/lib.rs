@@ -1,10 +1,9 @@
-//! Gets the code of a component: built in, from the cache, or compiled by a confined child process.
+//! Gets the code of a component: built in, from the cache, or from a confined child process.
 //!
-//! The child process is the same program, started with `__compile`. The child confines itself,
-//! reads a component, and writes its code. Code is stored in a folder to which only this user can
-//! write.
+//! The child process is this program, started with `__compile`. It confines itself, reads a
+//! component, and writes its code. Code is stored in a folder that only this user can change.
 //!
-//! [`typed`] has the types of components that aren't made for Toolhold. [`parts`] runs the pure
+//! [`typed`] has the types of components without Toolhold's interfaces. [`parts`] runs the pure
 //! components of plugins.
 
 mod cache;
@@ -32,6 +31,7 @@ use wasmparser::Parser;
 use wasmtime::component::Component;
 use wit_component::ComponentEncoder;
 
+use crate::engine::Target;
 use crate::typed::asynchronous_functions;
 
 pub use cache::{Cache, CacheError};
@@ -43,93 +43,104 @@ pub use limiter::{StoreBounds, StoreLimiter};
 
 use crate::cache::{MAX_OFFER, failure_name};
 
-/// The helper's name on the command line.
+/// The helper's subcommand.
 pub const HELPER: &str = "__compile";
 
-/// The error if there is no helper. Contains the remedy.
-pub const NO_HELPER: &str = "it has to be compiled in a separate process, and there is no program for that: call `toolhold_core::helper_hook()` first \
-    in `main`, or name a program that does so with `Host::builder().helper(…)`";
+/// The error if there is no helper, with its remedy.
+pub const NO_HELPER: &str = "no helper program is set to compile components in a separate process: \
+                             call `toolhold_core::helper_hook()` first in `main`, or name a \
+                             program that does so with `Host::builder().helper(…)`";
 
-/// Most bytes of compiled code.
+/// Most bytes of compiled code. A component with more code isn't compiled.
 const MAX_CODE: usize = 512 << 20;
 
-/// Returns the limit of processor seconds for compiling a component of `size` bytes, for all
-/// threads together. Real components take about one second for each MiB.
-const fn processor_seconds(size: usize) -> u64 {
+/// The helper's exit code for a failure that the component doesn't cause.
+const HELPER_AT_FAULT: i32 = 1;
+
+/// Bytes of a MiB.
+const MIB: u64 = 1 << 20;
+
+/// Most bytes of a function's name in an error. Longer names are cut.
+const MAX_NAME_IN_ERROR: usize = 120;
+
+/// Returns the limit of processor seconds for compiling `size` bytes, over all threads. Real
+/// components take about a second for each MiB.
+const fn max_processor_seconds(size: usize) -> u64 {
     10 + (4 * size as u64).div_ceil(1 << 20)
 }
 
-/// Returns the memory limit in bytes for compiling a component of `size` bytes. Real components
-/// take 40 bytes for each byte, and the compiler itself takes about ten MiB. An allocator may
-/// reserve a GiB at once.
-const fn memory(size: usize) -> u64 {
+/// Returns the limit of memory for compiling `size` bytes. Real components take 40 bytes for each
+/// byte, the compiler about ten MiB, and an allocator may reserve a GiB.
+const fn max_memory(size: usize) -> u64 {
     (2 << 30) + 64 * size as u64
 }
 
-/// Returns the limits for compiling an untrusted component. The time limit stops a helper that
-/// hangs. It is long because the helper gets only a part of the processors on a busy machine.
+/// Returns the limits for compiling `size` bytes. The time limit stops a helper that hangs. The
+/// limit is long, because the helper gets only a part of the processors of a busy machine.
 const fn bounds(size: usize) -> HelperBounds {
-    HelperBounds { time: Duration::from_secs(60 + 4 * processor_seconds(size)), output: MAX_CODE }
+    HelperBounds {
+        time: Duration::from_secs(60 + 4 * max_processor_seconds(size)),
+        output: MAX_CODE,
+    }
 }
 
-/// A reason why there is no code of a component. `R` is the reason why the component can't be read.
+/// The reason why there is no code of a component. `R` is the error of reading the component.
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError<R> {
     /// The component can't be read.
     #[error("{0}")]
     Read(R),
-    /// There is no program that can compile the component.
+    /// There is no helper.
     #[error("{NO_HELPER}")]
     NoHelper,
-    /// The helper failed, now or before.
-    #[error("compiling it failed: {reason}{}", retry_hint(.remembered.as_deref()))]
+    /// The helper fails, or failed for the same component before.
+    #[error("compiling the component failed: {reason}{}", retry_hint(.remembered.as_deref()))]
     Failed {
-        /// The helper's own words, or the limit.
+        /// The helper's error, or the limit.
         reason: String,
-        /// The file that remembers the failure.
+        /// The file with the failure.
         remembered: Option<PathBuf>,
     },
     /// The code can't be written to the cache.
-    #[error("storing its compiled code failed: {0}")]
+    #[error("storing the compiled code failed: {0}")]
     Store(#[source] io::Error),
     /// The code can't be mapped from the cache.
-    #[error("its compiled code can't be mapped; see the log for the reason")]
+    #[error("the compiled code can't be mapped; see the log for the reason")]
     Cached,
     /// The helper is another version of this program.
     #[error("{0:#}")]
     Map(wasmtime::Error),
 }
 
-/// Returns the remedy for a failure that is remembered in a file.
 fn retry_hint(file: Option<&Path>) -> String {
     match file {
         Some(path) => {
-            format!("; the failure is remembered: to try again, delete {}", path.display())
+            format!("; this failure is cached. To try again, delete {}", path.display())
         }
         None => String::new(),
     }
 }
 
-/// Compiles bytes to components.
+/// Compiles components.
 pub struct Compiler {
     cache: Option<Cache>,
     helper: Option<PathBuf>,
 }
 
 impl Compiler {
-    /// Makes a compiler. `cache` is the folder for compiled code. `helper` is the program that
+    /// Makes a compiler that stores code in the folder `cache`. `helper` is the program that
     /// compiles (see [`helper_hook`]).
     pub fn new(cache: Option<&Path>, helper: Option<PathBuf>) -> Self {
         Self { cache: cache.and_then(open_cache), helper }
     }
 
-    /// Reads the bytes that are stored in the cache under a name. Blocks.
+    /// Reads the bytes that were stored under a name. Blocks.
     pub fn read_kept(&self, name: &str) -> Option<Vec<u8>> {
         self.cache.as_ref()?.bytes(name)
     }
 
-    /// Stores bytes in the cache under a name. Blocks. Does nothing if there is no cache, or if
-    /// there are more bytes than the cache reads.
+    /// Stores bytes in the cache under a name. Blocks. Does nothing without a cache, or if there
+    /// are too many bytes.
     ///
     /// # Errors
     ///
@@ -141,15 +152,15 @@ impl Compiler {
         }
     }
 
-    /// Removes the bytes that are stored under a name. Blocks.
+    /// Removes the bytes under a name. Blocks.
     pub fn forget(&self, name: &str) {
         if let Some(cache) = &self.cache {
             cache.remove(name);
         }
     }
 
-    /// Returns the component of `wasm`. `wasm` is read only if it must be compiled. `digest` is its
-    /// SHA-256. Blocks.
+    /// Returns the code of a component. `wasm` reads the component if it must be compiled. `digest`
+    /// is its SHA-256. Blocks.
     ///
     /// # Errors
     ///
@@ -193,25 +204,26 @@ impl Compiler {
         cache.get(engine, &cache_key).ok_or(CompileError::Cached)
     }
 
-    /// Describes the failure to compile a component of `size` bytes. Records the failure if the
+    /// Makes the error for a failure to compile `size` bytes. Stores the failure only if the
     /// component is the cause.
     fn failure<R>(&self, key: &str, size: usize, error: &HelperError) -> CompileError<R> {
         let reason = match error {
             HelperError::ProcessorTime => {
                 format!(
-                    "it takes more than {} s of processor time, the limit for {size} bytes",
-                    processor_seconds(size)
+                    "compiling takes more than {} s of CPU time, the limit for {size} bytes",
+                    max_processor_seconds(size)
                 )
             }
-            HelperError::Crashed(words) if words.starts_with("memory allocation of ") => {
+            // Rust's message if an allocation fails.
+            HelperError::Crashed(output) if output.starts_with("memory allocation of ") => {
                 format!(
-                    "it takes more than {} MiB of memory, the limit for {size} bytes",
-                    memory(size) >> 20
+                    "compiling takes more than {} MiB of memory, the limit for {size} bytes",
+                    max_memory(size) / MIB
                 )
             }
             other => other.to_string(),
         };
-        // Only failures of the component itself are recorded. Other failures may not happen again.
+        // Another failure may not happen again, so it isn't stored.
         let remembered = match &self.cache {
             Some(cache) if error.is_of_input() => cache.put_failure(key, &reason).ok(),
             _ => None,
@@ -219,7 +231,7 @@ impl Compiler {
         CompileError::Failed { reason, remembered }
     }
 
-    /// Unpacks built-in code into the cache and maps it. If this fails, copies the code into
+    /// Unpacks built-in code into the cache and maps it. Without a usable cache, copies the code to
     /// memory.
     fn unpack(
         &self,
@@ -227,17 +239,19 @@ impl Compiler {
         key: &str,
         code: Precompiled,
     ) -> Result<Component, BuiltInCodeError> {
-        if let Some(cache) = &self.cache
-            && cache.put(key, &code.0.read()?).is_ok()
-            && let Some(component) = cache.get(engine, key)
-        {
-            return Ok(component);
+        if let Some(cache) = &self.cache {
+            let stored = cache.put(key, &code.0.read()?);
+            if stored.is_ok()
+                && let Some(component) = cache.get(engine, key)
+            {
+                return Ok(component);
+            }
         }
         compiled::map_built_in(engine, code)
     }
 }
 
-/// Opens a cache. Returns `None` and logs the reason if its folder can't be used.
+/// Opens a cache. Logs the reason if its folder can't be used.
 fn open_cache(folder: &Path) -> Option<Cache> {
     match Cache::open(folder) {
         Ok(cache) => Some(cache),
@@ -248,52 +262,53 @@ fn open_cache(folder: &Path) -> Option<Cache> {
     }
 }
 
-/// Returns the name of the code of a component in the cache.
+/// Returns the name of a component's code in the cache.
 pub fn key(engine: &wasmtime::Engine, digest: &str) -> String {
     format!("{digest}-{}.cwasm", compatibility(engine))
 }
 
-/// Returns a name for the code that an engine can run.
+/// Returns a name for an engine. Engines that can run the same code have the same name.
 fn compatibility(engine: &wasmtime::Engine) -> String {
     use std::hash::{DefaultHasher, Hash, Hasher};
-    // The default hasher has fixed keys, so an engine has the same name in each process.
+    // The hasher's keys are fixed, so an engine has the same name in every process.
     let mut hasher = DefaultHasher::new();
     engine.precompile_compatibility_hash().hash(&mut hasher);
     format!("{:016x}", hasher.finish())
 }
 
-/// Runs the helper if the first argument of this process is `__compile` or `__confine`. In this
-/// case, this function doesn't return. Otherwise, the function records that this program can be a
-/// helper, and returns.
+/// If the first argument of this process is `__compile` or `__confine`, runs the helper and doesn't
+/// return. Otherwise, records that this program can be a helper, and returns.
 ///
-/// Call this function first in `main`. The helper confines only its current thread, so other
-/// threads must not exist yet.
+/// Must be the first call in `main`: the helper confines only its current thread, so the process
+/// must have no other threads.
 pub fn helper_hook() {
     HOOKED.store(true, std::sync::atomic::Ordering::Relaxed);
     let mut arguments = std::env::args_os().skip(1);
-    match arguments.next() {
-        Some(first) if first == confine::HELPER => confine::run(),
-        Some(first) if first == HELPER => {}
-        _ => return,
+    let Some(first) = arguments.next() else { return };
+    if first == confine::HELPER {
+        confine::run();
+    }
+    if first != HELPER {
+        return;
     }
     let option = arguments.next().map(|option| option.to_string_lossy().into_owned());
-    let code = match run(option.as_deref()) {
+    let exit_code = match run(option.as_deref()) {
         Ok(()) => 0,
         Err(Fault::Own(reason)) => {
             eprintln!("{reason}");
-            1
+            HELPER_AT_FAULT
         }
         Err(Fault::Input(reason)) => {
             eprintln!("{reason}");
             INPUT_AT_FAULT
         }
     };
-    std::process::exit(code);
+    std::process::exit(exit_code);
 }
 
 static HOOKED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
-/// Returns the path of this program, or `None` if its `main` didn't call [`helper_hook`].
+/// Returns the path of this program. Returns `None` if its `main` didn't call [`helper_hook`].
 pub fn own_helper() -> Option<PathBuf> {
     if !HOOKED.load(std::sync::atomic::Ordering::Relaxed) {
         return None;
@@ -301,11 +316,11 @@ pub fn own_helper() -> Option<PathBuf> {
     Some(PathBuf::from("/proc/self/exe"))
 }
 
-/// The cause of a failure of the helper.
+/// The error of the helper.
 enum Fault {
-    /// The helper itself or this machine.
+    /// The helper or this machine is the cause.
     Own(String),
-    /// The component.
+    /// The component is the cause.
     Input(String),
 }
 
@@ -319,72 +334,74 @@ impl Fault {
     }
 }
 
-/// Runs the helper. `__compile` compiles standard input to standard output, for this processor.
-/// `__compile --baseline` compiles for the baseline. `__compile --key` prints the name of the code
-/// that the baseline's compiler makes.
+/// Runs the helper. Without an option, compiles standard input to standard output for this
+/// processor. `--baseline` compiles for the baseline. `--key` prints the name of the baseline's
+/// code.
 fn run(option: Option<&str>) -> Result<(), Fault> {
     confine::close_inherited()
         .map_err(|error| Fault::Own(format!("closing inherited descriptors failed: {error}")))?;
     let mut stdout = std::io::stdout().lock();
     match option {
         None => {
-            let engine = engine::compiler(false).map_err(Fault::own)?;
+            let engine = engine::compiler(Target::ThisProcessor).map_err(Fault::own)?;
             compile_confined(&engine, &mut stdout)
         }
         Some("--baseline") => {
-            let engine = engine::compiler(true).map_err(Fault::own)?;
+            let engine = engine::compiler(Target::Baseline).map_err(Fault::own)?;
             compile_confined(&engine, &mut stdout)
         }
         Some("--key") => {
-            let engine = engine::compiler(true).map_err(Fault::own)?;
+            let engine = engine::compiler(Target::Baseline).map_err(Fault::own)?;
             writeln!(stdout, "{}", compatibility(&engine)).map_err(Fault::own)
         }
         Some(other) => Err(Fault::Own(format!("{HELPER} has no option {other}"))),
     }
 }
 
-/// Describes why a component isn't compiled. For WASI 0.3, the compiler's own error names no
-/// remedy.
+/// Describes why a component isn't compiled. For a component for WASI 0.3, the compiler's error
+/// names no remedy, so this function writes another error.
 fn refusal(wasm: &[u8], error: &wasmtime::Error) -> String {
     let functions = asynchronous_functions(wasm);
     if functions.is_empty() {
         return format!("{error:#}");
     }
-    let names: Vec<String> = functions.iter().map(|name| neutral_line(cut(name, 120))).collect();
+    let names: Vec<String> =
+        functions.iter().map(|name| neutral_line(cut(name, MAX_NAME_IN_ERROR))).collect();
     format!(
-        "it was built for WASI 0.3, which this version of Toolhold doesn't run: it has functions that are async or use streams or futures ({}). \
-         Build it for wasm32-wasip2 without them",
+        "the component was built for WASI 0.3, which this version of Toolhold doesn't run: these \
+         functions are async, or use streams or futures: {}. Build the component for wasm32-wasip2 \
+         without such functions",
         names.join(", ")
     )
 }
 
-/// Makes a component from a command for WASI preview 1. The component contains the module and the
-/// adapter to WASI 0.2. The adapter runs in the sandbox together with the module.
+/// Combines a command for WASI preview 1 with the adapter to WASI 0.2. The adapter runs in the
+/// sandbox of the module.
 fn make_component(module: &[u8]) -> Result<Vec<u8>, Fault> {
-    ComponentEncoder::default()
-        .module(module)
-        .and_then(|encoder| {
-            encoder.adapter(
-                WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME,
-                WASI_SNAPSHOT_PREVIEW1_COMMAND_ADAPTER,
-            )
-        })
-        .and_then(|mut encoder| encoder.encode())
-        .map_err(|error| Fault::Input(format!("it can't be made a component: {error:#}")))
+    let with_module = ComponentEncoder::default().module(module);
+    let with_adapter = with_module.and_then(|encoder| {
+        encoder.adapter(WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_COMMAND_ADAPTER)
+    });
+    let component = with_adapter.and_then(|mut encoder| encoder.encode());
+    component.map_err(|error| {
+        Fault::Input(format!("the module can't be converted to a component: {error:#}"))
+    })
 }
 
-/// Compiles standard input, after this process has confined itself.
+/// Confines this process, compiles standard input, and writes the code to `output`.
 fn compile_confined(engine: &wasmtime::Engine, output: &mut impl Write) -> Result<(), Fault> {
     confine::to_computing().map_err(Fault::own)?;
     let mut wasm = Vec::new();
-    let limit = MAX_COMPONENT as u64 + 1;
-    std::io::stdin().lock().take(limit).read_to_end(&mut wasm).map_err(Fault::own)?;
+    // One byte above the limit shows that the component is too large.
+    let read_limit = MAX_COMPONENT as u64 + 1;
+    std::io::stdin().lock().take(read_limit).read_to_end(&mut wasm).map_err(Fault::own)?;
     if wasm.len() > MAX_COMPONENT {
         return Err(Fault::Input(format!(
-            "it is larger than {MAX_COMPONENT} bytes, which is the limit"
+            "the component is larger than {MAX_COMPONENT} bytes, the limit"
         )));
     }
-    confine::lower_bounds(processor_seconds(wasm.len()), memory(wasm.len())).map_err(Fault::own)?;
+    confine::lower_bounds(max_processor_seconds(wasm.len()), max_memory(wasm.len()))
+        .map_err(Fault::own)?;
     check_shape(&wasm).map_err(Fault::input)?;
     if Parser::is_core_wasm(&wasm) {
         wasm = make_component(&wasm)?;

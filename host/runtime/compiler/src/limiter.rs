@@ -5,9 +5,9 @@ use wasmtime::ResourceLimiter;
 /// The bounds of a store.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreBounds {
-    /// Bytes of all memories together. Wasmtime's own limit is for each memory.
+    /// Bytes of all memories together. wasmtime's own limit applies to each memory.
     pub memory: usize,
-    /// Elements of all tables together, 8 bytes each.
+    /// Elements of all tables together, with 8 bytes each.
     pub table_elements: usize,
     /// Core instances.
     pub instances: usize,
@@ -17,36 +17,36 @@ pub struct StoreBounds {
     pub tables: usize,
 }
 
-/// Limits a store. Every store with an untrusted guest has a limiter.
+/// Limits a store. Every store of an untrusted guest has a limiter.
 #[derive(Debug)]
 pub struct StoreLimiter {
     bounds: StoreBounds,
-    left: usize,
+    memory_left: usize,
     table_elements_left: usize,
-    /// The bytes of the last allowed growth. They are released if the growth fails.
-    last: usize,
+    /// The bytes of the last growth. They are free again if the growth fails.
+    last_growth: usize,
     refused: bool,
 }
 
 impl StoreLimiter {
-    /// Makes a limiter for a new store.
+    /// Makes the limiter of a new store.
     pub fn new(bounds: StoreBounds) -> Self {
         Self {
             bounds,
-            left: bounds.memory,
+            memory_left: bounds.memory,
             table_elements_left: bounds.table_elements,
-            last: 0,
+            last_growth: 0,
             refused: false,
         }
     }
 
-    /// Returns the bytes that the guest uses.
+    /// Returns the used bytes of memory.
     pub fn used(&self) -> usize {
-        self.bounds.memory - self.left
+        self.bounds.memory - self.memory_left
     }
 
-    /// Checks whether the guest was denied memory. If the guest crashes afterwards, the limit is
-    /// the reason.
+    /// Checks whether the limiter has refused memory. The refusal is then the cause of a later
+    /// crash.
     pub fn refused(&self) -> bool {
         self.refused
     }
@@ -60,18 +60,21 @@ impl ResourceLimiter for StoreLimiter {
         _maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
         let growth = desired.saturating_sub(current);
-        self.last = growth;
-        match self.left.checked_sub(growth) {
-            Some(left) => self.left = left,
+        self.last_growth = growth;
+        match self.memory_left.checked_sub(growth) {
+            Some(remaining) => self.memory_left = remaining,
             None => self.refused = true,
         }
+        // After a refusal, all further growth is refused.
         Ok(!self.refused)
     }
 
     fn memory_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
-        if !self.refused {
-            self.left += self.last;
-            self.last = 0;
+        let limiter_allowed_growth = !self.refused;
+        if limiter_allowed_growth {
+            // The machine has no memory for the growth.
+            self.memory_left += self.last_growth;
+            self.last_growth = 0;
         }
         self.refused = true;
         Ok(())
@@ -85,9 +88,10 @@ impl ResourceLimiter for StoreLimiter {
     ) -> wasmtime::Result<bool> {
         let growth = desired.saturating_sub(current);
         match self.table_elements_left.checked_sub(growth) {
-            Some(left) => self.table_elements_left = left,
+            Some(remaining) => self.table_elements_left = remaining,
             None => self.refused = true,
         }
+        // After a refusal, all further growth is refused.
         Ok(!self.refused)
     }
 

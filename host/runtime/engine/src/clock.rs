@@ -1,4 +1,4 @@
-//! The ticker: interrupts running guests periodically, so that the host can check them.
+//! The ticker interrupts running guests periodically. The host checks them at each interruption.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -6,21 +6,22 @@ use std::time::Duration;
 
 use wasmtime::EngineWeak;
 
-/// The interval at which running guests are interrupted. It limits the time for which a call may
-/// block a thread of the reactor before the call moves to a separate thread. It also limits the
-/// delay until a deadline or a cancellation is noticed.
+/// The interval between interruptions. A deadline or a cancellation is noticed at the next
+/// interruption. A guest that blocks a thread of the reactor moves to another thread at the next
+/// interruption.
 pub(crate) const TICK: Duration = Duration::from_millis(2);
 
-/// Number of ticks without a call after which the ticker sleeps. Waking the ticker takes more time
-/// of the next call than a tick.
+/// Ticks without a call after which the ticker sleeps. More than 1, because waking the ticker takes
+/// more time of the next call than a tick.
 const IDLE_TICKS: u32 = 50;
 
-/// Background work that the ticker starts, so that calls don't have to start it.
+/// Background work that the ticker starts. A call doesn't start it, because starting a thread takes
+/// time.
 pub(crate) trait Chores: Send + Sync + 'static {
-    /// Checks whether there is work that isn't started yet.
+    /// Returns whether [`Self::tick`] would start work.
     fn has_work(&self) -> bool;
 
-    /// Starts the work, if there is any.
+    /// Starts the work. Called at each tick.
     fn tick(self: &Arc<Self>);
 }
 
@@ -30,14 +31,17 @@ pub(crate) struct Ticker(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    running: AtomicUsize,
+    /// The number of [`TickGuard`]s.
+    running_guests: AtomicUsize,
+    /// Whether the ticker waits for `wake`.
     asleep: AtomicBool,
+    /// Whether the ticker must end.
     end: AtomicBool,
     lock: Mutex<()>,
     wake: Condvar,
 }
 
-/// Keeps the ticker running until this guard is dropped.
+/// Keeps the ticker running until it is dropped.
 #[derive(Debug)]
 pub(crate) struct TickGuard(Arc<Shared>);
 
@@ -51,9 +55,9 @@ impl Ticker {
         Ok(Self(shared))
     }
 
-    /// Keeps the ticker running until the guard is dropped. Wakes the ticker if it sleeps.
+    /// Keeps the ticker running until the guard is dropped. Wakes a sleeping ticker.
     pub(crate) fn keep_ticking(&self) -> TickGuard {
-        self.0.running.fetch_add(1, Ordering::SeqCst);
+        self.0.running_guests.fetch_add(1, Ordering::SeqCst);
         if self.0.asleep.load(Ordering::SeqCst) {
             self.0.notify();
         }
@@ -70,7 +74,7 @@ impl Drop for Ticker {
 
 impl Drop for TickGuard {
     fn drop(&mut self) {
-        self.0.running.fetch_sub(1, Ordering::SeqCst);
+        self.0.running_guests.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -80,40 +84,42 @@ impl Shared {
         self.wake.notify_all();
     }
 
-    /// Sleeps until a call runs, there is work, or the engine ends.
-    fn sleep(&self, chores: &impl Chores) {
-        let mut held = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Sleeps until a guest runs, `chores` has work, or the engine ends.
+    fn sleep(&self, chores: &Arc<impl Chores>) {
+        let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         self.asleep.store(true, Ordering::SeqCst);
-        // This thread sets `asleep` and then reads `running`. A call sets `running` and then reads
-        // `asleep`. So at least one of them sees the other. A short call may end before this thread
-        // wakes up. The call adds its work before it stops running, so the work is noticed.
-        while self.running.load(Ordering::SeqCst) == 0
+        // No wake-up is lost. This thread sets `asleep` before it reads `running_guests`, and a
+        // starting guest increments `running_guests` before it reads `asleep`. If a guest ends
+        // before this thread wakes up, its call has already added work to `chores`.
+        while self.running_guests.load(Ordering::SeqCst) == 0
             && !chores.has_work()
             && !self.end.load(Ordering::SeqCst)
         {
-            held = self.wake.wait(held).unwrap_or_else(PoisonError::into_inner);
+            guard = self.wake.wait(guard).unwrap_or_else(PoisonError::into_inner);
         }
         self.asleep.store(false, Ordering::SeqCst);
     }
 }
 
-/// Ticks until the engine ends. After [`IDLE_TICKS`] ticks without a call, it sleeps.
+/// Interrupts guests at each tick. Sleeps after [`IDLE_TICKS`] ticks without a guest. Returns when
+/// the engine was dropped.
 fn run_ticker(shared: &Shared, engine: &EngineWeak, chores: &Arc<impl Chores>) {
     let mut idle_ticks = 0;
     while !shared.end.load(Ordering::SeqCst) {
-        if shared.running.load(Ordering::SeqCst) > 0 {
+        if shared.running_guests.load(Ordering::SeqCst) > 0 {
             idle_ticks = 0;
         } else {
             idle_ticks += 1;
         }
         if idle_ticks > IDLE_TICKS {
-            shared.sleep(&**chores);
+            shared.sleep(chores);
             idle_ticks = 0;
             continue;
         }
 
         std::thread::sleep(TICK);
-        // The engine is held only for this tick, because the ticker must not keep the engine alive.
+        // The strong reference is dropped after this tick, because the ticker must not keep the
+        // engine alive.
         let Some(engine) = engine.upgrade() else { return };
         engine.increment_epoch();
         chores.tick();

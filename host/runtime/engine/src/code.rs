@@ -1,5 +1,4 @@
-//! Maps the code of a plugin at its first use. A host knows the offers of its plugins without their
-//! code ([`offer`](crate::offer)), and most plugins aren't called.
+//! Maps the code of a plugin at its first use. Most plugins are listed but never called.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -19,39 +18,39 @@ use crate::known_files::{ComponentFile, ReadError};
 use crate::warm_pool::WarmPool;
 use crate::{Runtime, known_files};
 
-/// A reason why there is no code of a component.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CodeError {
     #[error(transparent)]
     Read(#[from] ReadError),
     #[error(transparent)]
     Compile(#[from] CompileError<ReadError>),
-    /// All imports are granted, so one of them differs from the import of this version.
+    /// All imports are granted at this point. So an import has another type than in this version.
     #[error(
-        "linking it failed: {0:#}. It was built for a newer contract: update Toolhold, or build it with an SDK of this version"
+        "linking the component failed: {0:#}. The component was built for a newer contract: update \
+         Toolhold, or build the component with this version's SDK"
     )]
     Link(wasmtime::Error),
     #[error(transparent)]
     Export(#[from] ExportError),
     #[error(transparent)]
     NoFunctions(#[from] NoFunctionsError),
-    #[error("compiling it failed")]
+    #[error("compiling the component failed")]
     Thread(#[from] JoinError),
 }
 
-/// Code that can be instantiated, and its idle instances.
+/// Code that can be instantiated, and its warm instances.
 pub(crate) struct Code {
     pub(crate) pre: InstancePre<CallState>,
-    /// The exports for tools. `None` if the component exports no tools.
+    /// `None` if the component exports no tools.
     pub(crate) tools: Option<ToolExports>,
-    /// The exports for filters. `None` if the component exports no filters.
+    /// `None` if the component exports no filters.
     pub(crate) filters: Option<FilterExports>,
-    /// The exports of a component that doesn't know Toolhold.
+    /// Set if the component doesn't export Toolhold's interfaces.
     pub(crate) foreign: Option<Foreign>,
     pub(crate) warm_pool: WarmPool,
 }
 
-/// The place of a component's bytes. The bytes are needed only if the code must be compiled.
+/// The place of a component's bytes. The bytes are read only if the code must be compiled.
 #[derive(Clone)]
 pub(crate) enum Source {
     BuiltIn(EmbeddedFile, Option<Precompiled>),
@@ -59,11 +58,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// Reads the component's bytes. Blocks. `digest` is the digest of the component.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the bytes can't be read, or if they belong to another component.
+    /// Reads the bytes. Blocks. Fails if the file's digest isn't `digest`.
     pub(crate) fn read(&self, digest: &str) -> Result<Cow<'static, [u8]>, ReadError> {
         match self {
             Self::BuiltIn(wasm, _) => Ok(wasm.read().map_err(ComponentFileError::from)?),
@@ -72,42 +67,33 @@ impl Source {
     }
 }
 
-/// Code that is mapped once.
 pub(crate) struct LazyCode {
     source: Source,
     code: OnceCell<Arc<Code>>,
-    /// Whether the component's file was found to be another component, although its stamp is
-    /// unchanged.
-    differs: AtomicBool,
+    /// Whether the file has other content, but the same stamp.
+    differs_from_file: AtomicBool,
 }
 
 impl LazyCode {
-    /// Makes the code of a source. `code` is the code if it was already made.
+    /// `code` is the code if it exists already.
     pub(crate) fn new(source: Source, code: Option<Arc<Code>>) -> Self {
-        Self { source, code: OnceCell::new_with(code), differs: AtomicBool::new(false) }
+        Self { source, code: OnceCell::new_with(code), differs_from_file: AtomicBool::new(false) }
     }
 
-    /// Returns the code. Returns `None` if the code wasn't needed yet.
+    /// Returns the code. Returns `None` before the first use.
     pub(crate) fn get(&self) -> Option<&Arc<Code>> {
         self.code.get()
     }
 
-    /// Returns the place of the component's bytes.
     pub(crate) fn source(&self) -> &Source {
         &self.source
     }
 
-    /// Checks whether the first use has found that the file contains another component, although
-    /// its stamp is unchanged.
-    pub(crate) fn differs(&self) -> bool {
-        self.differs.load(Ordering::Relaxed)
+    /// Checks whether the file has other content, but the same stamp.
+    pub(crate) fn differs_from_file(&self) -> bool {
+        self.differs_from_file.load(Ordering::Relaxed)
     }
 
-    /// Returns the code. Makes it at its first use. `digest` is the digest of the component.
-    ///
-    /// # Errors
-    ///
-    /// Returns the reason if there is no code.
     pub(crate) async fn make_once(
         &self,
         runtime: &Arc<Runtime>,
@@ -116,28 +102,26 @@ impl LazyCode {
         self.code.get_or_try_init(|| self.make(runtime, digest)).await.cloned()
     }
 
+    /// Makes the code. Fails if the content of the plugin's file doesn't match `digest`.
     async fn make(&self, runtime: &Arc<Runtime>, digest: &str) -> Result<Arc<Code>, CodeError> {
         let wasm = match &self.source {
             Source::BuiltIn(..) => None,
-            Source::File(file) => {
-                let checked = known_files::check(runtime, file, digest).await;
-                if checked.is_err() {
-                    self.differs.store(true, Ordering::Relaxed);
+            Source::File(file) => match known_files::check(runtime, file, digest).await {
+                Ok(wasm) => wasm,
+                Err(error) => {
+                    self.differs_from_file.store(true, Ordering::Relaxed);
+                    return Err(error.into());
                 }
-                checked?
-            }
+            },
         };
         Code::make(runtime, self.source.clone(), wasm, digest).await
     }
 }
 
 impl Code {
-    /// Maps the code of a component. If there is no compiled code, the component is compiled first.
-    /// `wasm` are the component's bytes if they were just read.
-    ///
-    /// # Errors
-    ///
-    /// Returns the reason if there is no code.
+    /// Maps the code of a component, and compiles the code first if necessary. `wasm` are the
+    /// component's bytes. If they are missing, they are read from `source` only when they are
+    /// needed.
     pub(crate) async fn make(
         runtime: &Arc<Runtime>,
         source: Source,
@@ -147,8 +131,8 @@ impl Code {
         let runtime = Arc::clone(runtime);
         let digest = digest.to_owned();
         tokio::task::spawn_blocking(move || {
-            let compiled = match source {
-                Source::BuiltIn(_, compiled) => compiled,
+            let precompiled = match source {
+                Source::BuiltIn(_, precompiled) => precompiled,
                 Source::File(_) => None,
             };
             let engine = &runtime.engine;
@@ -159,7 +143,7 @@ impl Code {
                     None => source.read(&digest),
                 },
                 &digest,
-                compiled,
+                precompiled,
             )?;
             let pre = engine.linker.instantiate_pre(&component).map_err(CodeError::Link)?;
             Self::new(pre)
@@ -168,14 +152,13 @@ impl Code {
         .map(Arc::new)
     }
 
+    /// Finds the exports of a component. Returns an error if Toolhold can use none of them.
     fn new(pre: InstancePre<CallState>) -> Result<Self, CodeError> {
         let tools = ToolExports::find(&pre)?;
         let filters = FilterExports::find(&pre)?;
-        let foreign = if tools.is_none() && filters.is_none() {
-            Some(Foreign::from_component(pre.component())?)
-        } else {
-            None
-        };
+        let has_interfaces = tools.is_some() || filters.is_some();
+        let foreign =
+            if has_interfaces { None } else { Some(Foreign::from_component(pre.component())?) };
         let warm_pool = WarmPool::new(&pre);
         Ok(Self { pre, tools, filters, foreign, warm_pool })
     }

@@ -1,4 +1,4 @@
-//! Checks the tools that a plugin lists, and refuses a definition that is invalid or too large.
+//! Checks the definitions of a plugin's tools.
 
 use std::collections::BTreeSet;
 
@@ -12,75 +12,70 @@ use toolhold_contract::{
 
 use crate::guest::bindings::exports::toolhold::tool::tools;
 use crate::guest::convert::MAX_META;
-use crate::limits::{MAX_DESCRIPTION, MAX_TOOL_NAME, MAX_TOOLS};
+use crate::limits::{MAX_DESCRIPTION, MAX_NAME_IN_ERROR, MAX_TOOL_NAME, MAX_TOOLS};
 use crate::plugin::{LoadedPlugin, Tool};
 
-/// Most subjects of one tool.
+/// Most subjects of a tool. A tool with more is refused.
 const MAX_SUBJECTS: usize = 32;
-/// Most arguments of one tool that have rules for the host.
+/// Most bytes of a subject's pointer. A tool with a longer pointer is refused.
+const MAX_POINTER: usize = 256;
+/// Most described arguments of a tool. A tool with more is refused.
 const MAX_ARGUMENTS: usize = 64;
-/// Most aliases of a tool or an argument, and most bytes of one alias.
+/// Most aliases of a tool or an argument, and most bytes of an alias. Further aliases of a tool are
+/// dropped, and longer aliases are cut.
 const MAX_ALIASES: usize = 16;
 const MAX_NAME: usize = 128;
-/// Most values of one argument that make a call read-only.
+/// Most values of an argument that make a call read-only. A tool with more is refused.
 const MAX_VALUES: usize = 64;
 
-/// A reason why the tools that a plugin lists are refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ToolListError {
-    #[error("it offers {0} tools; the limit is {MAX_TOOLS}")]
+    #[error("the plugin offers {0} tools; the limit is {MAX_TOOLS}")]
     TooMany(usize),
-    #[error("it offers the tool `{0}` twice")]
+    #[error("the plugin offers the tool `{0}` twice")]
     Twice(String),
-    #[error("its tool `{name}`: {error}")]
+    #[error("the tool `{name}`: {error}")]
     Tool { name: String, error: ToolError },
 }
 
-/// A reason why the definition of a tool is refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ToolError {
-    #[error("its name has to be 1 to {MAX_TOOL_NAME} characters of [a-z0-9_-]")]
+    #[error("the name has to be 1 to {MAX_TOOL_NAME} characters of [a-z0-9_-]")]
     Name,
-    #[error("its description is {0} bytes; the limit is {MAX_DESCRIPTION}")]
+    #[error("the description is {0} bytes; the limit is {MAX_DESCRIPTION}")]
     LongDescription(usize),
-    #[error("it has {0} subjects; the limit is {MAX_SUBJECTS}")]
+    #[error("the tool has {0} subjects; the limit is {MAX_SUBJECTS}")]
     ManySubjects(usize),
-    #[error("a subject's pointer has to begin with `/` (RFC 6901) and have at most 256 bytes")]
+    #[error("a subject's pointer has to start with `/` (RFC 6901) and have at most 256 bytes")]
     Pointer,
-    #[error("its {what} schema {error}")]
+    #[error("the {what} schema {error}")]
     Schema { what: &'static str, error: SchemaError },
-    #[error("its input schema isn't the schema of an object: it needs `\"type\": \"object\"`")]
+    #[error("the input schema isn't the schema of an object: `\"type\": \"object\"` is missing")]
     NotAnObject,
-    #[error("it describes {0} arguments; the limit is {MAX_ARGUMENTS}")]
+    #[error("the definition describes {0} arguments; the limit is {MAX_ARGUMENTS}")]
     ManyArguments(usize),
-    #[error("it describes the argument `{0}` twice")]
+    #[error("the definition describes the argument `{0}` twice")]
     ArgumentTwice(String),
-    #[error("its argument `{name}`: {error}")]
+    #[error("the argument `{name}`: {error}")]
     Argument { name: String, error: ArgumentError },
 }
 
-/// A reason why what a definition says of an argument is refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ArgumentError {
-    #[error("it isn't a property of the input schema")]
+    #[error("the argument isn't a property of the input schema")]
     NoProperty,
-    #[error("it has {0} other names; the limit is {MAX_ALIASES}")]
+    #[error("the argument has {0} aliases; the limit is {MAX_ALIASES}")]
     ManyAliases(usize),
-    #[error("it has {0} values with which a call only reads; the limit is {MAX_VALUES}")]
+    #[error("the argument has {0} values for read-only calls; the limit is {MAX_VALUES}")]
     ManyValues(usize),
-    #[error("its base `{0}` isn't a property of the input schema")]
+    #[error("the base `{0}` isn't a property of the input schema")]
     Base(String),
-    #[error("it has the role `glob` and no base")]
+    #[error("the argument has the role `glob`, but no base")]
     GlobWithoutBase,
-    #[error("a value with which a call only reads isn't JSON: {0}")]
+    #[error("a value for read-only calls isn't JSON: {0}")]
     Value(#[from] serde_json::Error),
 }
 
-/// Checks and converts the definitions of a plugin's tools.
-///
-/// # Errors
-///
-/// Returns the fault of the first invalid definition.
 pub(crate) fn convert_tools(
     plugin: &LoadedPlugin,
     definitions: Vec<tools::Definition>,
@@ -90,7 +85,7 @@ pub(crate) fn convert_tools(
     }
     let mut tools: Vec<Tool> = Vec::new();
     for definition in definitions {
-        let name = neutral_line(cut(&definition.name, 80));
+        let name = neutral_line(cut(&definition.name, MAX_NAME_IN_ERROR));
         let tool = match convert_tool(plugin, definition) {
             Ok(tool) => tool,
             Err(error) => return Err(ToolListError::Tool { name, error }),
@@ -135,7 +130,7 @@ fn convert_tool(plugin: &LoadedPlugin, definition: tools::Definition) -> Result<
         input_schema,
         output_schema,
         annotations: annotations(&definition.promises),
-        // No promise of the contract says it.
+        // The contract has no promise for this.
         says_destructive: false,
         subjects,
         arguments,
@@ -147,16 +142,15 @@ fn convert_tool(plugin: &LoadedPlugin, definition: tools::Definition) -> Result<
         unlisted: false,
         meta: definition.meta.as_deref().and_then(convert_meta),
     };
-    Ok(plugin.named(converted))
+    Ok(plugin.make_tool(converted))
 }
 
-/// Checks whether a name has 1 to `max` characters of `[a-z0-9_-]`.
 pub(crate) fn is_well_formed_name(name: &str, max: usize) -> bool {
     (1..=max).contains(&name.len())
         && name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'))
 }
 
-/// Parses metadata. Returns `None` if it is too long or isn't JSON.
+/// Parses metadata. Metadata that is too long or isn't JSON is dropped.
 fn convert_meta(text: &str) -> Option<Value> {
     if text.len() > MAX_META {
         return None;
@@ -165,7 +159,7 @@ fn convert_meta(text: &str) -> Option<Value> {
 }
 
 fn convert_subject(subject: tools::Subject) -> Result<Subject, ToolError> {
-    if !subject.pointer.starts_with('/') || subject.pointer.len() > 256 {
+    if !subject.pointer.starts_with('/') || subject.pointer.len() > MAX_POINTER {
         return Err(ToolError::Pointer);
     }
     let kind = match subject.kind.as_str() {
@@ -175,12 +169,13 @@ fn convert_subject(subject: tools::Subject) -> Result<Subject, ToolError> {
         "command" => SubjectKind::Command,
         _ => SubjectKind::Text,
     };
-    // Every access except `read` counts as a write.
+    // Unknown kinds of access are treated as writes.
     let access = if subject.access == "read" { Access::Read } else { Access::Write };
     Ok(Subject { pointer: subject.pointer, kind, access })
 }
 
-/// Returns the behaviour that a tool promises. Without a promise, the strictest behaviour applies.
+/// Converts the promises of a tool's author. `additive` means that the tool isn't destructive, and
+/// `closed-world` is the opposite of `open_world`.
 fn annotations(promises: &[String]) -> Annotations {
     Annotations {
         read_only: has_promise(promises, "read-only"),
@@ -195,18 +190,17 @@ fn has_promise(promises: &[String], name: &str) -> bool {
     promises.iter().any(|promise| promise == name)
 }
 
-/// Converts a tool's rules for its arguments. A rule for an unknown argument would never apply, so
-/// the rule is refused as a mistake of the author.
+/// Converts the descriptions of arguments. Two descriptions must not have the same name.
 fn convert_arguments(
-    written: Vec<tools::Argument>,
+    descriptions: Vec<tools::Argument>,
     schema: &Value,
 ) -> Result<Vec<ToolArgument>, ToolError> {
-    if written.len() > MAX_ARGUMENTS {
-        return Err(ToolError::ManyArguments(written.len()));
+    if descriptions.len() > MAX_ARGUMENTS {
+        return Err(ToolError::ManyArguments(descriptions.len()));
     }
-    let mut arguments: Vec<ToolArgument> = Vec::with_capacity(written.len());
-    for argument in written {
-        let name = neutral_line(cut(&argument.name, 80));
+    let mut arguments: Vec<ToolArgument> = Vec::with_capacity(descriptions.len());
+    for argument in descriptions {
+        let name = neutral_line(cut(&argument.name, MAX_NAME_IN_ERROR));
         let converted = match convert_argument(argument, schema) {
             Ok(converted) => converted,
             Err(error) => return Err(ToolError::Argument { name, error }),
@@ -219,11 +213,13 @@ fn convert_arguments(
     Ok(arguments)
 }
 
+/// Converts the description of an argument. `schema` must have the argument, because the user's
+/// rules for another name never apply.
 fn convert_argument(
-    written: tools::Argument,
+    description: tools::Argument,
     schema: &Value,
 ) -> Result<ToolArgument, ArgumentError> {
-    let tools::Argument { name, aliases, roles, base, reads_with, meta: _ } = written;
+    let tools::Argument { name, aliases, roles, base, reads_with, meta: _ } = description;
     if !is_argument(schema, &name) {
         return Err(ArgumentError::NoProperty);
     }
@@ -236,28 +232,32 @@ fn convert_argument(
     if let Some(base) = &base
         && !is_argument(schema, base)
     {
-        return Err(ArgumentError::Base(neutral_line(cut(base, 80))));
+        return Err(ArgumentError::Base(neutral_line(cut(base, MAX_NAME_IN_ERROR))));
     }
+
+    // Unknown roles are dropped.
     let roles: BTreeSet<Role> = roles.iter().filter_map(|role| Role::from_name(role)).collect();
     if roles.contains(&Role::Glob) && base.is_none() {
         return Err(ArgumentError::GlobWithoutBase);
     }
-    let reads_with =
-        reads_with.iter().map(|text| serde_json::from_str(text)).collect::<Result<_, _>>()?;
-    Ok(ToolArgument { name, aliases: convert_aliases(&aliases), roles, base, reads_with })
+    let mut read_only_values: Vec<Value> = Vec::with_capacity(reads_with.len());
+    for json in &reads_with {
+        read_only_values.push(serde_json::from_str(json)?);
+    }
+    Ok(ToolArgument { name, aliases: convert_aliases(&aliases), roles, base, read_only_values })
 }
 
 fn is_argument(schema: &Value, name: &str) -> bool {
     schema.get("properties").is_some_and(|properties| properties.get(name).is_some())
 }
 
-/// Converts the names of the arguments that describe the change of a call. Returns `None` if they
-/// don't describe it completely.
-fn convert_preview(written: tools::Preview) -> Option<PreviewArguments> {
-    let tools::Preview { file, content, old, new, all } = written;
+/// Converts the names of the arguments that describe exactly one change of a file.
+fn convert_preview(preview: tools::Preview) -> Option<PreviewArguments> {
+    let tools::Preview { file, content, old, new, all } = preview;
     let change = match (content, old, new) {
         (Some(content), None, None) => ChangeArguments::Whole(content),
         (None, Some(old), Some(new)) => ChangeArguments::Part { old, new, all },
+        // An argument is missing, or the arguments describe both kinds of change.
         _ => return None,
     };
     Some(PreviewArguments { file, change })
@@ -313,7 +313,7 @@ mod tests {
         };
         refused(argument("c\u{1b}"), "isn't a property");
         let many = vec!["x".to_owned(); MAX_ALIASES + 1];
-        refused(tools::Argument { aliases: many, ..argument("a") }, "17 other names");
+        refused(tools::Argument { aliases: many, ..argument("a") }, "17 aliases");
         let many = vec!["1".to_owned(); MAX_VALUES + 1];
         refused(tools::Argument { reads_with: many, ..argument("a") }, "65 values");
         let glob = || tools::Argument { roles: vec!["glob".to_owned()], ..argument("a") };

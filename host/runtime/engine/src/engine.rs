@@ -1,4 +1,4 @@
-//! Makes the engine that runs plugins: its pool of memories, and the linker that all plugins share.
+//! Makes the engine that runs plugins.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,24 +12,43 @@ use crate::clock::{TickGuard, Ticker};
 use crate::guest::CallState;
 use crate::guest::linking;
 use crate::housekeeper::Housekeeper;
-use crate::limits::MAX_INSTANCES;
+use crate::limits::{KIB, MAX_INSTANCES, MIB};
 use crate::session::SessionInstances;
 use crate::warm_pool::{MEMORIES, SPARE, TABLES};
 
-/// Runs components.
+/// Bytes of a page of a linear memory.
+const WASM_PAGE: usize = 64 * KIB;
+
+/// Core instances, memories and tables that the pool reserves for a call. A component may have
+/// several of each.
+const CORE_INSTANCES_OF_CALL: u32 = 8;
+const MEMORIES_OF_CALL: u32 = 2;
+const TABLES_OF_CALL: u32 = 4;
+
+/// Limits of one core module and its tables.
+const MAX_TABLE_ELEMENTS: usize = 100_000;
+const MAX_MEMORIES_OF_MODULE: u32 = 4;
+const MAX_TABLES_OF_MODULE: u32 = 8;
+
+/// Most bytes that the engine needs to describe an instance.
+const MAX_INSTANCE_SIZE: usize = 10 * MIB;
+
+/// Bytes that stay mapped in an unused slot.
+const RESIDENT_MEMORY: usize = 256 * KIB;
+const RESIDENT_TABLE: usize = 32 * KIB;
+
 pub(crate) struct Engine {
     pub(crate) wasm: wasmtime::Engine,
     pub(crate) linker: Linker<CallState>,
     pub(crate) housekeeper: Housekeeper,
     ticker: Ticker,
-    /// Why there is no memory pool. Without a pool, calls start slower. Nothing else changes.
+    /// Why there is no memory pool. Calls start slower without a pool.
     pub(crate) no_pool: Option<String>,
 }
 
 impl Engine {
-    /// Makes an engine for at most `concurrency` calls at a time, each with at most `memory` bytes.
-    /// `keep_ready` is the lifetime of warm instances. The housekeeper drops idle instances of
-    /// `sessions`.
+    /// Makes an engine for `concurrency` calls at a time, each with at most `memory` bytes. Warm
+    /// instances live for `keep_ready`.
     pub(crate) fn new(
         concurrency: usize,
         memory: usize,
@@ -38,16 +57,16 @@ impl Engine {
     ) -> Result<Self, HostError> {
         let mut config = settings();
         config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(concurrency, memory)));
-        // The pool reserves address space. Containers and small machines may not have enough, which
-        // `toolhold doctor` reports.
-        let (wasm, no_pool) = match wasmtime::Engine::new(&config) {
-            Ok(wasm) => (wasm, None),
+        let mut no_pool = None;
+        let wasm = match wasmtime::Engine::new(&config) {
+            Ok(wasm) => wasm,
+            // The pool reserves address space. Some containers limit the address space too much.
+            // `toolhold doctor` reports this.
             Err(error) => {
                 let reason = format!("{error:#}");
                 tracing::info!("no memory pool, so calls start slower: {reason}");
-                let wasm =
-                    wasmtime::Engine::new(&settings()).map_err(|error| engine_error(&error))?;
-                (wasm, Some(reason))
+                no_pool = Some(reason);
+                wasmtime::Engine::new(&settings()).map_err(|error| engine_error(&error))?
             }
         };
 
@@ -58,7 +77,6 @@ impl Engine {
         Ok(Self { wasm, linker, housekeeper, ticker, no_pool })
     }
 
-    /// Keeps the ticker running during a call, so that deadlines and budgets are checked.
     pub(crate) fn keep_ticking(&self) -> TickGuard {
         self.ticker.keep_ticking()
     }
@@ -68,39 +86,41 @@ fn engine_error(error: &wasmtime::Error) -> HostError {
     HostError::Engine(format!("{error:#}"))
 }
 
-/// Checks whether the kernel can report which memory a call has touched. The check starts an engine
-/// that requires these reports.
+/// Checks whether the kernel can report the memory that a call has touched. An engine that requires
+/// such reports is made for the test.
 pub(crate) fn finds_touched_memory() -> bool {
-    let mut pooling = pool(1, 1 << 16);
+    // The smallest pool is enough: one call with one page of memory.
+    let mut pooling = pool(1, WASM_PAGE);
     pooling.pagemap_scan(Enabled::Yes);
     let mut config = settings();
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pooling));
     wasmtime::Engine::new(&config).is_ok()
 }
 
-/// Configures a pool with two slots for each call that may run at a time. Two are needed because an
-/// abandoned call may occupy its slot for a while. Spare slots are for warm instances.
+/// Configures a pool with two slots for each concurrent call, because an abandoned call may occupy
+/// its slot for a while. Warm instances use the spare slots.
 fn pool(concurrency: usize, memory: usize) -> PoolingAllocationConfig {
-    let slots = u32::try_from(concurrency * 2).unwrap_or(u32::MAX);
+    // More calls than `u32::MAX` don't fit into any machine.
+    let calls = u32::try_from(concurrency).unwrap_or(u32::MAX);
+    let slots = calls.saturating_mul(2);
     let spare = SPARE as u32;
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(slots + spare)
-        .total_core_instances(slots * 8 + spare * MAX_INSTANCES as u32)
-        .total_memories(slots * 2 + spare * MEMORIES)
-        .total_tables(slots * 4 + spare * TABLES)
+        .total_core_instances(slots * CORE_INSTANCES_OF_CALL + spare * MAX_INSTANCES as u32)
+        .total_memories(slots * MEMORIES_OF_CALL + spare * MEMORIES)
+        .total_tables(slots * TABLES_OF_CALL + spare * TABLES)
         .total_stacks(slots + spare)
-        // The limiter enforces the limits of a call. The limits of the pool must not be smaller.
         .max_memory_size(memory)
-        .table_elements(100_000)
-        .max_memories_per_module(4)
-        .max_tables_per_module(8)
-        .max_component_instance_size(10 << 20)
-        .max_core_instance_size(10 << 20)
-        // The memory that a small guest touches stays mapped and is cleared. This is cheaper than
-        // unmapping it and faulting it in again.
-        .linear_memory_keep_resident(256 << 10)
-        .table_keep_resident(32 << 10)
-        .max_unused_warm_slots(u32::try_from(concurrency).unwrap_or(u32::MAX))
+        .table_elements(MAX_TABLE_ELEMENTS)
+        .max_memories_per_module(MAX_MEMORIES_OF_MODULE)
+        .max_tables_per_module(MAX_TABLES_OF_MODULE)
+        .max_component_instance_size(MAX_INSTANCE_SIZE)
+        .max_core_instance_size(MAX_INSTANCE_SIZE)
+        // The memory of a small guest is cleared and stays mapped, because unmapping and faulting
+        // in takes longer.
+        .linear_memory_keep_resident(RESIDENT_MEMORY)
+        .table_keep_resident(RESIDENT_TABLE)
+        .max_unused_warm_slots(calls)
         .pagemap_scan(Enabled::Auto);
     pool
 }

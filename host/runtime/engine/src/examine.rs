@@ -1,4 +1,4 @@
-//! Starts an engine and compiles a tiny component, to test this machine for `toolhold doctor`.
+//! Tests the engine, the compiler and the cache on this machine, for `toolhold doctor`.
 
 use std::io;
 use std::path::Path;
@@ -12,23 +12,23 @@ use toolhold_system::process::{HelperBounds, HelperError, run_helper};
 use crate::engine::{self, Engine};
 use crate::{Builtin, RuntimeConfig};
 
-/// A reason why code can't be compiled, cached or mapped on this machine.
+/// The reason why code can't be compiled, cached or mapped on this machine.
 #[derive(Debug, thiserror::Error)]
 pub enum ExaminationError {
-    /// This program has built-in components without compiled code.
+    /// The program was built without compiled code of its components.
     #[error("this program was built without compiled code")]
     NotBuiltIn,
-    /// Built-in code doesn't fit.
+    /// Built-in code can't be mapped.
     #[error(transparent)]
     BuiltIn(#[from] BuiltInCodeError),
-    /// The helper program that compiles components is missing.
+    /// The helper program for compiling is missing.
     #[error("{NO_HELPER}")]
     NoHelper,
-    /// The helper compiles nothing.
+    /// The helper failed.
     #[error(transparent)]
     Helper(#[from] HelperError),
-    /// The helper's code doesn't fit.
-    #[error("its code can't be mapped: {0:#}")]
+    /// The helper's code can't be mapped.
+    #[error("the compiled code can't be mapped: {0:#}")]
     Map(wasmtime::Error),
     /// The folder of the cache can't be used.
     #[error(transparent)]
@@ -43,44 +43,45 @@ pub enum ExaminationError {
 pub struct EngineExamination {
     /// Most calls at a time.
     pub places: usize,
-    /// The reason why there is no memory pool. Calls then start slower. `None` if there is a pool.
+    /// The reason why there is no memory pool. Calls start slower without a pool.
     pub no_pool: Option<String>,
-    /// Bytes of address space that the engine reserved. `None` if the kernel doesn't report them.
+    /// Bytes of address space that the engine reserved, if the kernel reports them.
     pub reserved: Option<u64>,
-    /// Whether the kernel can report the memory that a call touched (`PAGEMAP_SCAN`, Linux 6.7).
-    /// With these reports, the host clears less memory after a call.
+    /// Whether the kernel can report the memory that a call has touched (`PAGEMAP_SCAN`, Linux
+    /// 6.7). The host then clears less memory after a call.
     pub finds_touched_memory: bool,
-    /// Features of the baseline for built-in code that this processor lacks.
+    /// Processor features that built-in code uses and this processor lacks.
     pub missing_features: Vec<&'static str>,
-    /// The built-in plugins. `Err` is the reason why the code that was compiled ahead isn't used.
+    /// The built-in plugins. An error is the reason why built-in code isn't used.
     pub builtins: Vec<(&'static str, Result<(), ExaminationError>)>,
-    /// The time for compiling a tiny component in the helper and mapping its code, or the error.
+    /// The time for compiling and mapping a tiny component.
     pub compiled: Result<Duration, ExaminationError>,
-    /// Whether the cache can store and map code. `None` if the cache has no folder yet, or nothing
-    /// was compiled.
+    /// The result of storing and mapping code in the cache. `None` if there is no cache folder yet,
+    /// or nothing was compiled.
     pub cached: Option<Result<(), ExaminationError>>,
 }
 
-/// The limits for compiling a tiny component. The limits are much larger than the need.
+/// Limits for compiling [`TINY`].
 const BOUNDS: HelperBounds = HelperBounds { time: Duration::from_secs(20), output: 16 << 20 };
 
 /// A component of one module with one empty function.
 const TINY: &[u8] = b"\0asm\x0d\0\x01\0\x01\x18\0asm\x01\0\0\0\x01\x04\x01\x60\0\0\x03\x02\x01\0\x0a\x04\x01\x02\0\x0b";
 
-/// Starts an engine for `config` and tests all steps of loading. Creates no cache folder, and
-/// leaves no file in an existing one. Blocks, at most 20 s.
+/// Tests all steps of loading a plugin. Doesn't create the cache folder, and leaves no file in the
+/// folder. Blocks for at most 20 s.
 ///
 /// # Errors
 ///
-/// [`HostError::Engine`] if this machine can't run the engine.
+/// Returns [`HostError::Engine`] if this machine can't run the engine.
 pub fn examine(
     config: RuntimeConfig,
     builtins: &[Builtin],
 ) -> Result<EngineExamination, HostError> {
     let places = config.places();
-    let before = address_space();
-    let engine = Engine::new(places, config.memory, config.keep_ready, Default::default())?;
-    let reserved = match (before, address_space()) {
+    let address_space_before = address_space();
+    let no_sessions = Default::default();
+    let engine = Engine::new(places, config.memory, config.keep_ready, no_sessions)?;
+    let reserved = match (address_space_before, address_space()) {
         (Some(before), Some(after)) => Some(after.saturating_sub(before)),
         _ => None,
     };
@@ -106,14 +107,12 @@ pub fn examine(
     })
 }
 
-/// Maps the code of a built-in plugin that was compiled ahead.
 fn map_built_in(builtin: &Builtin, engine: &Engine) -> Result<(), ExaminationError> {
     let code = builtin.compiled.ok_or(ExaminationError::NotBuiltIn)?;
     toolhold_compiler::map_built_in(&engine.wasm, code)?;
     Ok(())
 }
 
-/// Compiles [`TINY`] in the helper, and maps its code.
 fn compile_tiny(config: &RuntimeConfig, engine: &Engine) -> Result<Vec<u8>, ExaminationError> {
     let helper = config.helper.clone().or_else(own_helper).ok_or(ExaminationError::NoHelper)?;
     let code = run_helper(&helper, &[HELPER], TINY, BOUNDS)?;
@@ -121,8 +120,8 @@ fn compile_tiny(config: &RuntimeConfig, engine: &Engine) -> Result<Vec<u8>, Exam
     Ok(code)
 }
 
-/// Tests the cache. Returns `None` if its folder doesn't exist, since opening the cache would
-/// create the folder.
+/// Tests whether the cache can store and map `code`. If `folder` doesn't exist, tests nothing,
+/// because opening the cache creates the folder.
 fn test_cache(folder: &Path, code: &[u8], engine: &Engine) -> Option<Result<(), ExaminationError>> {
     if rustix::fs::lstat(folder).is_err() {
         return None;

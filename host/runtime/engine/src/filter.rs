@@ -1,8 +1,7 @@
-//! Lists the filters of plugins within limits, and applies one to an output.
+//! Lists the filters of plugins, and applies a filter to an output.
 //!
-//! A filter has no capabilities: its instances don't get the grants of their plugin. After an
-//! answer, the host may reuse an instance for other outputs of the same session. The host drops an
-//! instance that trapped or used much memory.
+//! Instances for filters don't get the grants of their plugin. An instance may filter several
+//! outputs of one session. The instance is dropped after a trap, or if it uses much memory.
 
 use std::sync::Arc;
 
@@ -20,54 +19,56 @@ use crate::guest::CallState;
 use crate::guest::bindings::filter::exports::toolhold::tool::filter as wit;
 use crate::guest::contract::{FilterExports, FilterInstance};
 use crate::guest::convert::{self, MAX_META};
-use crate::limits::Limits;
+use crate::limits::{Limits, MAX_NAME_IN_ERROR};
 use crate::outcome;
 use crate::plugin::{LoadedPlugin, Plugin};
 use crate::run::{self, ListError};
+use crate::session::InstanceKey;
 use crate::timing::{CallPlace, CallWatch};
 use crate::warm_pool::Entry;
 use crate::wasi::Files;
 
-/// Most filters of one plugin.
+/// Most filters of a plugin. A plugin with more is refused, also for the next three limits.
 const MAX_FILTERS: usize = 512;
 /// Most characters of a filter's name.
 const MAX_NAME: usize = 64;
-/// Most matchers of one filter.
+/// Most matchers of a filter.
 const MAX_MATCHERS: usize = 32;
 /// Most characters of a matcher's pattern.
 const MAX_PATTERN: usize = 512;
-/// Most reported problems with the operator's rules, and most bytes of each.
+/// Most reported problems with the user's rules. Further problems are dropped.
 const MAX_PROBLEMS: usize = 256;
-const MAX_PROBLEM: usize = 1024;
+/// Most bytes of a problem, a reason or an error of a plugin. Longer messages are cut.
+const MAX_MESSAGE: usize = 1024;
 
-/// Most bytes that are filtered on the caller's thread.
-const MAX_BORROWED: usize = 64 * 1024;
+/// Most bytes of an output that is filtered on the caller's thread. A filter for a longer output
+/// starts on a blocking thread, because it takes longer than a tick.
+const MAX_SHORT_OUTPUT: usize = 64 * 1024;
 
-/// A reason why the filters of a plugin are refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FilterListError {
     #[error(transparent)]
     List(#[from] ListError),
-    #[error("it offers {0} filters; the limit is {MAX_FILTERS}")]
+    #[error("the plugin offers {0} filters; the limit is {MAX_FILTERS}")]
     TooMany(usize),
-    #[error("it offers the filter `{0}` twice")]
+    #[error("the plugin offers the filter `{0}` twice")]
     Twice(String),
-    #[error("its filter `{name}`: {error}")]
+    #[error("the filter `{name}`: {error}")]
     Filter { name: String, error: FilterError },
 }
 
-/// A reason why the definition of a filter is refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FilterError {
-    #[error("its name has to be 1 to {MAX_NAME} characters of [a-z0-9_-]")]
+    #[error("the name has to be 1 to {MAX_NAME} characters of [a-z0-9_-]")]
     Name,
-    #[error("it has {0} matchers; the limit is {MAX_MATCHERS}")]
+    #[error("the filter has {0} matchers; the limit is {MAX_MATCHERS}")]
     ManyMatchers(usize),
     #[error("a matcher has {0} characters; the limit is {MAX_PATTERN}")]
     LongMatcher(usize),
 }
 
-/// Asks a plugin that was just loaded for its filters.
+/// Asks a plugin for its filters and for problems with the user's rules, and stores both in
+/// `plugin`.
 pub(crate) async fn list(plugin: &mut LoadedPlugin, code: &Code) -> Result<(), FilterListError> {
     let Some(exports) = code.filters.clone() else { return Ok(()) };
     let wit::Listing { filters: registrations, problems } =
@@ -80,15 +81,15 @@ pub(crate) async fn list(plugin: &mut LoadedPlugin, code: &Code) -> Result<(), F
         })
         .await?;
     plugin.filters = convert_registrations(registrations)?;
-    plugin.filter_problems = problems
-        .iter()
-        .take(MAX_PROBLEMS)
-        .map(|problem| neutral(cut(problem, MAX_PROBLEM)).into_owned())
-        .collect();
+
+    let mut shown_problems = Vec::new();
+    for problem in problems.iter().take(MAX_PROBLEMS) {
+        shown_problems.push(neutral(cut(problem, MAX_MESSAGE)).into_owned());
+    }
+    plugin.filter_problems = shown_problems;
     Ok(())
 }
 
-/// Checks and converts the filters that a plugin lists.
 fn convert_registrations(
     registrations: Vec<wit::Registration>,
 ) -> Result<Vec<Arc<FilterDefinition>>, FilterListError> {
@@ -97,7 +98,7 @@ fn convert_registrations(
     }
     let mut definitions: Vec<Arc<FilterDefinition>> = Vec::with_capacity(registrations.len());
     for registration in registrations {
-        let name = neutral_line(cut(&registration.name, 80));
+        let name = neutral_line(cut(&registration.name, MAX_NAME_IN_ERROR));
         let definition = match convert_registration(registration) {
             Ok(definition) => definition,
             Err(error) => return Err(FilterListError::Filter { name, error }),
@@ -122,13 +123,10 @@ fn convert_registration(registration: wit::Registration) -> Result<FilterDefinit
         wit::Purpose::Cosmetic => Purpose::Cosmetic,
         wit::Purpose::Security => Purpose::Security,
     };
-    Ok(FilterDefinition {
-        name,
-        purpose,
-        matchers: matchers.into_iter().map(convert_matcher).collect::<Result<_, _>>()?,
-        fallback,
-        meta: meta.filter(|text| text.len() <= MAX_META),
-    })
+    let matchers = matchers.into_iter().map(convert_matcher).collect::<Result<_, _>>()?;
+    // Metadata that is too long is dropped.
+    let meta = meta.filter(|text| text.len() <= MAX_META);
+    Ok(FilterDefinition { name, purpose, matchers, fallback, meta })
 }
 
 fn convert_matcher(matcher: wit::Matcher) -> Result<Matcher, FilterError> {
@@ -142,14 +140,16 @@ fn convert_matcher(matcher: wit::Matcher) -> Result<Matcher, FilterError> {
         Pattern::Any => 0,
         Pattern::Exact(text) | Pattern::Prefix(text) | Pattern::Regex(text) => text.chars().count(),
     };
-    let length = subject_length.max(matcher.tool.chars().count());
-    if length > MAX_PATTERN {
-        return Err(FilterError::LongMatcher(length));
+    let tool_length = matcher.tool.chars().count();
+    let longer_length = subject_length.max(tool_length);
+    if longer_length > MAX_PATTERN {
+        return Err(FilterError::LongMatcher(longer_length));
     }
     Ok(Matcher { tool: matcher.tool, subject })
 }
 
-/// Applies a filter to an output.
+/// Applies a filter in the session's instance, or in a new instance. Cancels the filter if the
+/// future is dropped.
 pub(crate) async fn apply(
     plugin: &Arc<LoadedPlugin>,
     filter: &FilterDefinition,
@@ -171,21 +171,20 @@ pub(crate) async fn apply(
         session: Arc::clone(session),
         _held: (place, plugin.runtime.engine.keep_ticking()),
     };
-    // Filtering a long text takes longer than a tick, so it doesn't start on the caller's thread.
+
     let length: usize = input.content.iter().map(Content::len).sum();
-    let is_long = length > MAX_BORROWED;
+    let runs_long = length > MAX_SHORT_OUTPUT;
     let filter = filter.name.clone();
     let run = async move { call.run(filter, convert_input(input)).await };
-    run::drive(watch, run, is_long).await
+    run::drive(watch, run, runs_long).await
 }
 
 impl Plugin {
-    /// Applies a filter to an output. One instance may filter several outputs of the same
-    /// `session`, one after the other.
+    /// Applies a filter to an output. An instance may filter further outputs of the same `session`.
     ///
     /// # Errors
     ///
-    /// Returns an error if the filter fails, traps or exceeds a limit.
+    /// Returns an error if the filter fails, traps or reaches a limit.
     pub async fn filter(
         &self,
         filter: &FilterDefinition,
@@ -203,25 +202,28 @@ struct FilterCall {
     limits: Limits,
     watch: Arc<CallWatch>,
     session: Arc<str>,
+    /// Resources that the call occupies until it ends.
     _held: (CallPlace, TickGuard),
 }
 
 impl FilterCall {
+    /// Runs the filter in the session's idle instance, or in a new instance. Stores the instance
+    /// for the session's next output.
     async fn run(self, filter: String, input: wit::FilterInput) -> Result<FilterVerdict, Failure> {
         let exports =
             self.code.filters.as_ref().ok_or_else(|| failed("the plugin has no filters"))?;
         let key = self.plugin.instances.filter_key(&self.session);
         let sessions = &self.plugin.runtime.sessions;
-        let (mut store, created) = match sessions.take(&key) {
+        let (mut store, ready) = match sessions.take(&key) {
             Some((mut store, Entry::Filter(instance))) => {
                 store.data_mut().call.watch = Arc::clone(&self.watch);
                 store.data_mut().call.log_budget = self.limits.log_lines;
-                store.set_epoch_deadline(1);
+                store.set_epoch_deadline(run::TICKS_TO_CHECK);
                 (store, Ok(instance))
             }
-            _ => self.fresh(exports).await,
+            _ => self.make_instance(exports).await,
         };
-        let instance = match created {
+        let instance = match ready {
             Ok(instance) => instance,
             Err(error) => return Err(self.trap_failure(&error, &store)),
         };
@@ -230,44 +232,58 @@ impl FilterCall {
             Err(error) => return Err(self.trap_failure(&error, &store)),
         };
 
-        let fits = self.code.warm_pool.fits;
-        if fits && sessions.keep(key, store, Entry::Filter(instance), None).is_ok() {
-            self.plugin.runtime.engine.housekeeper.note_kept();
+        if self.code.warm_pool.fits_spare_slots {
+            self.keep(key, store, instance);
         }
-        let verdict =
-            answer.map_err(|failure| failed(&neutral_line(cut(&failure.message, MAX_PROBLEM))))?;
-        convert_verdict(verdict, input.content.len(), self.limits.result)
+        match answer {
+            Ok(verdict) => convert_verdict(verdict, input.content.len(), self.limits.result),
+            Err(failure) => Err(failed(&neutral_line(cut(&failure.message, MAX_MESSAGE)))),
+        }
     }
 
     fn trap_failure(&self, error: &wasmtime::Error, store: &Store<CallState>) -> Failure {
         outcome::failure(&self.watch, error, store, &self.plugin.name)
     }
 
-    /// Makes a fresh instance, and calls only `list_filters` on it.
-    async fn fresh(
+    /// Stores the instance for the session's next output, unless it has used too much memory.
+    fn keep(&self, key: InstanceKey, store: Store<CallState>, instance: FilterInstance) {
+        let runtime = &self.plugin.runtime;
+        let no_rules = None;
+        let kept = runtime.sessions.keep(key, store, Entry::Filter(instance), no_rules);
+        if kept.is_ok() {
+            runtime.engine.housekeeper.note_kept();
+        }
+    }
+
+    /// Makes an instance and lists its filters. The contract requires that the first call of an
+    /// instance lists the filters.
+    async fn make_instance(
         &self,
         exports: &FilterExports,
     ) -> (Store<CallState>, wasmtime::Result<FilterInstance>) {
         let Self { plugin, code, limits, watch, .. } = self;
+        let no_files = Files::new(None, 0);
+        let no_directory = None;
         let state = CallState::idle(
             &plugin.name,
             &plugin.policy,
             limits,
-            Files::new(None, 0),
-            None,
+            no_files,
+            no_directory,
             Arc::clone(watch),
         );
         let (mut store, instance) = run::instantiate(&code.pre, state, limits).await;
-        let creating = async {
+        // A block, because an error in it must not return from the function without the store.
+        let created = async {
             let instance = exports.load(&mut store, &instance?)?;
             match instance.list(&mut store).await? {
                 Ok(_) => Ok(instance),
                 Err(failure) => {
-                    Err(wasmtime::Error::msg(neutral_line(cut(&failure.message, MAX_PROBLEM))))
+                    Err(wasmtime::Error::msg(neutral_line(cut(&failure.message, MAX_MESSAGE))))
                 }
             }
-        };
-        let created = creating.await;
+        }
+        .await;
         (store, created)
     }
 }
@@ -278,36 +294,38 @@ fn failed(reason: &str) -> Failure {
 
 fn convert_input(input: FilterInput) -> wit::FilterInput {
     let FilterInput { tool, subject, failed, exit_code, among_others, content } = input;
-    let content = content.into_iter().map(convert::content_for_guest).collect();
     wit::FilterInput {
         tool,
         subject,
         failed: failed.map(convert::category_for_guest),
         exit_code,
-        content,
+        content: content.into_iter().map(convert::content_for_guest).collect(),
         alone: !among_others,
         meta: None,
     }
 }
 
+/// Converts the verdict on an output of `part_count` parts. The new content has at most `limit`
+/// bytes.
 fn convert_verdict(
     verdict: wit::Verdict,
-    parts: usize,
+    part_count: usize,
     limit: usize,
 ) -> Result<FilterVerdict, Failure> {
     let wit::Replacement { content, confidence, rule, meta: _ } = match verdict {
         wit::Verdict::Keep => return Ok(FilterVerdict::Keep),
         wit::Verdict::Block(reason) => {
-            return Ok(FilterVerdict::Block(neutral_line(cut(&reason, MAX_PROBLEM))));
+            return Ok(FilterVerdict::Block(neutral_line(cut(&reason, MAX_MESSAGE))));
         }
         wit::Verdict::Replace(replacement) => replacement,
     };
     let size: usize = content.iter().map(convert::part_size).sum();
-    // The size of a part includes more than its text.
-    let limit = limit.saturating_add(parts * 64);
-    if content.len() != parts || size > limit {
+    // `limit` is only for content, but `part_size` includes an overhead for each part.
+    let size_limit = limit.saturating_add(part_count * convert::PART_OVERHEAD);
+    if content.len() != part_count || size > size_limit {
         return Err(failed(&format!(
-            "it returned {} parts with {size} bytes for {parts} parts; the limit is {limit} bytes",
+            "the filter returned {} parts with {size} bytes for {part_count} parts; the limit is \
+             {size_limit} bytes",
             content.len()
         )));
     }
@@ -317,10 +335,10 @@ fn convert_verdict(
         wit::Confidence::Fallback => Confidence::Fallback,
     };
     let rule = rule.map(|rule| neutral_line(cut(&rule, MAX_NAME)));
-    // A part of an unknown kind becomes an empty text, so that the number of parts stays the same.
-    let content = content
-        .into_iter()
-        .map(|part| convert::content(part).unwrap_or_else(|| Content::text("")))
-        .collect();
-    Ok(FilterVerdict::Replace { content, confidence, rule })
+    let mut parts = Vec::with_capacity(part_count);
+    for part in content {
+        // The number of parts must not change, so a part of an unknown kind becomes an empty text.
+        parts.push(convert::content(part).unwrap_or_else(|| Content::text("")));
+    }
+    Ok(FilterVerdict::Replace { content: parts, confidence, rule })
 }

@@ -1,4 +1,4 @@
-//! Runs components that don't import Toolhold's interfaces: their functions, and WASI commands.
+//! Runs components without Toolhold's interfaces: plain functions and WASI commands.
 
 use std::borrow::Cow;
 
@@ -18,36 +18,35 @@ use crate::guest::CallState;
 use crate::guest::capability::PluginGrants;
 use crate::limits::{MAX_DESCRIPTION, MAX_TOOL_NAME, MAX_TOOLS};
 
-/// The name of a command's only tool.
+/// The name of a command's tool.
 const RUN: &str = "run";
 
-/// Most bytes of a command's standard error in its answer, taken from the end.
+/// Bytes at the end of a command's standard error that its answer contains.
 const MAX_STDERR: usize = 16 * 1024;
 
-/// The bounds for functions. Tools of the host have the same bounds.
+/// Most bytes of the description in a manifest that the host makes.
+const MAX_SUMMARY: usize = 1024;
+
+/// Functions have the same bounds as tools of plugins.
 const BOUNDS: ToolBounds =
     ToolBounds { tools: MAX_TOOLS, name: MAX_TOOL_NAME, description: MAX_DESCRIPTION };
 
-/// The exports of a component that doesn't know Toolhold.
+/// The exports of a component without Toolhold's interfaces.
 pub(crate) enum Foreign {
-    /// Functions, each a tool.
+    /// Each function is a tool.
     Functions(Functions),
     /// The function `run` of `wasi:cli/run`.
     Command(ComponentExportIndex),
 }
 
-/// The checked arguments of one call.
+/// Checked arguments of a call.
 pub(crate) enum Input {
     Values(Vec<Val>),
     Command(CommandLine),
 }
 
 impl Foreign {
-    /// Finds the exports of a component that doesn't export Toolhold's interfaces.
-    ///
-    /// # Errors
-    ///
-    /// The component exports nothing that Toolhold can call.
+    /// Finds the exports. Returns an error if Toolhold can call none of them.
     pub(crate) fn from_component(component: &Component) -> Result<Self, NoFunctionsError> {
         if let Some(run) = find_run(component) {
             return Ok(Self::Command(run));
@@ -55,11 +54,7 @@ impl Foreign {
         Functions::from_component(component, BOUNDS).map(Self::Functions)
     }
 
-    /// Converts and checks the arguments of a call, before any code of the component runs.
-    ///
-    /// # Errors
-    ///
-    /// The fault of the arguments.
+    /// Checks and converts arguments before code of the component runs.
     pub(crate) fn check(
         &self,
         tool: &str,
@@ -69,17 +64,19 @@ impl Foreign {
         match self {
             Self::Functions(functions) => functions.check(tool, arguments).map(Input::Values),
             Self::Command(_) => {
-                let template = policy.command.as_ref().ok_or_else(|| {
-                    Failure::new(Category::PermanentFailure, NO_TEMPLATE).with_code("host")
-                })?;
-                let line = template.expand(arguments);
-                line.map(Input::Command)
-                    .map_err(|error| Failure::new(Category::InvalidParameters, error.to_string()))
+                let Some(template) = &policy.command else {
+                    let failure = Failure::new(Category::PermanentFailure, NO_TEMPLATE);
+                    return Err(failure.with_code("host"));
+                };
+                match template.expand(arguments) {
+                    Ok(line) => Ok(Input::Command(line)),
+                    Err(error) => Err(Failure::new(Category::InvalidParameters, error.to_string())),
+                }
             }
         }
     }
 
-    /// Calls the component. An error is a trap.
+    /// Calls the component. An error means a trap.
     pub(crate) async fn call(
         &self,
         store: &mut Store<CallState>,
@@ -95,32 +92,28 @@ impl Foreign {
             (Self::Command(run), Input::Command(line)) => {
                 run_command(store, instance, *run, line, limit).await
             }
+            // Never happens, because `check` makes the input for the same component.
             _ => Err(wasmtime::Error::msg("the arguments don't belong to this component")),
         }
     }
 }
 
-/// The reason why a command without a template is not loaded, with the remedy.
-const NO_TEMPLATE: &str = "it is a WASI command; to run it as a tool, set `command = true` and its `arguments` in its table of the configuration";
+const NO_TEMPLATE: &str = "the component is a WASI command; to run the command as a tool, set \
+                           `command = true` and `arguments` in the plugin's table of the \
+                           configuration";
 
-/// A reason why the operator's table doesn't fit a component.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TableError {
-    /// With the remedy.
     #[error("{NO_TEMPLATE} ({0})")]
     NoTemplate(String),
     #[error(
-        "its table of the configuration says `command = true`, but it is no command: it doesn't export `wasi:cli/run`"
+        "the plugin's table of the configuration has `command = true`, but the component isn't a \
+         command: the export `wasi:cli/run` is missing"
     )]
     NoCommand,
 }
 
-/// Lists the tools of a component that doesn't know Toolhold. Also lists the functions that are
-/// left out, each with the reason.
-///
-/// # Errors
-///
-/// Returns an error if the operator's table doesn't fit the component.
+/// Returns the tools of a component, and a message for each function that isn't offered.
 pub(crate) fn offer(
     foreign: &Foreign,
     docs: &Docs,
@@ -133,18 +126,13 @@ pub(crate) fn offer(
     }
 }
 
-/// Makes the only tool of a command, from the operator's template.
-///
-/// # Errors
-///
-/// The operator's table has no template.
 pub(crate) fn command_tools(
     manifest: &Manifest,
     policy: &PluginGrants,
 ) -> Result<Vec<Definition>, TableError> {
     let template = match &policy.command {
         Some(template) => Cow::Borrowed(&**template),
-        // The tool is shown as a command without arguments.
+        // An inspected command without a template is shown without arguments.
         None if policy.inspect_only => Cow::Owned(CommandTemplate::default()),
         None => return Err(TableError::NoTemplate(policy.table.lines("command = true"))),
     };
@@ -155,11 +143,6 @@ pub(crate) fn command_tools(
     Ok(vec![tool])
 }
 
-/// Checks whether the operator's table fits the kind of the component.
-///
-/// # Errors
-///
-/// The table has a template, and the component is no command.
 pub(crate) fn check_kind(kind: ComponentKind, policy: &PluginGrants) -> Result<(), TableError> {
     if policy.command.is_some() && kind != ComponentKind::Command {
         return Err(TableError::NoCommand);
@@ -167,31 +150,36 @@ pub(crate) fn check_kind(kind: ComponentKind, policy: &PluginGrants) -> Result<(
     Ok(())
 }
 
-/// Makes a manifest for a component that has none. `name`: the name of its file or of its table.
+/// Makes a manifest for a component without one. `name` is the name of its file or table.
 pub(crate) fn make_manifest(name: &str, outline: &Outline, docs: &Docs) -> Manifest {
     let mut capabilities = Vec::new();
     if let Some(import) = outline.imports_of("wasi:filesystem") {
-        let reason = format!("it imports `{import}`");
+        let reason = format!("the component imports `{import}`");
         capabilities.push(request("files", Some("read-write"), reason));
     }
     if let Some(import) = outline.imports_of("wasi:http") {
-        capabilities.push(request("http", None, format!("it imports `{import}`")));
+        capabilities.push(request("http", None, format!("the component imports `{import}`")));
     }
     if outline.is_module() {
-        let reason = "it is a module of WASI preview 1".to_owned();
+        let reason = "the module uses WASI preview 1".to_owned();
         capabilities.push(request("files", Some("read-write"), reason));
     }
 
-    let description = match docs.package().map(str::trim) {
-        Some(text) if !text.is_empty() => text,
-        _ if outline.kind == ComponentKind::Command => "A command without a manifest",
-        _ => "A component without a manifest",
+    let package_docs = docs.package().map_or("", str::trim);
+    let description = if !package_docs.is_empty() {
+        package_docs
+    } else if outline.kind == ComponentKind::Command {
+        "A command without a manifest"
+    } else {
+        "A component without a manifest"
     };
+    // A manifest must have a version.
+    let version = outline.version.clone().unwrap_or_else(|| "0".to_owned());
     Manifest {
         manifest: 1,
         name: name.to_owned(),
-        version: outline.version.clone().unwrap_or_else(|| "0".to_owned()),
-        description: neutral(cut(description, 1024)).into_owned(),
+        version,
+        description: neutral(cut(description, MAX_SUMMARY)).into_owned(),
         authors: Vec::new(),
         license: None,
         repository: None,
@@ -206,7 +194,7 @@ fn request(name: &str, access: Option<&str>, reason: String) -> Request {
     Request { name: name.to_owned(), access: access.map(str::to_owned), reason }
 }
 
-/// Finds the function `run` of a command, in any version of WASI 0.2.
+/// Finds `run` of a command, in any version of WASI 0.2.
 fn find_run(component: &Component) -> Option<ComponentExportIndex> {
     let component_type = component.component_type();
     let mut exports = component_type.exports(component.engine());
@@ -215,6 +203,7 @@ fn find_run(component: &Component) -> Option<ComponentExportIndex> {
     component.get_export_index(Some(&interface), "run")
 }
 
+/// Runs a command to its end. An error means a trap.
 async fn run_command(
     store: &mut Store<CallState>,
     instance: &Instance,
@@ -223,20 +212,22 @@ async fn run_command(
     limit: usize,
 ) -> wasmtime::Result<Outcome> {
     store.data_mut().begin_command(line, limit);
-    let run = instance.get_typed_func::<(), (Result<(), ()>,)>(&mut *store, run)?;
-    let code = match run.call_async(&mut *store, ()).await {
+    let function = instance.get_typed_func::<(), (Result<(), ()>,)>(&mut *store, run)?;
+    let exit_code = match function.call_async(&mut *store, ()).await {
         Ok((Ok(()),)) => 0,
+        // An error of `run` has no exit code. Shells use 1 for a general error.
         Ok((Err(()),)) => 1,
+        // A command that calls `exit` ends with a trap that contains the exit code.
         Err(error) => match error.downcast_ref::<I32Exit>() {
             Some(exit) => exit.0,
             None => return Err(error),
         },
     };
-    Ok(command_outcome(code, store.data()))
+    Ok(command_outcome(exit_code, store.data()))
 }
 
-/// Makes the outcome of a command that ended by itself. `code`: the exit code.
-fn command_outcome(code: i32, state: &CallState) -> Outcome {
+/// Makes the outcome of a command. An exit code other than 0 is a failure.
+fn command_outcome(exit_code: i32, state: &CallState) -> Outcome {
     let stdout = state.call.stdout.text();
     let stderr_end = state.call.stderr.end(MAX_STDERR);
     let stderr = stderr_end.trim_end();
@@ -248,13 +239,13 @@ fn command_outcome(code: i32, state: &CallState) -> Outcome {
         content.push(Content::text(format!("Standard error:\n{stderr}")));
     }
 
-    if code == 0 {
+    if exit_code == 0 {
         if content.is_empty() {
             content.push(Content::text("The command wrote nothing."));
         }
         return Ok(Output { content, ..Output::default() });
     }
-    let mut failure = Failure::new(Category::PermanentFailure, format!("Exit code: {code}"));
+    let mut failure = Failure::new(Category::PermanentFailure, format!("Exit code: {exit_code}"));
     failure.code = Some("exit-status".to_owned());
     failure.content = content;
     Err(failure)

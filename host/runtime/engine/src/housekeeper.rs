@@ -1,12 +1,10 @@
-//! Makes warm instances, drops used stores after the answer was sent, and drops the instances of
-//! idle sessions.
+//! The housekeeper is a thread that makes warm instances, drops the stores of finished calls, and
+//! drops the instances of idle sessions.
 //!
-//! One background thread, the housekeeper, maintains a few warm instances of the plugins with the
-//! latest calls, and drops the stores of finished calls. If all places are occupied, a plugin gets
-//! a place only if it is called again soon. Otherwise, many plugins that are called in turn would
-//! lose their instances before the next call. A call doesn't wake the thread, since that would cost
-//! more than it saves. The ticker checks whether the thread has work. Each instance serves one call
-//! and is never reused.
+//! A few plugins with the latest calls have places for warm instances. If all places are occupied,
+//! a plugin gets a place only if it is called again soon, so that many plugins that are called in
+//! turn don't drop each other's unused instances. The ticker wakes the thread, because waking it
+//! takes a call more time than a warm instance saves. A warm instance serves one call.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -27,47 +25,50 @@ use crate::plugin::LoadedPlugin;
 use crate::run;
 use crate::session::SessionInstances;
 use crate::timing::{CallBounds, CallWatch};
-use crate::warm_pool::{EACH, MEMORY, PLUGINS, USED, WarmInstance};
+use crate::warm_pool::{
+    MAX_IDLE_MEMORY, MAX_INSTANCES_OF_PLUGIN, MAX_PLUGINS, MAX_USED_STORES, WarmInstance,
+};
 
-/// Time limit for making a warm instance, for elapsed time and processor time. If an instance needs
-/// longer, the call that needs the instance makes it.
-const TIME: Duration = Duration::from_secs(5);
-const CPU: Duration = Duration::from_secs(1);
+/// Limits of elapsed and processor time for making a warm instance. Calls of a slower plugin make
+/// their own instances.
+const MAX_TIME: Duration = Duration::from_secs(5);
+const MAX_CPU: Duration = Duration::from_secs(1);
 
-/// A reason why a plugin has no warm instances.
 #[derive(Debug, thiserror::Error)]
 enum WarmError {
-    #[error("it waits for something while it is instantiated")]
+    #[error("the plugin waits for something during its instantiation")]
     Waits,
     #[error("{}", .0.message)]
     Crashed(Box<Failure>),
-    #[error("it reads files while it is instantiated, and they may change before the call")]
+    #[error(
+        "the plugin reads files during its instantiation, and the files may change before the call"
+    )]
     ReadsFiles,
-    #[error("it uses more than {} MiB of memory while it is instantiated", MEMORY >> 20)]
+    #[error(
+        "the plugin uses more than {} MiB of memory during its instantiation",
+        MAX_IDLE_MEMORY >> 20
+    )]
     Memory,
 }
 
-/// The housekeeper's thread. The thread starts with the first work, and ends when this value is
-/// dropped.
+/// The housekeeper's thread. It starts with the first work and ends when this value is dropped.
 pub(crate) struct Housekeeper(Arc<Shared>);
 
-/// The state that calls, the ticker and the housekeeper share.
 pub(crate) struct Shared {
-    /// The lifetime of warm instances after a plugin's last call. Zero disables warm instances.
-    keep: Duration,
-    /// The instances that live as long as their sessions.
+    /// The lifetime of warm instances after a plugin's last call. Zero disables them.
+    lifetime: Duration,
     sessions: Arc<SessionInstances>,
-    /// Whether there is work that the housekeeper hasn't been notified of.
-    work: AtomicBool,
+    /// Whether there is new work without a notification of the thread.
+    has_new_work: AtomicBool,
     todo: Mutex<Todo>,
     wake: Condvar,
 }
 
-/// The work that calls leave to the housekeeper.
+/// Work that calls leave.
 #[derive(Default)]
 struct Work {
     used: Vec<Store<CallState>>,
-    /// Plugins that were called and that the housekeeper doesn't track yet.
+    /// Called plugins that the thread doesn't track yet.
     new: Vec<Weak<LoadedPlugin>>,
 }
 
@@ -80,34 +81,34 @@ struct Todo {
     end: bool,
 }
 
-/// A plugin that was called, with the time of its last call.
 struct TrackedPlugin {
     plugin: Weak<LoadedPlugin>,
     last_called: Instant,
 }
 
 impl Housekeeper {
-    pub(crate) fn new(keep: Duration, sessions: Arc<SessionInstances>) -> Self {
+    /// Makes a housekeeper that drops warm instances `lifetime` after their plugin's last call.
+    pub(crate) fn new(lifetime: Duration, sessions: Arc<SessionInstances>) -> Self {
         Self(Arc::new(Shared {
-            keep,
+            lifetime,
             sessions,
-            work: AtomicBool::default(),
+            has_new_work: AtomicBool::default(),
             todo: Mutex::default(),
             wake: Condvar::new(),
         }))
     }
 
-    /// Returns the shared state, for the ticker.
     pub(crate) fn shared(&self) -> Arc<Shared> {
         Arc::clone(&self.0)
     }
 
-    /// Notes that a session has an instance, so that the housekeeper drops the instance in time.
+    /// Notes that a session has an instance. The thread drops it when the session is idle.
     pub(crate) fn note_kept(&self) {
-        self.0.work.store(true, Ordering::Release);
+        self.0.has_new_work.store(true, Ordering::Release);
     }
 
-    /// Takes the store of a finished call, and requests a warm instance for the plugin's next call.
+    /// Ends a finished call, and takes its store. The thread drops a small store later, and makes
+    /// warm instances for the next calls of the plugin.
     pub(crate) fn take_over(
         &self,
         plugin: &Arc<LoadedPlugin>,
@@ -117,14 +118,17 @@ impl Housekeeper {
         store.data_mut().end();
         let pool = &code.warm_pool;
         let mut todo = self.0.todo();
-        if !self.0.keep.is_zero() && !pool.disabled.load(Ordering::Relaxed) {
+        let uses_warm_pool = !self.0.lifetime.is_zero() && !pool.disabled.load(Ordering::Relaxed);
+        if uses_warm_pool {
             pool.called.store(true, Ordering::Relaxed);
-            if !pool.tracked.swap(true, Ordering::Relaxed) {
+            let was_tracked = pool.tracked.swap(true, Ordering::Relaxed);
+            if !was_tracked {
                 todo.work.new.push(Arc::downgrade(plugin));
             }
         }
-        let is_small = pool.fits && store.data().memory.used() <= MEMORY;
-        if is_small && todo.work.used.len() < USED {
+
+        let is_small = pool.fits_spare_slots && store.data().memory.used() <= MAX_IDLE_MEMORY;
+        if is_small && todo.work.used.len() < MAX_USED_STORES {
             todo.work.used.push(store);
             drop(todo);
         } else {
@@ -132,7 +136,8 @@ impl Housekeeper {
             drop(todo);
             drop(store);
         }
-        self.0.work.store(true, Ordering::Release);
+        // The next tick wakes the thread.
+        self.0.has_new_work.store(true, Ordering::Release);
     }
 }
 
@@ -144,14 +149,14 @@ impl Drop for Housekeeper {
 }
 
 impl Chores for Shared {
-    /// Checks whether there is work that the housekeeper hasn't been notified of.
     fn has_work(&self) -> bool {
-        self.work.load(Ordering::Acquire)
+        self.has_new_work.load(Ordering::Acquire)
     }
 
-    /// Notifies the housekeeper if there is work. The ticker calls it at each tick.
+    /// Notifies the thread if there is new work. Starts the thread at the first work.
     fn tick(self: &Arc<Self>) {
-        if !self.work.swap(false, Ordering::Acquire) {
+        let has_new_work = self.has_new_work.swap(false, Ordering::Acquire);
+        if !has_new_work {
             return;
         }
         let mut todo = self.todo();
@@ -176,7 +181,8 @@ impl Chores for Shared {
 }
 
 impl Shared {
-    /// Waits for work, at most until a time. Returns `None` if the thread must end.
+    /// Waits for work until `until`, and takes the work. If `until` is `None`, waits without a
+    /// limit. Returns `None` if the thread must end.
     fn wait(&self, until: Option<Instant>) -> Option<Work> {
         let mut todo = self.todo();
         loop {
@@ -184,13 +190,16 @@ impl Shared {
                 return None;
             }
             let time_left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            if todo.notified || time_left == Some(Duration::ZERO) {
+            let is_due = time_left == Some(Duration::ZERO);
+            if todo.notified || is_due {
                 todo.notified = false;
                 return Some(std::mem::take(&mut todo.work));
             }
             todo = match time_left {
-                Some(time) => {
-                    self.wake.wait_timeout(todo, time).unwrap_or_else(PoisonError::into_inner).0
+                Some(time_left) => {
+                    let woken = self.wake.wait_timeout(todo, time_left);
+                    let (todo, _timed_out) = woken.unwrap_or_else(PoisonError::into_inner);
+                    todo
                 }
                 None => self.wake.wait(todo).unwrap_or_else(PoisonError::into_inner),
             };
@@ -202,10 +211,10 @@ impl Shared {
     }
 }
 
-/// Does the work that calls leave, until the engine ends.
+/// Drops used stores and idle instances, and makes warm instances, until the thread must end.
 fn run_housekeeper(shared: &Shared) {
-    // The thread has its own reactor, since a reactor of the program may end. A component that
-    // waits during its instantiation needs a reactor.
+    // Some components wait for a timer while they are instantiated. The thread has its own reactor,
+    // because another reactor of the program may end earlier.
     let reactor = match tokio::runtime::Builder::new_current_thread().enable_time().build() {
         Ok(reactor) => reactor,
         Err(error) => {
@@ -217,8 +226,9 @@ fn run_housekeeper(shared: &Shared) {
     let mut without_place = Vec::new();
     let mut sessions_due = None;
     loop {
-        let due = next_chore(&tracked, shared.keep, sessions_due);
-        let Some(Work { used, new }) = shared.wait(due) else { return };
+        let next_due = next_chore(&tracked, shared.lifetime, sessions_due);
+        let Some(Work { used, new }) = shared.wait(next_due) else { return };
+        // Dropping a store takes long, so calls leave it to this thread.
         drop(used);
 
         let now = Instant::now();
@@ -229,7 +239,7 @@ fn run_housekeeper(shared: &Shared) {
                 tracked.push(TrackedPlugin { plugin, last_called: now });
             }
         }
-        drop_idle(&mut tracked, now, shared.keep);
+        drop_idle(&mut tracked, now, shared.lifetime);
 
         for plugin in tracked.iter().filter_map(|entry| entry.plugin.upgrade()) {
             if let Some(code) = plugin.code.get() {
@@ -239,49 +249,57 @@ fn run_housekeeper(shared: &Shared) {
     }
 }
 
-/// Returns the next time at which instances of a plugin or a session have been idle too long.
-/// `sessions_due`: this time for the instances of sessions.
+/// Returns the time at which the next instance must be dropped. `sessions_due` is this time for the
+/// instances of sessions.
 fn next_chore(
     tracked: &[TrackedPlugin],
-    keep: Duration,
+    lifetime: Duration,
     sessions_due: Option<Instant>,
 ) -> Option<Instant> {
-    tracked.iter().map(|entry| entry.last_called + keep).chain(sessions_due).min()
+    let plugins_due = tracked.iter().map(|entry| entry.last_called + lifetime);
+    plugins_due.chain(sessions_due).min()
 }
 
-/// Decides whether a plugin that was called gets a place. If all places are occupied, only its
-/// second call gets a place, and only if some plugin with a place had no call in between.
-/// `without_place`: the plugins without a place, each with the time of its call.
+/// Checks whether a called plugin gets a place for warm instances.
+///
+/// If all places are occupied, the plugin gets a place at its second call, unless all plugins with
+/// places were called between the two calls. `without_place` contains the called plugins without
+/// places, in the order of their calls.
 fn take_place(
     plugin: &Weak<LoadedPlugin>,
     now: Instant,
     tracked: &[TrackedPlugin],
     without_place: &mut Vec<TrackedPlugin>,
 ) -> bool {
-    if tracked.len() < PLUGINS {
+    if tracked.len() < MAX_PLUGINS {
         return true;
     }
-    let Some(oldest) = tracked.iter().map(|entry| entry.last_called).min() else { return true };
-    without_place.retain(|entry| entry.last_called > oldest);
+    let Some(oldest_call) = tracked.iter().map(|entry| entry.last_called).min() else {
+        // This never happens, because `tracked` has entries.
+        return true;
+    };
+    // A removed entry must not get a place, because every plugin with a place was called after it.
+    without_place.retain(|entry| entry.last_called > oldest_call);
     if let Some(index) = without_place.iter().position(|entry| entry.plugin.ptr_eq(plugin)) {
         without_place.remove(index);
         return true;
     }
 
-    if without_place.len() == PLUGINS {
-        without_place.remove(0);
+    if without_place.len() == MAX_PLUGINS {
+        let oldest_entry = 0;
+        without_place.remove(oldest_entry);
     }
     without_place.push(TrackedPlugin { plugin: Weak::clone(plugin), last_called: now });
     if let Some(plugin) = plugin.upgrade()
         && let Some(code) = plugin.code.get()
     {
-        // The plugin's next call is reported again.
+        // The next call adds the plugin to `Work::new` again.
         code.warm_pool.tracked.store(false, Ordering::Relaxed);
     }
     false
 }
 
-/// Notes which plugins were called since the last check.
+/// Updates `last_called` of the plugins that were called since the last update.
 fn note_calls(tracked: &mut [TrackedPlugin], now: Instant) {
     for entry in tracked {
         let Some(plugin) = entry.plugin.upgrade() else { continue };
@@ -292,20 +310,22 @@ fn note_calls(tracked: &mut [TrackedPlugin], now: Instant) {
     }
 }
 
-/// Drops the warm instances of all plugins except those with the latest calls. `keep`: the lifetime
-/// of instances after a plugin's last call.
-fn drop_idle(tracked: &mut Vec<TrackedPlugin>, now: Instant, keep: Duration) {
+/// Drops the warm instances of plugins without a call for `lifetime`, and of all plugins except the
+/// [`MAX_PLUGINS`] with the latest calls.
+fn drop_idle(tracked: &mut Vec<TrackedPlugin>, now: Instant, lifetime: Duration) {
     tracked.sort_by_key(|entry| std::cmp::Reverse(entry.last_called));
-    let mut place = 0;
+    // The plugin with the latest call has rank 1.
+    let mut rank = 0;
     tracked.retain(|entry| {
         let Some(plugin) = entry.plugin.upgrade() else { return false };
         let Some(code) = plugin.code.get() else { return false };
         let pool = &code.warm_pool;
-        place += 1;
-        let is_recent = now < entry.last_called + keep;
-        let stays = place <= PLUGINS && is_recent && !pool.disabled.load(Ordering::Relaxed);
+        rank += 1;
+        let is_recent = now < entry.last_called + lifetime;
+        let is_disabled = pool.disabled.load(Ordering::Relaxed);
+        let stays = rank <= MAX_PLUGINS && is_recent && !is_disabled;
         if !stays {
-            // The plugin's next call makes it tracked again.
+            // The next call adds the plugin to `Work::new` again.
             pool.tracked.store(false, Ordering::Relaxed);
             pool.clear();
         }
@@ -314,12 +334,15 @@ fn drop_idle(tracked: &mut Vec<TrackedPlugin>, now: Instant, keep: Duration) {
 }
 
 fn refill(plugin: &LoadedPlugin, code: &Code, reactor: &Reactor) {
-    while code.warm_pool.count() < EACH {
+    while code.warm_pool.count() < MAX_INSTANCES_OF_PLUGIN {
         match make_instance(plugin, code, reactor) {
             Ok(instance) => code.warm_pool.put(instance),
             Err(error) => {
-                // The next instance would fail in the same way, so calls make their own instances.
-                tracing::debug!(plugin = &*plugin.name, "it has no warm instances: {error}");
+                // Further instances would fail in the same way.
+                tracing::debug!(
+                    plugin = &*plugin.name,
+                    "the plugin has no warm instances: {error}"
+                );
                 code.warm_pool.disabled.store(true, Ordering::Relaxed);
                 return;
             }
@@ -327,21 +350,23 @@ fn refill(plugin: &LoadedPlugin, code: &Code, reactor: &Reactor) {
     }
 }
 
-/// Makes a warm instance.
+/// Makes a warm instance. A plugin that waits, reads files or uses much memory while it is
+/// instantiated gets no warm instance.
 fn make_instance(
     plugin: &LoadedPlugin,
     code: &Code,
     reactor: &Reactor,
 ) -> Result<WarmInstance, WarmError> {
-    let bounds = CallBounds { grace: Duration::ZERO, cpu: CPU, ..plugin.policy.limits.bounds() };
-    let watch = Arc::new(CallWatch::new(TIME, bounds, CancellationToken::new()));
+    let bounds =
+        CallBounds { grace: Duration::ZERO, cpu: MAX_CPU, ..plugin.policy.limits.bounds() };
+    let watch = Arc::new(CallWatch::new(MAX_TIME, bounds, CancellationToken::new()));
     let _ticking = plugin.runtime.engine.keep_ticking();
     let polled = reactor.block_on(async {
-        let mut creating =
-            pin!(run::metered(Arc::clone(&watch), run::fresh(plugin, code, &watch, None)));
-        // The future is polled once: the thread doesn't wait for an instance that waits for
-        // something.
-        poll_fn(|context| Poll::Ready(creating.as_mut().poll(context))).await
+        let no_call = None;
+        let creating = run::make_instance(plugin, code, &watch, no_call);
+        let mut metered = pin!(run::metered(Arc::clone(&watch), creating));
+        // The future is polled once, because the thread must not wait for a guest.
+        poll_fn(|context| Poll::Ready(metered.as_mut().poll(context))).await
     });
     let Poll::Ready((store, created)) = polled else { return Err(WarmError::Waits) };
     let entry = match created {
@@ -354,7 +379,7 @@ fn make_instance(
     if store.data().files.accessed() {
         return Err(WarmError::ReadsFiles);
     }
-    if store.data().memory.used() > MEMORY {
+    if store.data().memory.used() > MAX_IDLE_MEMORY {
         return Err(WarmError::Memory);
     }
     Ok(WarmInstance { store, entry })

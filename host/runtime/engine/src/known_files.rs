@@ -1,10 +1,10 @@
-//! Remembers each plugin's file by its stamp and digest, so that a start doesn't read an unchanged
+//! Remembers the stamp and digest of each plugin's file. A start then doesn't read an unchanged
 //! file.
 //!
-//! Stamps and digests are next to the compiled code, in a folder that only this user can change. A
-//! remembered digest is enough to list the offer of a component. Before the component's code first
-//! runs, the host reads the file and compares the digest. The name of stored code is its digest, so
-//! a wrong stamp could at most run an earlier version that was approved as well.
+//! The stamps are next to the compiled code, in a folder that only this user can change. Listing
+//! the tools of a component needs only the remembered digest. Before code of the component first
+//! runs, the file is read and its digest compared. Stored code is named after its digest, so a
+//! wrong stamp can at most run an earlier, approved version.
 
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -18,46 +18,38 @@ use toolhold_system::watch::FileStamp;
 
 use crate::Runtime;
 
-/// A reason why the bytes of a known component can't be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadError {
     #[error(transparent)]
     File(#[from] ComponentFileError),
-    #[error("its file has changed; run `toolhold plugin reload`")]
+    #[error("the component's file has changed; run `toolhold plugin reload`")]
     Changed,
-    #[error("reading it failed")]
+    #[error("reading the component failed")]
     Thread(#[from] JoinError),
 }
 
-/// The file of a component.
 #[derive(Clone)]
 pub(crate) struct ComponentFile {
     pub(crate) path: PathBuf,
-    /// The file's stamp before it was read. `None` if the file may change without a new stamp, or
-    /// the digest must not be remembered.
+    /// The file's stamp before it was read. `None` if the digest must not be remembered, for
+    /// example because the file was changed a moment ago.
     pub(crate) stamp: Option<FileStamp>,
     /// Whether the digest was remembered, so that the file wasn't read.
     pub(crate) recalled: bool,
 }
 
 impl ComponentFile {
-    /// A file that is read at each start.
     pub(crate) fn read_always(path: &Path) -> Self {
         Self { path: path.to_owned(), stamp: None, recalled: false }
     }
 
-    /// Reads a component again because the cache no longer has its code. Blocks.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the file can't be read, or contains another component.
+    /// Reads the component again, because the cache has lost its code. Blocks.
     pub(crate) fn read_again(&self, digest: &str) -> Result<Vec<u8>, ReadError> {
         let wasm = component_file::open(&self.path).and_then(component_file::read)?;
         if component_file::digest(&wasm) == digest { Ok(wasm) } else { Err(ReadError::Changed) }
     }
 }
 
-/// The stamp and the digest of a file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct KnownFile<'a> {
@@ -66,47 +58,49 @@ struct KnownFile<'a> {
     digest: Cow<'a, str>,
 }
 
-/// Returns the file name for the stamp of a plugin's file. Two paths with the same hash overwrite
-/// each other's stamp.
+/// Returns the name of the file that stores a stamp. Two paths with the same hash use the same
+/// file, which only costs an additional read.
 fn stored_name(path: &str) -> String {
     let mut hasher = DefaultHasher::new();
     path.hash(&mut hasher);
     format!("{:016x}.known", hasher.finish())
 }
 
-/// Returns the remembered digest of the component whose file has this stamp. Blocks. Returns `None`
-/// if the component has never run on this machine.
+/// Returns the remembered digest for a path and a stamp, if there is one. Blocks.
 pub(crate) fn recall(runtime: &Runtime, path: &Path, stamp: &FileStamp) -> Option<String> {
-    let path = path.to_str()?;
-    let stored = runtime.compiler.read_kept(&stored_name(path))?;
+    let path_text = path.to_str()?;
+    let stored = runtime.compiler.read_kept(&stored_name(path_text))?;
     let known: KnownFile<'_> = serde_json::from_slice(&stored).ok()?;
-    if known.path != path || known.stamp != *stamp {
+    let is_same_file = known.path == path_text && known.stamp == *stamp;
+    if !is_same_file {
         return None;
     }
     Some(known.digest.into_owned())
 }
 
-/// Stores the digest of a file that was read. Blocks.
+/// Remembers the digest of a file that was read. Blocks.
 pub(crate) fn keep(runtime: &Runtime, file: &ComponentFile, digest: &str) {
-    let ComponentFile { path, stamp: Some(stamp), recalled: false } = file else {
+    if file.recalled {
         return;
+    }
+    // A change of the file can be noticed only with a stamp.
+    let Some(stamp) = file.stamp else { return };
+    let Some(path) = file.path.to_str() else { return };
+    let known = KnownFile { path: path.into(), stamp, digest: digest.into() };
+    let stored = match serde_json::to_vec(&known) {
+        Ok(json) => runtime.compiler.keep(&stored_name(path), &json),
+        Err(error) => Err(error.into()),
     };
-    let Some(path) = path.to_str() else { return };
-    let known = KnownFile { path: path.into(), stamp: *stamp, digest: digest.into() };
-    let stored = serde_json::to_vec(&known)
-        .map_err(std::io::Error::from)
-        .and_then(|known| runtime.compiler.keep(&stored_name(path), &known));
     if let Err(error) = stored {
         tracing::warn!("can't store the digest of {path}: {error}");
     }
 }
 
-/// Checks the file of a remembered component before its code first runs. Returns the file's bytes
-/// if they were read. A file with a new stamp is a new version, which a reload reads.
+/// Reads a file whose digest was recalled, and compares the digest with the content. Returns the
+/// content. Must be called before code of the file first runs.
 ///
-/// # Errors
-///
-/// Returns an error if the file contains another component than its stamp says.
+/// If the digest wasn't recalled, or the file has another stamp by now, returns `None` without
+/// comparing.
 pub(crate) async fn check(
     runtime: &Arc<Runtime>,
     file: &ComponentFile,
@@ -121,15 +115,16 @@ pub(crate) async fn check(
     tokio::task::spawn_blocking(move || compare(&runtime, &file, &digest)).await?
 }
 
-/// Compares a file with its stamp and its digest, as [`check`] does. Blocks.
 fn compare(
     runtime: &Runtime,
     file: &ComponentFile,
     digest: &str,
 ) -> Result<Option<Cow<'static, [u8]>>, ReadError> {
+    // The next reload handles a file that was removed or replaced.
     let Ok(opened) = component_file::open(&file.path) else { return Ok(None) };
     let stamp = match opened.metadata() {
         Ok(metadata) if metadata.is_file() => Some(FileStamp::from(&metadata)),
+        // A missing stamp differs from the stamp of the recalled file.
         _ => None,
     };
     if stamp != file.stamp {
@@ -139,7 +134,7 @@ fn compare(
     if component_file::digest(&wasm) == digest {
         return Ok(Some(wasm.into()));
     }
-    // The next start reads the file.
+    // The stored digest is removed, so the next start reads the file.
     if let Some(path) = file.path.to_str() {
         runtime.compiler.forget(&stored_name(path));
     }

@@ -1,8 +1,8 @@
-//! The runtime of plugins: loads WASI components, and runs each call in a sandbox of its own.
+//! The runtime of plugins: loads WASI components and runs each call in its own sandbox.
 //!
-//! Only this crate and `toolhold-compiler` name wasmtime. A plugin is loaded once (`load`), and its
-//! directories are opened once for its policy. Each call gets a fresh store (`run`) or a warm
-//! instance with one (`warm_pool`). After the call, the store is dropped with everything in it.
+//! Only this crate and `toolhold-compiler` use wasmtime. A plugin is loaded once (`load`). Each
+//! call gets a fresh store (`run`) or a warm instance (`warm_pool`), which is dropped after the
+//! call.
 
 mod clock;
 mod code;
@@ -54,25 +54,25 @@ use crate::engine::Engine;
 use crate::session::SessionInstances;
 use toolhold_compiler::Compiler;
 
-/// The configuration of a runtime.
+/// The settings of a runtime.
 #[derive(Clone, Debug, Default)]
 pub struct RuntimeConfig {
     /// Most calls at a time. 0 means
     /// [`automatic_concurrency`](toolhold_system::machine::automatic_concurrency).
     pub concurrency: usize,
-    /// The largest memory limit of all plugins, in bytes.
+    /// The memory limit of a call in bytes: the largest limit of all plugins.
     pub memory: usize,
-    /// The lifetime of a plugin's warm instances after its last call. Zero disables warm instances.
+    /// The lifetime of a plugin's warm instances after its last call. Zero disables them.
     pub keep_ready: Duration,
-    /// The folder for compiled code. `None` if compiled code isn't stored.
+    /// The folder for compiled code. If it is `None`, code isn't stored.
     pub cache: Option<PathBuf>,
-    /// The program that compiles components. Its `main` must begin with [`helper_hook`]. `None`
-    /// selects this program, if its own `main` begins with [`helper_hook`].
+    /// The program that compiles components. Its `main` must begin with [`helper_hook`]. The
+    /// default is this program, if its `main` begins so.
     pub helper: Option<PathBuf>,
 }
 
 impl RuntimeConfig {
-    /// Returns the largest number of calls at a time.
+    /// Returns the number of calls that may run at a time.
     pub fn places(&self) -> usize {
         if self.concurrency == 0 {
             toolhold_system::machine::automatic_concurrency()
@@ -82,13 +82,12 @@ impl RuntimeConfig {
     }
 }
 
-/// The engine and the data that all plugins share. Plugins keep the runtime alive.
+/// The engine and everything that plugins share. Plugins keep the runtime alive.
 pub struct Runtime {
     engine: Engine,
     compiler: Compiler,
     part_engine: LazyPartEngine,
     admission: Arc<Admission>,
-    /// The instances that live as long as their sessions.
     sessions: Arc<SessionInstances>,
 }
 
@@ -97,7 +96,7 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// [`HostError::Engine`] if this machine can't run the engine.
+    /// Returns [`HostError::Engine`] if this machine can't run the engine.
     pub fn new(config: RuntimeConfig) -> Result<Arc<Self>, HostError> {
         let concurrency = config.places();
         let helper = config.helper.or_else(own_helper);

@@ -1,5 +1,4 @@
-//! Loads a plugin: reads it, checks its imports, compiles it, and asks it for its tools. If a step
-//! fails, no part of the plugin is loaded.
+//! Loads plugins: reads a component, checks its imports, compiles it, and asks it for its tools.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -9,7 +8,9 @@ use std::sync::Arc;
 
 use toolhold_compiler::typed::{ComponentKind, Docs, Outline, name_from};
 use toolhold_component::file as component_file;
-use toolhold_component::{Capability, Manifest, PluginConfig, is_name, refusal, version_refusal};
+use toolhold_component::{
+    Capability, Manifest, ManifestError, PluginConfig, is_name, refusal, version_refusal,
+};
 use toolhold_contract::HostError;
 use toolhold_system::watch::FileStamp;
 
@@ -17,11 +18,12 @@ use crate::code::{Code, LazyCode, Source};
 use crate::definition::convert_tools;
 use crate::guest::capability::PluginGrants;
 use crate::known_files::{ComponentFile, ReadError};
+use crate::limits::{Limits, MIB};
 use crate::offer::Offer;
 use crate::plugin::{Builtin, LoadedPlugin, Origin, Plugin, PluginInfo};
 use crate::{Runtime, filter, foreign, known_files, parts, run};
 
-/// A component that was read and checked, or that the host remembers. None of its code has run.
+/// A component that was read and checked, or is remembered. None of its code has run yet.
 pub struct Candidate {
     content: Content,
     source: Source,
@@ -38,14 +40,14 @@ impl Candidate {
     ///
     /// # Errors
     ///
-    /// [`HostError::Load`] if the file can't be read, is too large, isn't a component, or exports
-    /// Toolhold's interfaces without a manifest.
+    /// Returns [`HostError::Load`] if the file can't be read, is too large, isn't a component, or
+    /// is a plugin without a manifest.
     pub fn file(path: &Path) -> Result<Self, HostError> {
         let opened = component_file::open(path).map_err(not_loaded(&path.display()))?;
         Self::opened(opened, path)
     }
 
-    /// Reads an open file. `path`: the file's path.
+    /// Reads an open file with this path. Blocks.
     ///
     /// # Errors
     ///
@@ -59,7 +61,7 @@ impl Candidate {
         Self::new(wasm.into(), Source::File(file), None)
     }
 
-    /// Reads the facts about a component. `digest`: its digest, if it is known.
+    /// Reads the metadata of a component. `digest` is its digest, if known.
     fn new(
         wasm: Cow<'static, [u8]>,
         source: Source,
@@ -69,22 +71,21 @@ impl Candidate {
             Source::BuiltIn(..) => Origin::BuiltIn,
             Source::File(file) => Origin::File(file.path.clone()),
         };
-        let plugin: &dyn Display = match &origin {
+        let shown_plugin: &dyn Display = match &origin {
             Origin::BuiltIn => &"a built-in plugin",
             Origin::File(path) => &path.display(),
         };
-        let manifest = Manifest::read_if_any(&wasm).map_err(not_loaded(plugin))?;
-        let outline = Outline::read(&wasm).map_err(not_loaded(plugin))?;
-        let without_manifest = manifest.is_none();
+        let own_manifest = Manifest::read_if_any(&wasm).map_err(not_loaded(shown_plugin))?;
+        let outline = Outline::read(&wasm).map_err(not_loaded(shown_plugin))?;
+        let without_manifest = own_manifest.is_none();
         let kind = outline.kind;
-        let manifest = match (manifest, &origin) {
+        let manifest = match (own_manifest, &origin) {
             (Some(manifest), _) => manifest,
             (None, Origin::File(path)) if kind != ComponentKind::Plugin => {
                 let stem = path.file_stem().unwrap_or_default().to_string_lossy();
                 foreign::make_manifest(&name_from(&stem), &outline, &Docs::read(&wasm))
             }
-            // This fails with the error for a missing manifest.
-            (None, _) => Manifest::read(&wasm).map_err(not_loaded(plugin))?,
+            (None, _) => return Err(load_error(shown_plugin, &ManifestError::Missing)),
         };
 
         let digest = match digest {
@@ -98,12 +99,12 @@ impl Candidate {
         Ok(Self { content: Content::Read(wasm), source, info: Arc::new(info) })
     }
 
-    /// Returns the facts that are read without running the component.
+    /// Returns the metadata.
     pub fn info(&self) -> &Arc<PluginInfo> {
         &self.info
     }
 
-    /// Sets the plugin's name if the component has no manifest.
+    /// Gives a plugin without a manifest the name `name`. Ignores an invalid name.
     #[must_use]
     pub fn under(mut self, name: &str) -> Self {
         if self.info.without_manifest && is_name(name) {
@@ -122,14 +123,17 @@ impl Candidate {
     }
 }
 
-/// Returns a function for `map_err` that adds the plugin's name or path to an error.
+fn load_error(plugin: &(impl Display + ?Sized), reason: &impl Display) -> HostError {
+    HostError::Load { plugin: plugin.to_string(), reason: reason.to_string() }
+}
+
 fn not_loaded<E: Display>(plugin: &(impl Display + ?Sized)) -> impl FnOnce(E) -> HostError {
-    move |reason| HostError::Load { plugin: plugin.to_string(), reason: reason.to_string() }
+    move |reason| load_error(plugin, &reason)
 }
 
 impl Runtime {
-    /// Reads the component of an open file with this path and stamp. Blocks. If a component with
-    /// the same stamp has already run on this machine, the file isn't read.
+    /// Reads a component's open file. Blocks. The file isn't read if this machine has loaded a
+    /// component with the same path and stamp before.
     ///
     /// # Errors
     ///
@@ -140,11 +144,10 @@ impl Runtime {
         path: &Path,
         stamp: FileStamp,
     ) -> Result<Candidate, HostError> {
-        let file = ComponentFile {
-            path: path.to_owned(),
-            stamp: stamp.is_settled().then_some(stamp),
-            recalled: false,
-        };
+        // A file that changed a moment ago may change again without a new stamp.
+        let stamp_to_remember = if stamp.is_settled() { Some(stamp) } else { None };
+        let file =
+            ComponentFile { path: path.to_owned(), stamp: stamp_to_remember, recalled: false };
         let Some(digest) = known_files::recall(self, path, &stamp) else {
             return Candidate::read(opened, file);
         };
@@ -152,17 +155,18 @@ impl Runtime {
             return Candidate::read(opened, file);
         };
         let info = Arc::new(offer.info(&digest, Origin::File(path.to_owned())));
+        // The digest was recalled for this stamp. A later check of the file needs the stamp.
         let source = Source::File(ComponentFile { stamp: Some(stamp), recalled: true, ..file });
         Ok(Candidate { content: Content::Recalled(offer.into()), source, info })
     }
 
     /// Loads a plugin: checks its imports, compiles it, and asks it without grants for its tools
-    /// and filters. If the plugin has already run on this machine, nothing is compiled or asked.
-    /// Its code is then mapped at its first use.
+    /// and filters. A remembered plugin is neither compiled nor asked. Its code is mapped at its
+    /// first use.
     ///
     /// # Errors
     ///
-    /// [`HostError::Load`] if a step fails. No part of the plugin stays loaded.
+    /// Returns [`HostError::Load`] if a step fails.
     pub async fn load(
         self: &Arc<Self>,
         candidate: Candidate,
@@ -170,7 +174,7 @@ impl Runtime {
     ) -> Result<Plugin, HostError> {
         let Candidate { content, source, info } = candidate;
         let wasm = match content {
-            // The stored offer applies only to a plugin without settings.
+            // The recalled offer is valid only for a plugin without settings.
             Content::Recalled(offer) if granted.config.is_empty() => {
                 return self.load_known(info, source, granted, *offer);
             }
@@ -193,7 +197,7 @@ impl Runtime {
         });
         let content = match reading.await {
             Ok(content) => content.map_err(not_loaded(&info.manifest.name))?,
-            Err(error) => return Err(not_loaded(&info.manifest.name)(ReadError::from(error))),
+            Err(error) => return Err(load_error(&info.manifest.name, &ReadError::from(error))),
         };
         match content {
             Content::Recalled(offer) => self.load_known(info, source, granted, *offer),
@@ -201,11 +205,11 @@ impl Runtime {
         }
     }
 
-    /// Loads a built-in plugin in the same way as [`load`](Self::load).
+    /// Loads a built-in plugin like [`load`](Self::load).
     ///
     /// # Errors
     ///
-    /// [`HostError::Load`] if the file isn't a component, has no manifest, or doesn't load.
+    /// Returns [`HostError::Load`] if the component is invalid or a step of loading fails.
     pub async fn load_built_in(
         self: &Arc<Self>,
         builtin: &Builtin,
@@ -213,7 +217,7 @@ impl Runtime {
     ) -> Result<Plugin, HostError> {
         let source = Source::BuiltIn(builtin.wasm, builtin.compiled);
         let parts = parts::built_in_parts(builtin.parts);
-        // The stored offer is a small file. The host reads it before it serves.
+        // The offer is a small file, so reading it needs no blocking thread.
         if let Some(digest) = builtin.digest
             && let Some(offer) = Offer::read_kept(self, digest, &granted.config)
         {
@@ -229,8 +233,7 @@ impl Runtime {
         self.load_unknown(wasm, source, info, granted).await
     }
 
-    /// Loads a plugin that has never run on this machine: compiles its code, and asks it for its
-    /// offer.
+    /// Loads a plugin without a stored offer: makes its code, and asks for its tools and filters.
     async fn load_unknown(
         self: &Arc<Self>,
         wasm: Cow<'static, [u8]>,
@@ -240,8 +243,11 @@ impl Runtime {
     ) -> Result<Plugin, HostError> {
         let name = &info.manifest.name;
         let policy = check_grants(&info, granted)?;
-        let docs =
-            if info.kind == ComponentKind::Plugin { Docs::default() } else { Docs::read(&wasm) };
+        let docs = match info.kind {
+            // A plugin describes its tools itself.
+            ComponentKind::Plugin => Docs::default(),
+            ComponentKind::Functions | ComponentKind::Command => Docs::read(&wasm),
+        };
         let code = Code::make(self, source.clone(), Some(wasm), &info.digest)
             .await
             .map_err(not_loaded(name))?;
@@ -250,7 +256,7 @@ impl Runtime {
         if let Some(foreign) = &code.foreign {
             let offer = foreign::offer(foreign, &docs, &info.manifest, &loaded.policy);
             let (tools, left_out) = offer.map_err(not_loaded(name))?;
-            loaded.tools = tools.into_iter().map(|tool| loaded.named(tool)).collect();
+            loaded.tools = tools.into_iter().map(|tool| loaded.make_tool(tool)).collect();
             loaded.left_out = left_out;
             return Ok(Plugin(Arc::new(loaded)));
         }
@@ -261,7 +267,7 @@ impl Runtime {
         Ok(Plugin(Arc::new(loaded)))
     }
 
-    /// Loads a plugin that has served on this machine before.
+    /// Loads a plugin from its stored offer. The code is made at the first use.
     fn load_known(
         self: &Arc<Self>,
         info: Arc<PluginInfo>,
@@ -273,11 +279,11 @@ impl Runtime {
         let mut loaded = self.new_plugin(&info, policy, LazyCode::new(source, None));
         let Offer { mut tools, filters, filter_problems, left_out, .. } = offer;
         if info.kind == ComponentKind::Command {
-            // The tool comes from the operator's table, which may have changed.
+            // The tool of a command comes from the configuration, which may have changed.
             tools = foreign::command_tools(&info.manifest, &loaded.policy)
                 .map_err(not_loaded(&info.manifest.name))?;
         }
-        loaded.tools = tools.into_iter().map(|tool| loaded.named(tool)).collect();
+        loaded.tools = tools.into_iter().map(|tool| loaded.make_tool(tool)).collect();
         loaded.filters = filters.into_iter().map(Arc::new).collect();
         loaded.filter_problems = filter_problems;
         loaded.left_out = left_out;
@@ -285,7 +291,6 @@ impl Runtime {
         Ok(Plugin(Arc::new(loaded)))
     }
 
-    /// Makes a plugin that offers nothing yet.
     fn new_plugin(
         self: &Arc<Self>,
         info: &Arc<PluginInfo>,
@@ -309,67 +314,69 @@ impl Runtime {
     }
 }
 
-/// Returns the policy that applies to a plugin.
-///
-/// # Errors
-///
-/// Returns an error if the plugin imports an interface that isn't granted, or its grants can't be
-/// applied.
+/// Returns the effective policy of a plugin. Returns an error if an import has no grant, if an
+/// exported interface has an unknown version, or if `granted` doesn't fit the kind of the plugin.
 fn check_grants(info: &PluginInfo, granted: PluginGrants) -> Result<PluginGrants, HostError> {
     let manifest = &info.manifest;
     let plugin = &manifest.name;
-    if let Some(reason) = info.exports.iter().find_map(|name| version_refusal(name)) {
-        return Err(not_loaded(plugin)(reason));
+    for export in &info.exports {
+        if let Some(reason) = version_refusal(export) {
+            return Err(load_error(plugin, &reason));
+        }
     }
     let policy = effective_policy(manifest, granted)?;
     foreign::check_kind(info.kind, &policy).map_err(not_loaded(plugin))?;
     for import in &info.imports {
         let reason = refusal(import, manifest, &policy.table, &|capability| {
-            is_linked(capability, manifest, &policy)
+            may_import(capability, manifest, &policy)
         });
         if let Some(reason) = reason {
-            return Err(not_loaded(plugin)(reason));
+            return Err(load_error(plugin, &reason));
         }
     }
     Ok(policy)
 }
 
-/// Checks whether a plugin may import the functions of a capability.
-fn is_linked(capability: Capability, manifest: &Manifest, policy: &PluginGrants) -> bool {
-    if policy.capabilities.has(capability) {
+fn may_import(capability: Capability, manifest: &Manifest, policy: &PluginGrants) -> bool {
+    if policy.capabilities.allow_import(capability) {
         return true;
     }
     policy.inspect_only && manifest.asks_for(capability).is_some()
 }
 
-/// Returns the policy with only the grants that the manifest requests, reduced to its limits.
 fn effective_policy(manifest: &Manifest, granted: PluginGrants) -> Result<PluginGrants, HostError> {
     let mut effective = granted;
     effective.capabilities.keep_requested(manifest);
     match manifest.asks_for(Capability::Files) {
         None => effective.files = None,
-        Some(request) if request.access.as_deref() == Some("read-write") => {}
-        Some(_) => effective.read_only = true,
+        Some(request) if request.is_read_only() => effective.read_only = true,
+        // The plugin requests write access too.
+        Some(_) => {}
     }
     if manifest.asks_for(Capability::Session).is_none() {
         effective.session = false;
     }
-    if let Some(grants) = &effective.files
-        && let Some(root) = grants.roots().iter().find(|root| root.path.to_str().is_none())
-    {
-        return Err(not_loaded(&manifest.name)(format_args!(
-            "{} can't be granted to a plugin, since its name isn't UTF-8",
-            root.path.display()
-        )));
+    if let Some(grants) = &effective.files {
+        for root in grants.roots() {
+            if root.path.to_str().is_none() {
+                let reason = format!(
+                    "{} can't be granted to a plugin, because the path isn't UTF-8",
+                    root.path.display()
+                );
+                return Err(load_error(&manifest.name, &reason));
+            }
+        }
     }
+    lower_limits(&mut effective.limits, manifest);
+    Ok(effective)
+}
 
-    let limits = &mut effective.limits;
+fn lower_limits(limits: &mut Limits, manifest: &Manifest) {
     if let Some(mib) = manifest.limits.memory_mib {
-        let requested = usize::try_from(mib).unwrap_or(usize::MAX).saturating_mul(1 << 20);
+        let requested = (mib as usize).saturating_mul(MIB);
         limits.memory = limits.memory.min(requested);
     }
     if let Some(secs) = manifest.limits.timeout_secs {
         limits.call = limits.call.min(std::time::Duration::from_secs(secs.into()));
     }
-    Ok(effective)
 }

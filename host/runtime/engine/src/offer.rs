@@ -1,8 +1,7 @@
-//! Remembers the offer of a component (its tools and filters), so that later starts needn't ask the
-//! component.
+//! Remembers the offer of a component: its tools and filters.
 //!
-//! The host asks a component once on each machine. The answer is stored next to the compiled code,
-//! so that a start needs neither the code nor the component.
+//! The host asks a component once on each machine, and stores the answer next to the compiled code.
+//! A later start needs neither the code nor the component.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -16,7 +15,7 @@ use crate::code::Source;
 use crate::plugin::{LoadedPlugin, Origin, Plugin, PluginInfo, Tool};
 use crate::{Runtime, known_files};
 
-/// The offer of a component. Names are the names inside the component.
+/// The offer of a component. Names are those in the component.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Offer {
@@ -32,30 +31,27 @@ pub(crate) struct Offer {
     pub(crate) filter_problems: Vec<String>,
 }
 
-/// The format of the files. The file names contain it, so that the host ignores files of another
-/// format.
+/// The format of the files. The format is in their names, so files in other formats are ignored.
 const FORMAT: u32 = 2;
 
-/// Returns the name of the file with the offer of a component. `config`: the plugin's settings,
-/// since the offer may depend on them.
+/// Returns the name of the file with an offer. An offer may depend on the plugin's settings.
 fn file_name(runtime: &Runtime, digest: &str, config: &PluginConfig) -> String {
     let code = toolhold_compiler::key(&runtime.engine.wasm, digest);
-    // Another version of Toolhold may interpret the same component in another way.
+    // Another version of Toolhold may convert the same component differently.
     let version = env!("CARGO_PKG_VERSION");
     if config.is_empty() {
         return format!("{code}.{version}.{FORMAT}.offer");
     }
-    // The default hasher has fixed keys. This is safe because the settings come from the operator,
-    // who has no reason to search for a collision.
+    // This hash isn't cryptographic. Only an attacker who chooses the settings could make a
+    // collision, but the settings belong to the user.
     let mut hasher = DefaultHasher::new();
     config.all().hash(&mut hasher);
-    let settings = hasher.finish();
-    format!("{code}.{settings:016x}.{version}.{FORMAT}.offer")
+    let settings_hash = hasher.finish();
+    format!("{code}.{settings_hash:016x}.{version}.{FORMAT}.offer")
 }
 
 impl Offer {
-    /// Reads the stored offer of a component. Blocks. Returns `None` if the component has never run
-    /// on this machine.
+    /// Reads the stored offer of a component. Returns `None` if there is no valid file. Blocks.
     pub(crate) fn read_kept(
         runtime: &Runtime,
         digest: &str,
@@ -65,8 +61,9 @@ impl Offer {
         serde_json::from_slice(&stored).ok()
     }
 
-    /// Collects the offer of a plugin that has listed its tools and filters.
+    /// Makes the offer that is stored for later starts.
     fn from_plugin(plugin: &LoadedPlugin) -> Self {
+        // Stored definitions have the names that the guest chose.
         let tools = plugin.tools.iter().map(|tool| Definition {
             name: tool.guest_name.clone(),
             aliases: tool.requested_aliases.clone(),
@@ -86,7 +83,6 @@ impl Offer {
         }
     }
 
-    /// Returns the facts about the component.
     pub(crate) fn info(&self, digest: &str, origin: Origin) -> PluginInfo {
         PluginInfo {
             manifest: self.manifest.clone(),
@@ -102,12 +98,12 @@ impl Offer {
 }
 
 impl Plugin {
-    /// Stores the offer of the plugin and the digest of its file. Later starts then neither ask the
-    /// plugin nor read the file. Call this after the whole offer was checked.
+    /// Stores the offer and the file's digest for later starts. Must be called only after the whole
+    /// offer was checked, because a later start trusts a stored offer.
     pub async fn remember(&self) {
         let is_file_known = match self.0.code.source() {
             Source::BuiltIn(..) => true,
-            // A file without a stamp is never recalled.
+            // The digest of a file without a stamp is never stored.
             Source::File(file) => file.recalled || file.stamp.is_none(),
         };
         if self.is_known() && is_file_known {
@@ -115,7 +111,7 @@ impl Plugin {
         }
 
         let plugin = self.clone();
-        // Writing takes milliseconds.
+        // After a panic of the task, the next start only loads the plugin again.
         let _ = tokio::task::spawn_blocking(move || {
             if !plugin.is_known() {
                 plugin.store_offer();
@@ -128,12 +124,14 @@ impl Plugin {
         .await;
     }
 
+    /// Stores the offer for later starts. Logs an error.
     fn store_offer(&self) {
         let plugin = &self.0;
         let name = file_name(&plugin.runtime, &plugin.info.digest, &plugin.policy.config);
-        let stored = serde_json::to_vec(&Offer::from_plugin(plugin))
-            .map_err(std::io::Error::from)
-            .and_then(|offer| plugin.runtime.compiler.keep(&name, &offer));
+        let stored = match serde_json::to_vec(&Offer::from_plugin(plugin)) {
+            Ok(json) => plugin.runtime.compiler.keep(&name, &json),
+            Err(error) => Err(error.into()),
+        };
         if let Err(error) = stored {
             tracing::warn!("can't store what the plugin `{}` offers: {error}", plugin.name);
         }
@@ -141,15 +139,15 @@ impl Plugin {
 }
 
 impl LoadedPlugin {
-    /// Gives a tool the name that callers use.
-    pub(crate) fn named(&self, mut definition: Definition) -> Tool {
+    /// Makes a tool from a definition, with the tool's name for callers.
+    pub(crate) fn make_tool(&self, mut definition: Definition) -> Tool {
         let guest_name = definition.name.clone();
         let requested_aliases = definition.aliases.clone();
         let acts_as_built_in = self.info.origin == Origin::BuiltIn || self.policy.replaces_built_in;
         if !acts_as_built_in {
             definition.name = format!("{}__{guest_name}", self.name);
-            // Only built-in plugins may have aliases. An alias of a third-party plugin could take
-            // the calls of a missing tool.
+            // Only built-in plugins have aliases. A third-party plugin must not take the calls of a
+            // missing tool.
             definition.aliases.clear();
         }
         Tool { definition: Arc::new(definition), guest_name, requested_aliases }

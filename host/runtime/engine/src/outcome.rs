@@ -1,5 +1,4 @@
-//! Makes the outcome of a call that crashed, was stopped, was denied or reached a limit. The
-//! outcome has the failure with its reason and remedy, and the emitted parts, without secrets.
+//! Makes the outcome of a call: adds reasons, remedies and emitted parts, and redacts secrets.
 
 use std::sync::Arc;
 
@@ -7,6 +6,7 @@ use serde_json::Value;
 use toolhold_contract::text::{cut, neutral, neutral_line};
 use toolhold_contract::{Category, Content, Definition, Denial, Failure, Outcome, Report};
 use toolhold_net::{Egress, Obstacle};
+use toolhold_policy::OwnTable;
 use toolhold_redaction::{self as redaction, Keys};
 use wasmtime::{Store, Trap};
 use wasmtime_wasi::I32Exit;
@@ -14,9 +14,8 @@ use wasmtime_wasi::I32Exit;
 use crate::guest::capability::http::part_without_secrets;
 use crate::guest::{CallState, Emitted, take_emitted};
 use crate::timing::CallWatch;
-use crate::timing::less_or_more;
+use crate::timing::limit_suggestion;
 
-/// Makes the failure of a guest that returned no answer, because the host stopped it or it crashed.
 pub(crate) fn failure(
     watch: &CallWatch,
     error: &wasmtime::Error,
@@ -26,11 +25,18 @@ pub(crate) fn failure(
     watch.failure_if_stopped().unwrap_or_else(|| crash_failure(watch, error, store.data(), plugin))
 }
 
-/// Most bytes of a crashed guest's standard error in the failure, taken from the end.
+/// Bytes at the end of a crashed guest's standard error that the failure contains.
 const LAST_WORDS: usize = 2048;
 
-/// Makes the failure of a guest that crashed. The backtrace goes to the log, not to the model. The
-/// end of the standard error is content, because programs print uncaught exceptions there.
+/// Bytes at the end of standard error in which secrets are redacted before the cut.
+const REDACTED_STDERR: usize = 8 * LAST_WORDS;
+
+/// Most bytes of the reason of a crash, and of the output in the log. Longer texts are cut.
+const MAX_REASON: usize = 1024;
+const MAX_LOGGED_OUTPUT: usize = 16 * 1024;
+
+/// Makes the failure of a guest that crashed. The backtrace goes only to the log. The end of the
+/// standard error is content, because programs print uncaught exceptions there.
 fn crash_failure(
     watch: &CallWatch,
     error: &wasmtime::Error,
@@ -43,14 +49,16 @@ fn crash_failure(
             "the tool needed more memory than its limit and was stopped",
         )
         .with_code("memory_limit")
-        .with_suggestion(less_or_more("memory_mib", &watch.table));
+        .with_suggestion(limit_suggestion("memory_mib", &watch.table));
     }
-    let reason = match (error.downcast_ref::<I32Exit>(), error.downcast_ref::<Trap>()) {
-        (Some(exit), _) => format!("it exited with exit code {}", exit.0),
-        (None, Some(trap)) => trap.to_string(),
-        (None, None) => error.root_cause().to_string(),
+    let untrusted_reason = if let Some(exit) = error.downcast_ref::<I32Exit>() {
+        format!("the component exited with exit code {}", exit.0)
+    } else if let Some(trap) = error.downcast_ref::<Trap>() {
+        trap.to_string()
+    } else {
+        error.root_cause().to_string()
     };
-    let reason = neutral_line(cut(&reason, 1024));
+    let reason = neutral_line(cut(&untrusted_reason, MAX_REASON));
     let output = format!("{}\n{}", state.call.stderr.text(), state.call.stdout.text());
     let printed = state.capabilities.http.without_secrets(output);
     tracing::warn!(target: "toolhold::crash", plugin, call = %state.call.id, "the tool crashed: {}", redaction::text(&reason, Keys::Text));
@@ -60,8 +68,9 @@ fn crash_failure(
         call = %state.call.id,
         "{}\nit printed: {}",
         neutral(&format!("{error:?}")),
-        redaction::text(&neutral(cut(printed.trim(), 16 * 1024)), Keys::Text),
+        redaction::text(&neutral(cut(printed.trim(), MAX_LOGGED_OUTPUT)), Keys::Text),
     );
+
     let mut failure =
         Failure::new(Category::PermanentFailure, format!("the tool crashed: {reason}"))
             .with_code("crash");
@@ -69,51 +78,55 @@ fn crash_failure(
     failure
 }
 
-/// Returns the end of a guest's standard error, without secrets. If the text has several lines, the
-/// result begins with a whole line. Returns `None` if the guest printed nothing.
+/// Returns the end of a guest's standard error, without secrets. A cut text begins with a whole
+/// line.
 fn last_words(state: &CallState) -> Option<Content> {
-    // Secrets are redacted in a longer text than is returned, since no pattern matches the second
-    // half of a secret.
-    let stderr = state.capabilities.http.without_secrets(state.call.stderr.end(8 * LAST_WORDS));
-    let end = redaction::text(&neutral(stderr.trim()), Keys::Text).into_owned();
-    let start = end.ceil_char_boundary(end.len().saturating_sub(LAST_WORDS));
-    let mut tail = &end[start..];
-    if start > 0
-        && let Some((_, whole_lines)) = tail.split_once('\n')
-    {
-        tail = whole_lines;
+    // Secrets are redacted in a longer text before the cut. After the cut, only half of a secret
+    // may be left, which no pattern matches.
+    let end = state.call.stderr.end(REDACTED_STDERR);
+    let without_secrets = state.capabilities.http.without_secrets(end);
+    let redacted = redaction::text(&neutral(without_secrets.trim()), Keys::Text).into_owned();
+
+    let earliest_start = redacted.len().saturating_sub(LAST_WORDS);
+    // The cut must not divide a character.
+    let start = redacted.ceil_char_boundary(earliest_start);
+    let mut shown = &redacted[start..];
+    let is_cut = start > 0;
+    if is_cut && let Some((_, whole_lines)) = shown.split_once('\n') {
+        shown = whole_lines;
     }
-    if tail.is_empty() {
+    if shown.is_empty() {
         return None;
     }
-    Some(Content::text(format!("The end of its standard error:\n{tail}")))
+    Some(Content::text(format!("The end of the tool's standard error:\n{shown}")))
 }
 
-/// Puts the emitted parts before the content of a failure, so that they are the answer of a stopped
-/// call. A successful answer doesn't need them or already contains them.
+/// Puts the emitted parts before the content of a failure, so that they aren't lost. Returns a
+/// successful outcome unchanged.
 pub(crate) fn with_emitted(outcome: Outcome, emitted: &Emitted) -> Outcome {
-    outcome.map_err(|mut failure| {
-        let mut parts = take_emitted(emitted);
-        if !parts.is_empty() {
-            parts.append(&mut failure.content);
-            failure.content = parts;
-        }
-        failure
-    })
+    let mut failure = match outcome {
+        Ok(output) => return Ok(output),
+        Err(failure) => failure,
+    };
+    let mut parts = take_emitted(emitted);
+    if !parts.is_empty() {
+        parts.append(&mut failure.content);
+        failure.content = parts;
+    }
+    Err(failure)
 }
 
-/// Puts the emitted parts before the content of an answer whose tool requests this.
+/// Puts the emitted parts before the content of a successful outcome. Returns a failure unchanged.
 pub(crate) fn after_emitted(outcome: Outcome, emitted: &Emitted) -> Outcome {
-    outcome.map(|mut output| {
-        let mut parts = take_emitted(emitted);
-        parts.append(&mut output.content);
-        output.content = parts;
-        output
-    })
+    let mut output = outcome?;
+    let mut parts = take_emitted(emitted);
+    parts.append(&mut output.content);
+    output.content = parts;
+    Ok(output)
 }
 
-/// Redacts secrets in the answer of a guest. The guest may have joined or decoded parts of
-/// responses, so that the host couldn't see the secrets in the responses.
+/// Redacts secrets in a guest's answer. The guest may have decoded or joined parts of responses,
+/// and the host couldn't see the secrets in these parts.
 pub(crate) fn without_secrets(outcome: Outcome, state: &CallState) -> Outcome {
     let Some(egress) = state.capabilities.http.egress() else { return outcome };
     if !egress.knows_secrets() {
@@ -151,73 +164,83 @@ fn remove_secrets(text: &mut String, egress: &Egress) {
     }
 }
 
-/// Changes every string of a value, including the names of fields.
+/// Changes every string of a value, including field names.
 fn change_strings(value: &mut Value, change: &impl Fn(&mut String)) {
     match value {
         Value::String(text) => change(text),
-        Value::Array(values) => values.iter_mut().for_each(|value| change_strings(value, change)),
+        Value::Array(values) => {
+            for value in values {
+                change_strings(value, change);
+            }
+        }
         Value::Object(fields) => {
-            let all = std::mem::take(fields);
-            fields.extend(all.into_iter().map(|(mut name, mut value)| {
+            for (mut name, mut value) in std::mem::take(fields) {
                 change(&mut name);
                 change_strings(&mut value, change);
-                (name, value)
-            }));
+                fields.insert(name, value);
+            }
         }
-        _ => {}
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
-/// Adds the operator's remedy for a failed request, since the guest doesn't know it.
+/// Adds the host's reason for a failed request or write, which the guest doesn't know.
 pub(crate) fn with_obstacle(outcome: Outcome, state: &CallState) -> Outcome {
-    outcome.map_err(|mut failure| {
-        match state.capabilities.http.take_obstacle() {
-            // A failure by the host already names its limit.
-            Some(Obstacle::TimeLimit(bound))
-                if failure.category == Category::Timeout && failure.suggestion.is_none() =>
-            {
-                failure.message = format!("{} ({bound})", failure.message);
-            }
-            Some(Obstacle::Setup(reason)) if failure.category == Category::PermanentFailure => {
-                failure.message = reason;
-                failure.code = Some("host".into());
-                failure.suggestion = Some("Run `toolhold doctor` to see what to fix.".to_owned());
-            }
-            _ => {}
+    let mut failure = match outcome {
+        Ok(output) => return Ok(output),
+        Err(failure) => failure,
+    };
+    let is_permanent = failure.category == Category::PermanentFailure;
+    // A failure with a suggestion already names its limit.
+    let lacks_limit = failure.category == Category::Timeout && failure.suggestion.is_none();
+    match state.capabilities.http.take_obstacle() {
+        Some(Obstacle::TimeLimit(bound)) if lacks_limit => {
+            failure.message = format!("{} ({bound})", failure.message);
         }
-        if state.files.reached_write_limit() && failure.category == Category::PermanentFailure {
-            let table = &state.call.watch.table;
-            failure.message = format!(
-                "{} (the call has reached its limit of written bytes: `written_mib`)",
-                failure.message
-            );
-            failure.suggestion.get_or_insert_with(|| {
-                format!(
-                    "To let a call write more, for example, {}",
-                    table.lines("written_mib = 4096")
-                )
-            });
+        Some(Obstacle::Setup(reason)) if is_permanent => {
+            failure.message = reason;
+            failure.code = Some("host".into());
+            failure.suggestion = Some("Run `toolhold doctor` to see what to fix.".to_owned());
         }
-        failure
-    })
+        _ => {}
+    }
+    if is_permanent && state.files.reached_write_limit() {
+        add_write_limit(&mut failure, &state.call.watch.table);
+    }
+    Err(failure)
 }
 
-/// Adds the denial if a tool failed because a listing left out an entry. The tool can't know that a
-/// rule was the reason.
+/// Adds to a failure that the call has reached its limit of written bytes.
+fn add_write_limit(failure: &mut Failure, table: &OwnTable) {
+    failure.message = format!(
+        "{} (the call has reached its limit of written bytes: `written_mib`)",
+        failure.message
+    );
+    if failure.suggestion.is_none() {
+        failure.suggestion = Some(format!(
+            "To let a call write more, for example, {}",
+            table.lines("written_mib = 4096")
+        ));
+    }
+}
+
+/// Adds the denial if a listing left out an entry and the tool then failed. The tool doesn't know
+/// that a rule was the reason.
 fn with_left_out_denial(failure: Failure, report: &Report) -> Failure {
-    if failure.category != Category::PermanentFailure
-        || failure.code.as_deref() != Some("not-permitted")
-    {
+    let is_not_permitted = failure.category == Category::PermanentFailure
+        && failure.code.as_deref() == Some("not-permitted");
+    if !is_not_permitted {
         return failure;
     }
     let mut entries = report.entries();
     let left_out = &mut entries.left_out;
-    let denial = match left_out.denied.take() {
-        Some(denial) => denial,
-        None => match left_out.asked.take() {
-            Some((denial, _)) => denial,
-            None => return failure,
-        },
+    let denial = if let Some(denial) = left_out.denied.take() {
+        denial
+    } else if let Some((denial, _count)) = left_out.asked.take() {
+        // An entry that needs approval may be the reason.
+        denial
+    } else {
+        return failure;
     };
     let message = format!("{denial} (The tool said: {})", failure.message);
     entries.denials += 1;
@@ -232,7 +255,7 @@ fn with_left_out_denial(failure: Failure, report: &Report) -> Failure {
 }
 
 /// Adds a denial of the call to its failure if the denial may be the reason. The guest can't
-/// prevent this (invariant 5).
+/// prevent this.
 pub(crate) fn with_denial(
     outcome: Outcome,
     state: &mut CallState,
@@ -242,7 +265,7 @@ pub(crate) fn with_denial(
 ) -> Outcome {
     let (file_denial, file_denials) = state.files.denials().take();
     let requests = state.capabilities.http.take_refused();
-    // The suggestion belongs to the denied request.
+    // The suggestion is about the denied request.
     let suggestion =
         if file_denial.is_none() { requests.suggestion.map(str::to_owned) } else { None };
     let denial = file_denial.or(requests.first);
@@ -267,8 +290,8 @@ pub(crate) fn with_denial(
     }
 
     let text = denial.to_string();
-    // The tool's message isn't needed if it only repeats the denial. A tool that got the denial
-    // from a standard interface has only its code.
+    // If the message only repeats the denial, it isn't shown. A tool that got the denial from a
+    // standard interface has only an error code.
     let repeats =
         failure.message.contains(&text) || failure.code.as_deref() == Some("not-permitted");
     let message =
@@ -283,18 +306,22 @@ pub(crate) fn with_denial(
     })
 }
 
-/// Checks whether the host stopped the guest at its time, at a limit or at its cancellation.
 fn is_stop(failure: &Failure) -> bool {
     matches!(failure.code.as_deref(), Some("cpu_budget" | "memory_limit" | "result_limit"))
         || matches!(failure.category, Category::Timeout | Category::Cancelled)
 }
 
-/// Checks whether a denied action was on a path that the call names.
+/// Checks whether the denied action was on a path in the call's arguments. The text of an action
+/// ends with its path.
 fn is_about_subject(denial: &Denial, arguments: &Value, definition: &Definition) -> bool {
-    definition
-        .subjects
-        .iter()
-        .filter(|subject| subject.kind.is_path())
-        .filter_map(|subject| arguments.pointer(&subject.pointer)?.as_str())
-        .any(|path| denial.action.ends_with(path))
+    for subject in &definition.subjects {
+        if subject.kind.is_path()
+            && let Some(argument) = arguments.pointer(&subject.pointer)
+            && let Some(path) = argument.as_str()
+            && denial.action.ends_with(path)
+        {
+            return true;
+        }
+    }
+    false
 }

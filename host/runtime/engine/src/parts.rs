@@ -1,4 +1,4 @@
-//! Selects the folders of a plugin's parts, which are pure components.
+//! Finds the folders with a plugin's parts, which are pure components.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,12 +8,10 @@ use toolhold_component::Part;
 
 use crate::plugin::{Origin, PluginInfo};
 
-/// Returns the parts of a plugin, with the folders in which the host looks for them. The working
-/// directory has no influence.
+/// Returns the parts of a plugin with the folders in which they are searched.
 ///
-/// The parts of Toolhold's own plugins are next to the program, or in the installation's folder for
-/// such files. The parts of another plugin are next to the plugin's file: `NAME.parts` for
-/// `NAME.wasm`.
+/// Parts of built-in plugins are next to the program, or in the installation's folder for parts.
+/// Parts of `NAME.wasm` are in the folder `NAME.parts` next to this file.
 pub fn parts_of_plugin(info: &PluginInfo) -> Arc<Parts> {
     let folders = match &info.origin {
         Origin::BuiltIn => program_folders(std::env::current_exe().ok().as_deref()),
@@ -22,6 +20,8 @@ pub fn parts_of_plugin(info: &PluginInfo) -> Arc<Parts> {
     Arc::new(Parts::new(&info.manifest.parts, folders))
 }
 
+/// Returns the folders in which the parts of built-in plugins are searched. Returns no folder if
+/// `program` is unknown.
 fn program_folders(program: Option<&Path>) -> Vec<PathBuf> {
     let Some(folder) = program.and_then(Path::parent) else { return Vec::new() };
     let mut folders = vec![folder.join("parts")];
@@ -31,7 +31,6 @@ fn program_folders(program: Option<&Path>) -> Vec<PathBuf> {
     folders
 }
 
-/// Converts the parts of a built-in plugin to the entries that a manifest would have.
 pub(crate) fn built_in_parts(parts: &[(&str, &str)]) -> Vec<Part> {
     parts
         .iter()

@@ -1,5 +1,5 @@
-//! Makes a loaded plugin a source of tools. A source is one version of a plugin and never changes.
-//! A new version is a new source, so a call runs on the version that it was checked against.
+//! Makes a loaded plugin a source of tools. A new version is a new source, so that a call runs on
+//! the version that was checked.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ impl ToolSource for Plugin {
 
     fn call(&self, call: Call) -> BoxFuture<'_, Outcome> {
         match self.0.tools.iter().position(|tool| tool.definition.name == call.tool) {
-            Some(tool) => Box::pin(run::call(&self.0, tool, call)),
+            Some(index) => Box::pin(run::call(&self.0, index, call)),
             None => {
                 let failure = Failure::new(
                     Category::ToolNotFound,

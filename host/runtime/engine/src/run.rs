@@ -31,42 +31,46 @@ use crate::timing::{CallPlace, CallWatch, StopReason, WatchCheck};
 use crate::warm_pool::{Entry, WarmInstance};
 use crate::wasi::Files;
 
-/// How long the host waits for a thread after the deadline of its call. The thread may hang in a
-/// system call.
+/// Time after a call's deadline for which the host waits for the call's thread. The thread may hang
+/// in a system call.
 const STUCK: Duration = Duration::from_millis(250);
 
-/// Extra handles beyond the host's limit. A guest that has reached the limit still needs some
-/// handles to make calls. So the guest gets an error from the function that would add a handle, not
-/// a trap.
+/// Handles above the limit that wasmtime allows. At the limit, a host function returns an error to
+/// the guest. The slack is needed, because calls need handles too and the guest must not trap.
 const HANDLE_SLACK: usize = 64;
 
-/// The data of one call.
+/// Most bytes of the message of a plugin that can't list its tools or filters.
+const MAX_MESSAGE: usize = 1024;
+
+/// Ticks until the host checks a running guest again.
+pub(crate) const TICKS_TO_CHECK: u64 = 1;
+
 struct Job {
     plugin: Arc<LoadedPlugin>,
     code: Arc<Code>,
-    tool: usize,
+    tool_index: usize,
     call: Call,
     watch: Arc<CallWatch>,
     emitted: Emitted,
-    /// The place of the call. The guest occupies it until it ends, even after the answer. A hanging
-    /// thread doesn't release its place.
+    /// The slot of the call. The guest keeps the slot until it ends, even if it hangs after the
+    /// answer.
     place: CallPlace,
-    /// The call's turn with the session's instance, if the plugin has instances for sessions.
+    /// Set if the plugin has instances for sessions.
     turn: Option<Turn>,
     ticking: TickGuard,
 }
 
-/// Runs a call of a plugin's tool.
-pub(crate) async fn call(plugin: &Arc<LoadedPlugin>, tool: usize, mut call: Call) -> Outcome {
+/// Runs a call of the tool with the index `tool_index` in the plugin's tools.
+pub(crate) async fn call(plugin: &Arc<LoadedPlugin>, tool_index: usize, mut call: Call) -> Outcome {
     let limits = &plugin.policy.limits;
-    // The call is cancelled with the caller's token, and when this future is dropped.
+    // The caller's token cancels the call, and dropping this future cancels it too.
     call.cancel = call.cancel.child_token();
     let _cancelled_when_dropped = call.cancel.clone().drop_guard();
     let time = call.time.unwrap_or(limits.call).min(limits.max_call);
     let watch = Arc::new(CallWatch::new(time, limits.bounds(), call.cancel.clone()));
     let code = plugin.code_for(&watch).await?;
-    // The call waits for its turn before it takes a place, so that waiting calls of one session
-    // take no places from other calls.
+    // The call waits for its turn before it takes a slot. A waiting call must not occupy a slot,
+    // because calls of other sessions need it.
     let turn = if plugin.policy.session {
         Some(plugin.instances.turn(&call, &watch).await?)
     } else {
@@ -77,7 +81,7 @@ pub(crate) async fn call(plugin: &Arc<LoadedPlugin>, tool: usize, mut call: Call
     let job = Job {
         plugin: Arc::clone(plugin),
         code,
-        tool,
+        tool_index,
         call,
         watch: Arc::clone(&watch),
         emitted: Arc::clone(&emitted),
@@ -85,25 +89,26 @@ pub(crate) async fn call(plugin: &Arc<LoadedPlugin>, tool: usize, mut call: Call
         turn,
         ticking: plugin.runtime.engine.keep_ticking(),
     };
-    // Host functions for files run on a thread that may block. Host functions for processes don't
-    // request such a thread.
+
+    // Host functions for processes block without moving to a blocking thread first.
     let blocks = plugin.policy.capabilities.process.is_some();
-    // The future has its own allocation, so that moving it to its thread is cheap.
+    // The future is boxed, because it is large and `drive` moves it to a thread.
     let outcome = drive(watch, Box::pin(execute(job)), blocks).await;
     outcome::with_emitted(outcome, &emitted)
 }
 
-/// Runs a guest to its end, on a thread where it doesn't delay other work. `blocks`: whether the
-/// guest's host functions may block without waiting for [`CallWatch::may_block`].
+/// Runs a guest to its end without delaying other work. `blocks` means that the guest starts on a
+/// blocking thread, because it runs long or its host functions block without waiting for
+/// [`CallWatch::may_block`].
 pub(crate) async fn drive<T: Send + 'static>(
     watch: Arc<CallWatch>,
-    run: impl Future<Output = Result<T, Failure>> + Send + 'static,
+    guest: impl Future<Output = Result<T, Failure>> + Send + 'static,
     blocks: bool,
 ) -> Result<T, Failure> {
-    let mut run: Run<T> = Box::pin(metered(Arc::clone(&watch), run));
+    let mut run: Run<T> = Box::pin(metered(Arc::clone(&watch), guest));
     if !blocks {
-        // The guest may use the caller's thread for one tick, or until it is about to block. Most
-        // calls end within a tick, and a move to another thread costs more than such a call.
+        // The guest uses the caller's thread for one tick, or until it would block. Most calls end
+        // within a tick, and a move to another thread takes longer.
         watch.set_borrowed(true);
         let polled = poll_fn(|context| Poll::Ready(run.as_mut().poll(context))).await;
         if let Poll::Ready(outcome) = polled {
@@ -111,7 +116,14 @@ pub(crate) async fn drive<T: Send + 'static>(
         }
         watch.set_borrowed(false);
     }
+    run_on_thread(run, watch).await
+}
 
+/// Runs a guest to its end on a blocking thread.
+async fn run_on_thread<T: Send + 'static>(
+    run: Run<T>,
+    watch: Arc<CallWatch>,
+) -> Result<T, Failure> {
     let reactor = tokio::runtime::Handle::current();
     let watched = Arc::clone(&watch);
     let running =
@@ -123,28 +135,25 @@ pub(crate) async fn drive<T: Send + 'static>(
         if let Ok(outcome) = timeout(time_left, waiting.as_mut()).await {
             return outcome;
         }
-        // The deadline moves while a call waits for a person's approval.
-        let has_moved = watch.end() + STUCK > end;
-        if !has_moved {
-            // The thread hangs. The host abandons the thread and its place, and answers.
+        // The deadline moves while the call waits for the user's approval.
+        let deadline_has_moved = watch.end() + STUCK > end;
+        if !deadline_has_moved {
+            // The thread hangs, so the host abandons the thread together with its slot.
             return Err(watch.stop_failure(StopReason::Timeout));
         }
     }
 }
 
-/// A reason why a plugin doesn't list its tools or filters.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ListError {
-    #[error("it does not list its {0}: it takes too long")]
+    #[error("the plugin does not list its {0} in time")]
     Timeout(&'static str),
-    #[error("it does not list its {what}: {}", .failure.message)]
+    #[error("the plugin does not list its {what}: {}", .failure.message)]
     Failed { what: &'static str, failure: Box<Failure> },
 }
 
-/// A running guest.
 type Run<T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>;
 
-/// Asks a plugin for its tools, without grants and under small limits.
 pub(crate) async fn list_tools(
     plugin: &LoadedPlugin,
     code: &Code,
@@ -157,8 +166,8 @@ pub(crate) async fn list_tools(
     .await
 }
 
-/// Asks a plugin for its tools or filters, in a separate instance. `what`: the plural of the listed
-/// items, for errors. `ask`: calls the instance, and returns the store and the answer.
+/// Lists the tools or filters of a plugin in a separate instance. `what` names them in errors.
+/// `ask` calls the instance, and returns the store and the answer.
 pub(crate) async fn list<T: Send + 'static, A>(
     plugin: &LoadedPlugin,
     code: &Code,
@@ -172,12 +181,14 @@ where
     let cancel = CancellationToken::new();
     let _cancelled_when_dropped = cancel.clone().drop_guard();
     let watch = Arc::new(CallWatch::new(limits.call, limits.bounds(), cancel));
+    let no_files = Files::new(None, 0);
+    let no_directory = None;
     let mut state = CallState::idle(
         &plugin.name,
         &plugin.policy,
         &limits,
-        Files::new(None, 0),
-        None,
+        no_files,
+        no_directory,
         Arc::clone(&watch),
     );
     state.stand_still();
@@ -195,7 +206,8 @@ where
         match listed {
             Ok(Ok(listed)) => Ok(listed),
             Ok(Err(types::Failure { message, .. })) => {
-                Err(Failure::new(Category::PermanentFailure, neutral(cut(&message, 1024))))
+                let message = neutral(cut(&message, MAX_MESSAGE));
+                Err(Failure::new(Category::PermanentFailure, message))
             }
             Err(error) => Err(outcome::failure(&watched, &error, &store, &name)),
         }
@@ -206,27 +218,25 @@ where
     })
 }
 
-/// Runs one call in its own store, in a warm instance or a fresh one.
 async fn execute(job: Job) -> Outcome {
-    let Job { plugin, code, tool, mut call, watch, emitted, place, turn, ticking } = job;
-    // The place and the ticker are dropped last, after the store or its handover.
+    let Job { plugin, code, tool_index, mut call, watch, emitted, place, turn, ticking } = job;
+    // The place and the tick guard are dropped last, after the store.
     let _held = (place, ticking);
-    let tool: &Tool = &plugin.tools[tool];
-    // The arguments are checked before any code of the component runs.
+    let tool: &Tool = &plugin.tools[tool_index];
+    // Arguments are checked before code of the component runs.
     let input = match &code.foreign {
         Some(foreign) => Some(foreign.check(&tool.guest_name, &call.arguments, &plugin.policy)?),
         None => None,
     };
-    // All files that a call reads go through the path layer, which reports them.
-    call.report.tracks_reads();
+    call.report.start_read_list();
     if turn.is_some() {
-        // The host doesn't know what the instance remembers of earlier calls.
+        // The instance may remember content from earlier calls, which the report lacks.
         call.report.mark_incomplete();
     }
 
-    let (mut store, entry) = match take_waiting(&code, turn.as_ref()) {
+    let (mut store, entry) = match take_instance(&code, turn.as_ref()) {
         Some((store, entry)) => (store, Ok(entry)),
-        None => fresh(&plugin, &code, &watch, Some(&call)).await,
+        None => make_instance(&plugin, &code, &watch, Some(&call)).await,
     };
     let (answer, entry) = match entry {
         Ok(entry) => {
@@ -238,13 +248,13 @@ async fn execute(job: Job) -> Outcome {
             (answer, Some(entry))
         }
         Err(error) => {
-            // The instance ended before the call started in it. The log still names the call.
+            // The guest ended before it got the call, but the log must name the call.
             store.data_mut().call.id = call.id.clone();
             (Err(error), None)
         }
     };
 
-    // A guest that has ended by itself can serve another call in its instance.
+    // After a trap, an instance can't be used again.
     let ended_by_itself = answer.is_ok();
     let outcome = match answer {
         Ok(outcome) => outcome,
@@ -260,8 +270,8 @@ async fn execute(job: Job) -> Outcome {
     outcome
 }
 
-/// Takes an instance that is ready for a call: the session's instance, or else a warm one.
-fn take_waiting(code: &Code, turn: Option<&Turn>) -> Option<(Store<CallState>, Entry)> {
+/// Takes the session's instance, or else a warm instance.
+fn take_instance(code: &Code, turn: Option<&Turn>) -> Option<(Store<CallState>, Entry)> {
     if let Some(instance) = turn.and_then(Turn::take) {
         return Some(instance);
     }
@@ -269,7 +279,6 @@ fn take_waiting(code: &Code, turn: Option<&Turn>) -> Option<(Store<CallState>, E
     Some((store, entry))
 }
 
-/// Gives an instance its call.
 async fn begin_call(
     store: &mut Store<CallState>,
     plugin: &LoadedPlugin,
@@ -278,13 +287,13 @@ async fn begin_call(
     watch: &Arc<CallWatch>,
     emitted: Emitted,
 ) {
-    // The host doesn't know which files the instance used before it got its arguments.
     if store.data().files.accessed() {
+        // The report lacks files that the guest read during its instantiation.
         call.report.mark_incomplete();
-        // A warm instance opened files on a thread that may block. Reading or closing them may
-        // block too.
+        // Reading or closing these files may block.
         watch.may_block().await;
     }
+
     let only_reads = tool.definition.annotations.read_only || call.read_only;
     let facts = CallFacts {
         call,
@@ -293,18 +302,28 @@ async fn begin_call(
         runtime: &plugin.runtime,
         only_reads,
     };
-    let view = plugin.policy.files.as_ref().map(|grants| {
-        FileView::new(Arc::clone(grants), facts.reads_files_only())
-            .reporting_to(&call.report)
-            .under(call.path_rules.as_ref(), &call.report)
-            .recording(call.changes.as_ref())
-    });
+    let view = file_view(plugin, call, only_reads);
     let files = Files::new(view, plugin.policy.limits.written);
     store.data_mut().begin(&facts, files, Arc::clone(watch), emitted);
-    store.set_epoch_deadline(1);
+    store.set_epoch_deadline(TICKS_TO_CHECK);
 }
 
-/// Calls a tool of a plugin. An error is a trap.
+/// Makes a call's view of the files. Returns `None` if the plugin has no granted directories.
+fn file_view(plugin: &LoadedPlugin, call: &Call, only_reads: bool) -> Option<FileView> {
+    let grants = plugin.policy.files.as_ref()?;
+    let mut view = FileView::new(Arc::clone(grants), only_reads);
+    if plugin.policy.read_only && !only_reads {
+        // The manifest requests files only to read them.
+        view = view.of_reading_plugin();
+    }
+    let restricted_view = view
+        .reporting_to(&call.report)
+        .under(call.path_rules.as_ref(), &call.report)
+        .recording(call.changes.as_ref());
+    Some(restricted_view)
+}
+
+/// Calls a tool of a plugin. An error means a trap.
 async fn call_tool(
     store: &mut Store<CallState>,
     plugin: &LoadedPlugin,
@@ -312,22 +331,22 @@ async fn call_tool(
     tool: &Tool,
     call: &mut Call,
 ) -> wasmtime::Result<Outcome> {
-    let Entry::Tool(exported) = entry else {
-        return Err(wasmtime::Error::msg("it exports no tools"));
+    let Entry::Tool(call_tool) = entry else {
+        return Err(wasmtime::Error::msg("the component exports no tools"));
     };
     let attachments = std::mem::take(&mut call.attachments);
     let invocation = tools::Invocation {
         tool: tool.guest_name.clone(),
-        // A value is always valid JSON. Its `to_string` takes longer.
+        // `serde_json::to_string` never fails for a JSON value. `Value::to_string` is slower.
         arguments: serde_json::to_string(&*call.arguments).unwrap_or_default(),
         attachments: attachments.into_iter().map(convert::content_for_guest).collect(),
         meta: call.meta.as_deref().and_then(|meta| serde_json::to_string(meta).ok()),
     };
-    let answer = exported.call(&mut *store, invocation).await?;
+    let answer = call_tool.call(&mut *store, invocation).await?;
     Ok(convert_answer(answer, store, &plugin.policy.limits))
 }
 
-/// Calls a component that doesn't know Toolhold. An error is a trap.
+/// Calls a component without Toolhold's interfaces. An error means a trap.
 async fn call_foreign(
     store: &mut Store<CallState>,
     plugin: &LoadedPlugin,
@@ -337,22 +356,24 @@ async fn call_foreign(
     input: Input,
 ) -> wasmtime::Result<Outcome> {
     let (Some(foreign), Entry::Foreign(instance)) = (&code.foreign, entry) else {
-        return Err(wasmtime::Error::msg("it exports no tools"));
+        return Err(wasmtime::Error::msg("the component exports no tools"));
     };
     foreign.call(store, instance, &tool.guest_name, input, plugin.policy.limits.result).await
 }
 
-/// Adds the denial or obstacle that may have caused a failed outcome, and redacts secrets.
+/// Redacts secrets, and adds the denial or obstacle that may have caused a failure. Also reports
+/// how much the guest has printed.
 fn explain(outcome: Outcome, store: &mut Store<CallState>, tool: &Tool, call: &Call) -> Outcome {
-    let running = &store.data().call;
-    call.report.entries().printed = running.stdout.written() + running.stderr.written();
+    let running_call = &store.data().call;
+    let printed = running_call.stdout.written() + running_call.stderr.written();
+    call.report.entries().printed = printed;
     let redacted = outcome::without_secrets(outcome, store.data());
     let explained = outcome::with_obstacle(redacted, store.data());
     let state = store.data_mut();
     outcome::with_denial(explained, state, &call.arguments, &tool.definition, &call.report)
 }
 
-/// Stores an instance for the next call of its session, if it can serve another call.
+/// Ends the call, and stores its instance for the session's next call.
 fn keep_for_session(
     plugin: &Arc<LoadedPlugin>,
     code: &Code,
@@ -361,32 +382,28 @@ fn keep_for_session(
     entry: Entry,
 ) {
     let housekeeper = &plugin.runtime.engine.housekeeper;
-    let kept = match end_call(code, &mut store) {
+    let result = match end_call(code, &mut store) {
         Ok(()) => turn.keep(store, entry),
         Err(reason) => {
+            // The housekeeper drops the store.
             housekeeper.take_over(plugin, code, store);
             Err(reason)
         }
     };
-    match kept {
+    match result {
         Ok(()) => housekeeper.note_kept(),
         Err(reason) => tracing::warn!(
             plugin = &*plugin.name,
-            "its instance isn't kept for the session's next call: {reason}"
+            "the plugin's instance isn't kept for the session's next call: {reason}"
         ),
     }
 }
 
-/// Ends the call of an instance that will serve another call.
-///
-/// # Errors
-///
-/// Returns the reason why the instance can't serve another call.
 fn end_call(code: &Code, store: &mut Store<CallState>) -> Result<(), KeepError> {
     if matches!(code.foreign, Some(Foreign::Command(_))) {
         return Err(KeepError::Command);
     }
-    if !code.warm_pool.fits {
+    if !code.warm_pool.fits_spare_slots {
         return Err(KeepError::Parts);
     }
     if !store.data_mut().end_and_stay() {
@@ -395,7 +412,7 @@ fn end_call(code: &Code, store: &mut Store<CallState>) -> Result<(), KeepError> 
     Ok(())
 }
 
-/// Converts a guest's answer into the host's outcome.
+/// Converts the answer of a tool. The answer may continue the parts that the tool has emitted.
 fn convert_answer(
     answer: Result<types::Output, types::Failure>,
     store: &Store<CallState>,
@@ -403,7 +420,7 @@ fn convert_answer(
 ) -> Outcome {
     match answer {
         Ok(output) if output.after_emitted => {
-            // The emitted parts and the answer together are within the limit for an answer.
+            // The limit applies to the emitted parts and the answer together.
             let outcome = convert::outcome(Ok(output), store.data().call.emit_budget);
             outcome::after_emitted(outcome, &store.data().call.emitted)
         }
@@ -411,21 +428,21 @@ fn convert_answer(
     }
 }
 
-/// Makes a fresh instance of a plugin, without a call. `waiting`: the call that needs the instance.
+/// Makes an instance. `call` is the call that needs the instance.
 ///
-/// The component's code can store data that it reads during its instantiation, so the rules of the
-/// waiting call apply to it. Without a waiting call, the caller drops the instance if it has read
-/// files.
-pub(crate) async fn fresh(
+/// The guest can read files while it is instantiated, and remember them. The call's rules apply to
+/// these reads. If there is no call, the caller must drop an instance that has read files.
+pub(crate) async fn make_instance(
     plugin: &LoadedPlugin,
     code: &Code,
     watch: &Arc<CallWatch>,
-    waiting: Option<&Call>,
+    call: Option<&Call>,
 ) -> (Store<CallState>, wasmtime::Result<Entry>) {
     let policy = &plugin.policy;
     let view = policy.files.as_ref().map(|grants| {
-        let view = FileView::new(Arc::clone(grants), true);
-        match waiting {
+        let only_reads = true;
+        let view = FileView::new(Arc::clone(grants), only_reads);
+        match call {
             Some(call) => {
                 view.reporting_to(&call.report).under(call.path_rules.as_ref(), &call.report)
             }
@@ -452,7 +469,6 @@ pub(crate) async fn fresh(
     (store, entry)
 }
 
-/// Finds the exports by which a call enters an instance.
 fn find_entry(
     code: &Code,
     store: &mut Store<CallState>,
@@ -462,12 +478,12 @@ fn find_entry(
         return Ok(Entry::Foreign(instance));
     }
     let Some(tools) = &code.tools else {
-        return Err(wasmtime::Error::msg("it exports no tools"));
+        return Err(wasmtime::Error::msg("the component exports no tools"));
     };
     tools.call_tool(store, &instance).map(Entry::Tool)
 }
 
-/// Makes a store and sets all its limits. Stores are made only here.
+/// Makes a store with all its limits, and an instance in it. Stores must be made only here.
 pub(crate) async fn instantiate(
     pre: &InstancePre<CallState>,
     state: CallState,
@@ -477,11 +493,11 @@ pub(crate) async fn instantiate(
     store.limiter(|state| &mut state.memory);
     store.set_hostcall_fuel(limits.host_allocation);
     store.set_max_component_handles(limits.handles.saturating_add(HANDLE_SLACK));
-    store.set_epoch_deadline(1);
+    store.set_epoch_deadline(TICKS_TO_CHECK);
     store.epoch_deadline_callback(|store| {
         Ok(match store.data().call.watch.check() {
-            WatchCheck::Continue => UpdateDeadline::Continue(1),
-            WatchCheck::Yield => UpdateDeadline::Yield(1),
+            WatchCheck::Continue => UpdateDeadline::Continue(TICKS_TO_CHECK),
+            WatchCheck::Yield => UpdateDeadline::Yield(TICKS_TO_CHECK),
             WatchCheck::Stop => UpdateDeadline::Interrupt,
         })
     });
@@ -489,13 +505,13 @@ pub(crate) async fn instantiate(
     (store, instance)
 }
 
-/// Adds the time of each poll to the processor time of the call.
+/// Adds the time of each poll to the call's processor time.
 pub(crate) async fn metered<F: Future>(watch: Arc<CallWatch>, future: F) -> F::Output {
     let mut future = pin!(future);
     poll_fn(|context| {
         watch.meter.start_poll();
         let polled = future.as_mut().poll(context);
-        // The time of a finished call isn't needed.
+        // The time of the last poll isn't added, because nothing reads the meter afterwards.
         if polled.is_pending() {
             watch.meter.end_poll();
         }
@@ -504,14 +520,15 @@ pub(crate) async fn metered<F: Future>(watch: Arc<CallWatch>, future: F) -> F::O
     .await
 }
 
-/// Ends a guest that waits in a host function for too long. No guest code runs during the wait, so
-/// the ticks can't stop the guest.
+/// Runs a guest until it ends, the call is cancelled, or its time ends. Ticks can stop only running
+/// guest code, but this function also stops a guest that waits in a host function.
 async fn until_stopped<T>(mut run: Run<T>, watch: Arc<CallWatch>) -> Result<T, Failure> {
     let mut end = pin!(sleep_until(late_end(&watch)));
     let mut cancelled = pin!(watch.cancel.cancelled());
+    // This is a `select!` with a fixed order.
     poll_fn(|context| {
-        // The cancellation is polled first. When the program shuts its reactor down, the guest must
-        // not be polled again.
+        // The cancellation is polled first. After a shutdown of the reactor has cancelled the call,
+        // the guest must not be polled again.
         if cancelled.as_mut().poll(context).is_ready() {
             return Poll::Ready(Err(watch.stop_failure(StopReason::Cancelled)));
         }
@@ -519,39 +536,45 @@ async fn until_stopped<T>(mut run: Run<T>, watch: Arc<CallWatch>) -> Result<T, F
             return Poll::Ready(outcome);
         }
         while end.as_mut().poll(context).is_ready() {
-            let late = late_end(&watch);
-            if late <= end.deadline() {
+            let new_end = late_end(&watch);
+            if new_end <= end.deadline() {
                 return Poll::Ready(Err(watch.stop_failure(StopReason::Timeout)));
             }
-            // A person was asked meanwhile.
-            end.as_mut().reset(late);
+            // The deadline has moved, because the call waited for the user's approval.
+            end.as_mut().reset(new_end);
         }
         Poll::Pending
     })
     .await
 }
 
-/// Returns the time when a waiting guest is stopped. The ticks stop a running guest earlier, so
-/// that the stop of the guest itself is reported.
+/// Returns when a waiting guest is stopped. Ticks stop a running guest up to two ticks earlier, so
+/// that the guest's own failure is reported.
 fn late_end(watch: &CallWatch) -> tokio::time::Instant {
-    (watch.end() + TICK * 2).into()
+    let two_ticks = TICK * 2;
+    (watch.end() + two_ticks).into()
 }
 
-/// Waits for the thread that runs the call. After a cancellation, waits at most [`STUCK`].
+/// Waits for the call's thread. After a cancellation, waits at most [`STUCK`].
 async fn wait_for_thread<T>(
     running: tokio::task::JoinHandle<Result<T, Failure>>,
     watch: &CallWatch,
 ) -> Result<T, Failure> {
     let mut running = pin!(running);
-    let mut late = pin!(async {
+    let mut stuck = pin!(async {
         watch.cancel.cancelled().await;
         tokio::time::sleep(STUCK).await;
     });
+    // This is a `select!` with a fixed order.
     poll_fn(|context| {
         if let Poll::Ready(joined) = running.as_mut().poll(context) {
+            // A missing outcome means that the thread panicked.
             return Poll::Ready(joined.unwrap_or_else(|_| Err(crate::timing::host_failed())));
         }
-        late.as_mut().poll(context).map(|()| Err(watch.stop_failure(StopReason::Cancelled)))
+        if stuck.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Err(watch.stop_failure(StopReason::Cancelled)));
+        }
+        Poll::Pending
     })
     .await
 }

@@ -1,9 +1,9 @@
-//! Stores the instances that live as long as a session, and lets the calls of a session use their
-//! instance one after the other.
+//! Stores the instances that live as long as a session. The calls of a session use its instance one
+//! after the other.
 //!
-//! Between calls, an instance has only its memory: all other resources of a call end with the call.
-//! The host drops an instance after a trap, together with its version of the plugin, after a long
-//! idle time, and to make room for others. So the state in an instance can be lost at any time.
+//! Between calls, an instance keeps only its memory. The host drops an instance after a trap, with
+//! its version of the plugin, after a long idle time, or to make room. So a plugin can lose its
+//! state at any time.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,61 +14,65 @@ use toolhold_contract::{Call, Category, Failure, PathRules};
 use wasmtime::Store;
 
 use crate::guest::CallState;
+use crate::limits::MIB;
 use crate::timing::{CallWatch, StopReason, busy};
-use crate::warm_pool::{Entry, KEPT, MEMORY};
+use crate::warm_pool::{Entry, MAX_IDLE_MEMORY, MAX_SESSION_INSTANCES};
 
-/// How long an unused instance is stored.
-const IDLE: Duration = Duration::from_secs(900);
+/// Time after which an unused instance is dropped.
+const IDLE_TIME: Duration = Duration::from_secs(900);
 
-/// Most idle instances of one plugin. A further instance replaces the plugin's oldest one.
-const EACH: usize = KEPT / 2;
+/// Most idle instances of a plugin. A further instance replaces the oldest instance.
+const MAX_IDLE_OF_PLUGIN: usize = MAX_SESSION_INSTANCES / 2;
 
-/// Most calls that wait for one instance.
-const WAITING: usize = 64;
+/// Most calls that wait for an instance. Further calls are refused.
+const MAX_WAITING: usize = 64;
 
-/// A reason why an instance isn't stored for the next call of its session.
+/// References to the lock of an instance that don't belong to waiting calls: [`State::turns`], the
+/// running call and the new call.
+const OTHER_REFERENCES: usize = 3;
+
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KeepError {
-    #[error("a command runs once")]
+    #[error("a command's instance serves only one call")]
     Command,
-    #[error("it has too many memories or tables")]
+    #[error("the instance has too many memories or tables")]
     Parts,
-    #[error("it has left files, requests or other handles open")]
+    #[error("the instance has left files, requests or other handles open")]
     LeftOpen,
-    #[error("it needed more memory than its limit")]
+    #[error("the instance needed more memory than its limit")]
     MemoryLimit,
-    #[error("it uses {} MiB of memory; the limit between calls is {}", .0, MEMORY >> 20)]
+    #[error(
+        "the instance uses {} MiB of memory; the limit between calls is {}",
+        .0,
+        MAX_IDLE_MEMORY >> 20
+    )]
     Memory(usize),
 }
 
-/// The data that all calls that share an instance have in common.
+/// Calls with equal keys share an instance.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct InstanceKey {
-    /// The version of the plugin.
+    /// The number of the loaded plugin version.
     plugin: u64,
-    /// The principal's session.
     session: Arc<str>,
-    /// The rights of the call. `None` for filters, which have no rights.
+    /// `None` for filters, which have no rights.
     rights: Option<CallRights>,
 }
 
-/// The rights that the gates gave a call in addition to the grants of its plugin.
+/// The rights of a call in addition to the grants of its plugin.
 ///
-/// An instance remembers data of its calls, so calls with other rights have other instances. The
-/// rights don't say whether a call only reads: a tool that reads needs the state that a tool that
-/// acts has made.
+/// Calls with other rights have another instance, because an instance remembers data of its calls.
+/// Read-only calls don't have other rights, because they need the state of calls that write.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct CallRights {
-    /// The agent that calls.
     caller: Option<String>,
     network: bool,
     commands: Vec<String>,
     origins: Vec<String>,
-    /// The rules about paths and the approvals of paths.
+    /// Identifies the rules and approvals for paths.
     paths: Option<String>,
 }
 
-/// The instances that wait, of all plugins, and the calls that take turns.
 #[derive(Default)]
 pub(crate) struct SessionInstances {
     state: Mutex<State>,
@@ -77,9 +81,9 @@ pub(crate) struct SessionInstances {
 #[derive(Default)]
 struct State {
     next_plugin: u64,
-    /// The turns of the instances with calls.
+    /// A lock for each instance.
     turns: HashMap<InstanceKey, Arc<tokio::sync::Mutex<()>>>,
-    /// The oldest first.
+    /// The idle instances, the oldest first.
     idle: Vec<IdleInstance>,
 }
 
@@ -88,37 +92,32 @@ struct IdleInstance {
     store: Store<CallState>,
     entry: Entry,
     since: Instant,
-    /// Keeps the rules of the key alive, so that no other rules get the same identity.
+    /// Keeps the path rules alive. If they were dropped, other rules could get the same address and
+    /// so the same key.
     _rules: Option<Arc<dyn PathRules>>,
 }
 
-/// The instances of one version of a plugin. Dropping this value drops the instances.
+/// The instances of a loaded plugin version. Dropping this value drops them.
 pub(crate) struct PluginInstances {
     id: u64,
-    all: Arc<SessionInstances>,
+    sessions: Arc<SessionInstances>,
 }
 
-/// A call's turn with the instance of its session. Dropping the turn lets the next call continue.
+/// A call's turn with an instance. The next call gets its turn when this value is dropped.
 pub(crate) struct Turn {
     key: InstanceKey,
-    all: Arc<SessionInstances>,
+    sessions: Arc<SessionInstances>,
     rules: Option<Arc<dyn PathRules>>,
-    /// The lock of the instance. `None` before and after the turn.
+    /// `None` before and after the turn.
     guard: Option<OwnedMutexGuard<()>>,
 }
 
 impl PluginInstances {
-    /// Returns the key of the instance that applies filters to the outputs of a session.
     pub(crate) fn filter_key(&self, session: &Arc<str>) -> InstanceKey {
         InstanceKey { plugin: self.id, session: Arc::clone(session), rights: None }
     }
 
-    /// Waits until no other call uses the instance of this call's session.
-    ///
-    /// # Errors
-    ///
-    /// Returns a failure if too many calls wait for the instance, the call's time ends before its
-    /// turn, or the call is cancelled.
+    /// Waits until no other call uses the session's instance.
     pub(crate) async fn turn(&self, call: &Call, watch: &CallWatch) -> Result<Turn, Failure> {
         let rights = CallRights {
             caller: call.caller.clone(),
@@ -128,17 +127,18 @@ impl PluginInstances {
             paths: call.path_rules.as_ref().map(|rules| rules.rights()),
         };
         let session = Arc::clone(&call.session);
-        // If the wait fails, dropping the turn removes its lock.
+        // If the wait fails, dropping `turn` removes the lock.
         let mut turn = Turn {
             key: InstanceKey { plugin: self.id, session, rights: Some(rights) },
-            all: Arc::clone(&self.all),
+            sessions: Arc::clone(&self.sessions),
             rules: call.path_rules.clone(),
             guard: None,
         };
 
-        let lock = Arc::clone(self.all.state().turns.entry(turn.key.clone()).or_default());
-        // The references are those of the waiting calls, `turns`, this call and the running call.
-        if Arc::strong_count(&lock) > WAITING + 3 {
+        let lock = Arc::clone(self.sessions.state().turns.entry(turn.key.clone()).or_default());
+        // Each waiting call holds a reference to the lock.
+        let waiting_count = Arc::strong_count(&lock).saturating_sub(OTHER_REFERENCES);
+        if waiting_count > MAX_WAITING {
             return Err(busy(Duration::ZERO));
         }
         let guard = match Arc::clone(&lock).try_lock_owned() {
@@ -150,7 +150,6 @@ impl PluginInstances {
     }
 }
 
-/// Waits until no other call uses an instance.
 async fn wait_for_lock(
     lock: Arc<tokio::sync::Mutex<()>>,
     watch: &CallWatch,
@@ -167,28 +166,21 @@ async fn wait_for_lock(
 }
 
 impl SessionInstances {
-    /// Adds a plugin that was just loaded.
     pub(crate) fn add_plugin(self: &Arc<Self>) -> PluginInstances {
         let mut state = self.state();
         state.next_plugin += 1;
-        PluginInstances { id: state.next_plugin, all: Arc::clone(self) }
+        PluginInstances { id: state.next_plugin, sessions: Arc::clone(self) }
     }
 
-    /// Takes an instance that waits.
     pub(crate) fn take(&self, key: &InstanceKey) -> Option<(Store<CallState>, Entry)> {
         let mut state = self.state();
-        let index = state.idle.iter().position(|waiting| waiting.key == *key)?;
+        let index = state.idle.iter().position(|instance| instance.key == *key)?;
         let IdleInstance { store, entry, .. } = state.idle.remove(index);
         Some((store, entry))
     }
 
-    /// Stores an instance for the session's next call. If there is no room, another instance is
-    /// dropped: the oldest one of the same plugin if that plugin has many, otherwise the oldest of
-    /// all.
-    ///
-    /// # Errors
-    ///
-    /// Returns the reason why the instance isn't stored.
+    /// Stores an instance for the session's next call. May drop another instance (see
+    /// [`find_replaced`]).
     pub(crate) fn keep(
         &self,
         key: InstanceKey,
@@ -200,23 +192,13 @@ impl SessionInstances {
         if memory.refused() {
             return Err(KeepError::MemoryLimit);
         }
-        if memory.used() > MEMORY {
-            return Err(KeepError::Memory(memory.used().div_ceil(1 << 20)));
+        if memory.used() > MAX_IDLE_MEMORY {
+            return Err(KeepError::Memory(memory.used().div_ceil(MIB)));
         }
 
         let mut state = self.state();
         let idle = &mut state.idle;
-        let of_plugin = idle.iter().filter(|waiting| waiting.key.plugin == key.plugin).count();
-        let replaced = if let Some(index) = idle.iter().position(|waiting| waiting.key == key) {
-            Some(index)
-        } else if of_plugin >= EACH {
-            idle.iter().position(|waiting| waiting.key.plugin == key.plugin)
-        } else if idle.len() >= KEPT {
-            Some(0)
-        } else {
-            None
-        };
-        let dropped = replaced.map(|index| idle.remove(index));
+        let dropped = find_replaced(idle, &key).map(|index| idle.remove(index));
         idle.push(IdleInstance { key, store, entry, since: Instant::now(), _rules: rules });
         // Dropping a store takes long, so the lock is released first.
         drop(state);
@@ -224,17 +206,19 @@ impl SessionInstances {
         Ok(())
     }
 
-    /// Drops the instances that were idle for too long. Returns the time when the next instance
-    /// will be dropped, or `None` if there are no more instances.
+    /// Drops instances that were idle for [`IDLE_TIME`]. Returns the time at which the next
+    /// instance must be dropped.
     pub(crate) fn drop_idle(&self, now: Instant) -> Option<Instant> {
         let mut state = self.state();
-        let first_recent = state.idle.iter().position(|waiting| waiting.since + IDLE > now);
-        let expired = first_recent.unwrap_or(state.idle.len());
-        let dropped: Vec<IdleInstance> = state.idle.drain(..expired).collect();
-        let next = state.idle.first().map(|waiting| waiting.since + IDLE);
+        // The oldest instances are first in `idle`.
+        let first_recent = state.idle.iter().position(|instance| instance.since + IDLE_TIME > now);
+        let expired_count = first_recent.unwrap_or(state.idle.len());
+        let dropped: Vec<IdleInstance> = state.idle.drain(..expired_count).collect();
+        let next_due = state.idle.first().map(|instance| instance.since + IDLE_TIME);
+        // Dropping a store takes long, so the lock is released first.
         drop(state);
         drop(dropped);
-        next
+        next_due
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -243,26 +227,20 @@ impl SessionInstances {
 }
 
 impl Turn {
-    /// Takes the instance of the session, if there is one.
     pub(crate) fn take(&self) -> Option<(Store<CallState>, Entry)> {
-        self.all.take(&self.key)
+        self.sessions.take(&self.key)
     }
 
-    /// Stores the instance for the session's next call.
-    ///
-    /// # Errors
-    ///
-    /// Returns the reason why the instance isn't stored.
     pub(crate) fn keep(&self, store: Store<CallState>, entry: Entry) -> Result<(), KeepError> {
-        self.all.keep(self.key.clone(), store, entry, self.rules.clone())
+        self.sessions.keep(self.key.clone(), store, entry, self.rules.clone())
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
         self.guard = None;
-        let mut state = self.all.state();
-        // If no other call waits, only `turns` still has the lock.
+        let mut state = self.sessions.state();
+        // If no call waits, only `turns` has the lock.
         if let Some(lock) = state.turns.get(&self.key)
             && Arc::strong_count(lock) == 1
         {
@@ -273,20 +251,37 @@ impl Drop for Turn {
 
 impl Drop for PluginInstances {
     fn drop(&mut self) {
-        let mut state = self.all.state();
+        let mut state = self.sessions.state();
         let idle = std::mem::take(&mut state.idle);
         let (dropped, remaining): (Vec<_>, Vec<_>) =
-            idle.into_iter().partition(|waiting| waiting.key.plugin == self.id);
+            idle.into_iter().partition(|instance| instance.key.plugin == self.id);
         state.idle = remaining;
+        // Dropping a store takes long, so the lock is released first.
         drop(state);
         drop(dropped);
     }
 }
 
-/// Makes the failure of a call that waited for the session's instance in vain.
+/// Returns the index of the idle instance to drop before an instance with `key` is stored: the
+/// instance with the same key, or the oldest instance if the plugin or all plugins have too many.
+fn find_replaced(idle: &[IdleInstance], key: &InstanceKey) -> Option<usize> {
+    if let Some(same_key) = idle.iter().position(|instance| instance.key == *key) {
+        return Some(same_key);
+    }
+    // The oldest instance is first in `idle`.
+    let plugin_count = idle.iter().filter(|instance| instance.key.plugin == key.plugin).count();
+    if plugin_count >= MAX_IDLE_OF_PLUGIN {
+        return idle.iter().position(|instance| instance.key.plugin == key.plugin);
+    }
+    let oldest = 0;
+    if idle.len() >= MAX_SESSION_INSTANCES { Some(oldest) } else { None }
+}
+
+/// Makes the failure of a call whose time ended while it waited.
 fn in_use(waited: Duration) -> Failure {
     let message = format!(
-        "this plugin runs one call of a session at a time; this call waited {:.1} s and was not started",
+        "this plugin runs only one call of a session at a time; this call waited {:.1} s and was \
+         not started",
         waited.as_secs_f64()
     );
     let mut failure = Failure::new(Category::RateLimited, message)
@@ -345,7 +340,7 @@ mod tests {
             keep(&all, &plugin, "a").await;
             let now = Instant::now();
             let due = all.drop_idle(now).expect("one waits");
-            assert!(due > now && due <= now + IDLE);
+            assert!(due > now && due <= now + IDLE_TIME);
             assert_eq!(all.drop_idle(due), None);
             assert!(sessions(&all).is_empty());
         });
@@ -370,12 +365,16 @@ mod tests {
             let all = Arc::new(SessionInstances::default());
             let (few, many) = (all.add_plugin(), all.add_plugin());
             keep(&all, &few, "few").await;
-            for number in 0..=KEPT {
+            for number in 0..=MAX_SESSION_INSTANCES {
                 keep(&all, &many, &number.to_string()).await;
             }
             let kept = sessions(&all);
-            assert_eq!((kept.len(), kept[0].as_str()), (EACH + 1, "few"));
-            assert_eq!(kept[1], (KEPT + 1 - EACH).to_string(), "its own oldest ones made room");
+            assert_eq!((kept.len(), kept[0].as_str()), (MAX_IDLE_OF_PLUGIN + 1, "few"));
+            assert_eq!(
+                kept[1],
+                (MAX_SESSION_INSTANCES + 1 - MAX_IDLE_OF_PLUGIN).to_string(),
+                "its own oldest ones made room"
+            );
         });
     }
 }

@@ -1,5 +1,4 @@
-//! Stores warm instances of a plugin, which are made before a call needs them. Each instance serves
-//! one call and is never reused.
+//! Stores warm instances, which are made before a call needs them. Each serves one call.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,95 +9,86 @@ use wasmtime::component::{Instance, InstancePre};
 use crate::guest::CallState;
 use crate::guest::contract::{CallTool, FilterInstance};
 
-/// Most warm instances of one plugin. An agent often makes two calls at once.
-pub(crate) const EACH: usize = 2;
+/// Most warm instances of a plugin. Agents often make two calls at a time.
+pub(crate) const MAX_INSTANCES_OF_PLUGIN: usize = 2;
 
-/// Most plugins with warm instances.
-pub(crate) const PLUGINS: usize = 8;
+pub(crate) const MAX_PLUGINS: usize = 8;
 
-/// Most used stores in the housekeeper's queue. If the queue is full, a call drops its own store.
-pub(crate) const USED: usize = 4;
+/// Most used stores in the housekeeper's queue. If the queue is full, a call drops its store
+/// itself.
+pub(crate) const MAX_USED_STORES: usize = 4;
 
-/// Most instances of sessions, for all plugins together.
-pub(crate) const KEPT: usize = 32;
+/// Most instances of sessions, over all plugins.
+pub(crate) const MAX_SESSION_INSTANCES: usize = 32;
 
-/// Most stores in addition to those of running calls. These are warm instances, used stores in the
-/// queue and as many that are being dropped, the instance that is being made, and the instances of
-/// sessions.
-pub(crate) const SPARE: usize = EACH * PLUGINS + 2 * USED + 1 + KEPT;
+/// Most stores in addition to those of running calls: warm instances, used stores in the queue,
+/// used stores that are being dropped, an instance that is being made, and instances of sessions.
+pub(crate) const SPARE: usize =
+    MAX_INSTANCES_OF_PLUGIN * MAX_PLUGINS + 2 * MAX_USED_STORES + 1 + MAX_SESSION_INSTANCES;
 
-/// Most memories and tables of a component with warm instances. The pool reserves this many for
-/// each store of [`SPARE`], so that calls always have enough.
+/// Most memories and tables of a component with warm instances. The pool reserves as many for each
+/// store of [`SPARE`], so that calls never lack them.
 pub(crate) const MEMORIES: u32 = 1;
 pub(crate) const TABLES: u32 = 4;
 
-/// Most bytes of memory of an idle instance, before or after its call.
-pub(crate) const MEMORY: usize = 64 << 20;
+/// Most bytes of memory of an idle instance. A larger instance is dropped.
+pub(crate) const MAX_IDLE_MEMORY: usize = 64 << 20;
 
-/// How a call enters an instance.
 pub(crate) enum Entry {
-    /// By the contract.
+    /// An export of Toolhold's contract.
     Tool(CallTool),
-    /// By the exports of a component that doesn't know Toolhold.
+    /// A component without Toolhold's interfaces.
     Foreign(Instance),
-    /// The exports of a plugin with filters.
     Filter(FilterInstance),
 }
 
-/// An instance that is ready before a call needs it.
 pub(crate) struct WarmInstance {
     pub(crate) store: Store<CallState>,
     pub(crate) entry: Entry,
 }
 
-/// The warm instances of a plugin. The plugin drops them with itself.
 pub(crate) struct WarmPool {
     instances: Mutex<Vec<WarmInstance>>,
-    /// Whether the plugin's stores fit into the spare slots of the pool.
-    pub(crate) fits: bool,
-    /// Whether the housekeeper makes no more warm instances of this plugin.
+    /// Whether the plugin's stores fit into the pool's spare slots.
+    pub(crate) fits_spare_slots: bool,
+    /// Whether further warm instances aren't made.
     pub(crate) disabled: AtomicBool,
-    /// Whether the plugin was called since the housekeeper last checked.
+    /// Whether the plugin was called since the housekeeper's last check.
     pub(crate) called: AtomicBool,
-    /// Whether the housekeeper tracks the plugin.
     pub(crate) tracked: AtomicBool,
 }
 
-/// Checks whether the stores of a plugin fit into the spare slots of the pool.
 fn fits_into_pool(plugin: &InstancePre<CallState>) -> bool {
     let Some(needs) = plugin.component().resources_required() else { return false };
     needs.num_memories <= MEMORIES && needs.num_tables <= TABLES
 }
 
 impl WarmPool {
-    /// Makes an empty pool for a plugin that was just loaded. The plugin may never be called.
+    /// Makes an empty pool. A plugin whose stores don't fit into the spare slots gets no instances.
     pub(crate) fn new(plugin: &InstancePre<CallState>) -> Self {
-        let fits = fits_into_pool(plugin);
+        let fits_spare_slots = fits_into_pool(plugin);
         Self {
             instances: Mutex::default(),
-            fits,
-            disabled: AtomicBool::new(!fits),
+            fits_spare_slots,
+            disabled: AtomicBool::new(!fits_spare_slots),
             called: AtomicBool::default(),
             tracked: AtomicBool::default(),
         }
     }
 
-    /// Takes an instance for one call.
     pub(crate) fn take(&self) -> Option<WarmInstance> {
         self.instances().pop()
     }
 
-    /// Adds an instance.
     pub(crate) fn put(&self, instance: WarmInstance) {
         self.instances().push(instance);
     }
 
-    /// Returns the number of warm instances.
     pub(crate) fn count(&self) -> usize {
         self.instances().len()
     }
 
-    /// Drops all instances, after the lock was released.
+    /// Drops all instances. The lock is released first, because dropping a store takes long.
     pub(crate) fn clear(&self) {
         let instances = std::mem::take(&mut *self.instances());
         drop(instances);

@@ -1,5 +1,4 @@
-//! Limits the size and time of an answer's body, decompresses the body, and removes secrets from
-//! it.
+//! Limits the size and time of an answer's body, and removes secrets.
 
 use std::io;
 use std::pin::Pin;
@@ -8,8 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use async_compression::tokio::bufread::{BrotliDecoder, GzipDecoder, ZstdDecoder};
-use async_compression::zstd::DParameter;
 use bytes::Bytes;
 use futures_core::Stream;
 use http::HeaderMap;
@@ -17,51 +14,20 @@ use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, TRAILER, TRANSFER_ENCODING}
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep};
-use tokio_util::io::{ReaderStream, StreamReader};
-use toolhold_contract::text::{cut, neutral_line};
 
+use super::coding::{Coding, Stage};
 use super::echoes::{EchoRedactor, Echoes};
 use super::record::Record;
 use super::{Error, RequestPermit};
 
-/// The largest window of zstd, as a power of two. RFC 9659 allows 8 MiB on the web.
-const ZSTD_WINDOW: u32 = 23;
+/// The limit for received bytes: this factor of the limit for the decoded body, and these
+/// additional bytes. A compressed body can be slightly larger than the decoded body, which has the
+/// exact limit. So the limit for received bytes only has to be finite.
+const RECEIVED_FACTOR: u64 = 2;
+const RECEIVED_EXTRA: u64 = 1 << 16;
 
-/// Bytes that are decompressed at a time.
-const PIECE: usize = 16 * 1024;
-
-type Stage = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
-
-/// The compression of a body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Coding {
-    Identity,
-    Gzip,
-    Brotli,
-    Zstd,
-}
-
-impl Coding {
-    fn from_headers(headers: &HeaderMap) -> Result<Self, Error> {
-        let mut values = headers.get_all(CONTENT_ENCODING).iter();
-        let Some(value) = values.next() else { return Ok(Self::Identity) };
-        if values.next().is_some() {
-            return Err(Error::Coding("there are several".to_owned()));
-        }
-        let name = String::from_utf8_lossy(value.as_bytes()).trim().to_ascii_lowercase();
-        match name.as_str() {
-            "" | "identity" => Ok(Self::Identity),
-            "gzip" | "x-gzip" => Ok(Self::Gzip),
-            "br" => Ok(Self::Brotli),
-            "zstd" => Ok(Self::Zstd),
-            _ => Err(Error::Coding(format!("`{}`", neutral_line(cut(&name, 64))))),
-        }
-    }
-}
-
-/// The limits of a body.
 pub(super) struct Bounds {
-    /// The most bytes, compressed and decompressed.
+    /// Maximum number of bytes, both compressed and decompressed. A longer body fails.
     pub(super) bytes: u64,
     pub(super) idle: Duration,
     pub(super) end: Instant,
@@ -69,16 +35,13 @@ pub(super) struct Bounds {
     pub(super) echoes: Option<Arc<Echoes>>,
 }
 
-/// The messages for the time limits of a request.
 #[derive(Clone, Debug)]
 pub(super) struct TimeoutTexts {
-    /// The message for the time limit of the whole request.
     pub(super) end: String,
-    /// The message for the idle timeout. `None` if the guest set this timeout.
+    /// `None` if the guest set the idle timeout.
     pub(super) idle: Option<String>,
 }
 
-/// The body of an answer.
 pub(super) struct Answer {
     stage: Stage,
     received: Arc<AtomicU64>,
@@ -87,14 +50,12 @@ pub(super) struct Answer {
     echoes: Option<(Arc<Echoes>, EchoRedactor)>,
     is_finished: bool,
     record: Record,
-    /// The permit of the request. The connection is in use until the last byte, so the permit is
-    /// too.
+    /// The permit lasts as long as the connection is in use: until the last byte.
     _permit: RequestPermit,
 }
 
 impl Answer {
-    /// Wraps the body of an answer. Headers that describe the compressed body are removed from
-    /// `headers`.
+    /// Wraps the body of an answer. Removes the headers about compression from `headers`.
     pub(super) fn new(
         body: Incoming,
         headers: &mut HeaderMap,
@@ -125,24 +86,7 @@ impl Answer {
             timeout_texts: bounds.timeout_texts,
             timer: Box::pin(tokio::time::sleep_until(first_end)),
         };
-        let stage: Stage = match coding {
-            Coding::Identity => Box::pin(wire),
-            Coding::Gzip => {
-                let mut decoder = GzipDecoder::new(StreamReader::new(wire));
-                decoder.multiple_members(true);
-                Box::pin(ReaderStream::with_capacity(decoder, PIECE))
-            }
-            Coding::Brotli => {
-                let decoder = BrotliDecoder::new(StreamReader::new(wire));
-                Box::pin(ReaderStream::with_capacity(decoder, PIECE))
-            }
-            Coding::Zstd => {
-                let window = [DParameter::window_log_max(ZSTD_WINDOW)];
-                let mut decoder = ZstdDecoder::with_params(StreamReader::new(wire), &window);
-                decoder.multiple_members(true);
-                Box::pin(ReaderStream::with_capacity(decoder, PIECE))
-            }
-        };
+        let stage = coding.decode(wire);
         let echoes = bounds.echoes.map(|echoes| (echoes, EchoRedactor::default()));
         Ok(Self {
             stage,
@@ -156,22 +100,23 @@ impl Answer {
         })
     }
 
-    /// Cuts a piece at the limit and removes secrets from it. Returns the bytes that are ready.
+    /// Returns a piece of the body without secrets, cut at the limit of the body.
     fn take_piece(&mut self, mut piece: Bytes) -> Bytes {
         let length = u64::try_from(piece.len()).unwrap_or(u64::MAX);
         if length > self.remaining {
+            // `remaining` is less than a length in memory, so the conversions succeed.
             piece.truncate(usize::try_from(self.remaining).unwrap_or(usize::MAX));
-            // The next poll then reports that the body exceeds the limit.
+            // The additional piece makes the next poll report that the body exceeds the limit.
             self.stage = Box::pin(OneMore(Some(())));
         }
         self.remaining = self.remaining.saturating_sub(length);
+        let is_last = false;
         match &mut self.echoes {
-            Some((echoes, redactor)) => redactor.redact_piece(echoes, &piece, false).into(),
+            Some((echoes, redactor)) => redactor.redact_piece(echoes, &piece, is_last).into(),
             None => piece,
         }
     }
 
-    /// Ends the body with an error, after the data that has arrived.
     fn fail(&mut self, error: Error) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         self.record.set_failure(&error);
         self.is_finished = true;
@@ -193,7 +138,6 @@ impl http_body::Body for Answer {
             match ready!(this.stage.as_mut().poll_next(context)) {
                 None => this.is_finished = true,
                 Some(Ok(piece)) if is_full && piece.is_empty() => {}
-                // The limit is reached, and there is more data.
                 Some(_) if is_full => return this.fail(Error::Body(this.max_bytes)),
                 Some(Err(error)) => return this.fail(Error::from_reader(&error)),
                 Some(Ok(piece)) => {
@@ -204,9 +148,10 @@ impl http_body::Body for Answer {
                 }
             }
         }
-        // The redactor may still have bytes that could have been the beginning of a secret.
+        // The redactor may have held back bytes that could be the start of a secret.
         if let Some((echoes, mut redactor)) = this.echoes.take() {
-            let rest = redactor.redact_piece(&echoes, b"", true);
+            let is_last = true;
+            let rest = redactor.redact_piece(&echoes, b"", is_last);
             if !rest.is_empty() {
                 return Poll::Ready(Some(Ok(Frame::data(rest.into()))));
             }
@@ -221,11 +166,11 @@ impl http_body::Body for Answer {
 
 impl Drop for Answer {
     fn drop(&mut self) {
-        self.record.received = self.received.load(Ordering::Relaxed);
+        self.record.set_received(self.received.load(Ordering::Relaxed));
     }
 }
 
-/// A stream with one piece, which represents data beyond the limit.
+/// A single piece that stands for data beyond the limit.
 struct OneMore(Option<()>);
 
 impl Stream for OneMore {
@@ -236,7 +181,6 @@ impl Stream for OneMore {
     }
 }
 
-/// A body as it arrives from the network, with limits of size and time.
 struct Wire {
     body: Incoming,
     max_bytes: u64,
@@ -245,6 +189,27 @@ struct Wire {
     end: Instant,
     timeout_texts: TimeoutTexts,
     timer: Pin<Box<Sleep>>,
+}
+
+impl Wire {
+    /// Returns the error for the time limit that has passed.
+    fn timeout_error(&self) -> Error {
+        let limit_text = if Instant::now() >= self.end {
+            Some(self.timeout_texts.end.clone())
+        } else {
+            self.timeout_texts.idle.clone()
+        };
+        Error::Timeout(limit_text)
+    }
+
+    /// Counts received bytes. Too many bytes are an error.
+    fn count_received(&self, data: &Bytes) -> Result<(), Error> {
+        let length = u64::try_from(data.len()).unwrap_or(u64::MAX);
+        let received = self.received.fetch_add(length, Ordering::Relaxed).saturating_add(length);
+        let max_received =
+            self.max_bytes.saturating_mul(RECEIVED_FACTOR).saturating_add(RECEIVED_EXTRA);
+        if received > max_received { Err(Error::Body(self.max_bytes)) } else { Ok(()) }
+    }
 }
 
 impl Stream for Wire {
@@ -258,36 +223,26 @@ impl Stream for Wire {
             let this = &mut *self;
             let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(context) else {
                 ready!(this.timer.as_mut().poll(context));
-                let bound = if Instant::now() >= this.end {
-                    Some(this.timeout_texts.end.clone())
-                } else {
-                    this.timeout_texts.idle.clone()
-                };
-                return failed_read(Error::Timeout(bound));
+                return failed_read(this.timeout_error());
             };
             let frame = match frame {
                 None => return Poll::Ready(None),
                 Some(Err(error)) => return failed_read(Error::from_hyper(&error)),
                 Some(Ok(frame)) => frame,
             };
-            // Trailers are dropped.
+            // A frame without data contains trailers, which plugins don't get.
             let Ok(data) = frame.into_data() else { continue };
 
             let now = Instant::now();
             if now >= this.end {
                 return failed_read(Error::Timeout(Some(this.timeout_texts.end.clone())));
             }
-            let next = this.end.min(now + this.idle);
-            this.timer.as_mut().reset(next);
-            let length = u64::try_from(data.len()).unwrap_or(u64::MAX);
-            let received =
-                this.received.fetch_add(length, Ordering::Relaxed).saturating_add(length);
-            // A compressed body can be slightly larger than the decompressed one. The exact limit
-            // applies to the decompressed body. This limit only has to be finite.
-            if received > this.max_bytes.saturating_mul(2).saturating_add(1 << 16) {
-                return failed_read(Error::Body(this.max_bytes));
-            }
-            return Poll::Ready(Some(Ok(data)));
+            let next_timeout = this.end.min(now + this.idle);
+            this.timer.as_mut().reset(next_timeout);
+            return match this.count_received(&data) {
+                Ok(()) => Poll::Ready(Some(Ok(data))),
+                Err(error) => failed_read(error),
+            };
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Decides whether a plugin's request may be sent. The decision depends on the method, the URL and
-//! the origin of a redirect, and the request must not contain a secret.
+//! Decides whether a plugin's request may be sent, by its method, its URL, its redirects and the
+//! secrets in it.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -21,41 +21,42 @@ use super::record::{Record, redacted_url};
 use super::redirects::Redirects;
 use super::{Echoes, Egress, Error, Settings};
 
-/// Headers that only the host sets, because they belong to the connection.
+/// Headers that only the host sets, because they describe the connection.
 const HOST_HEADERS: [HeaderName; 6] = [HOST, ACCEPT_ENCODING, CONTENT_LENGTH, EXPECT, TE, TRAILER];
 
-/// Headers that override the method of a request on some servers.
+/// Headers that override the method on some servers.
 const OVERRIDES: [&str; 3] = ["x-http-method", "x-http-method-override", "x-method-override"];
 
-/// The largest body that is scanned for secrets on the reactor's thread. The scan takes less time
-/// than moving the body to another thread.
+/// Maximum size of a body that is scanned for secrets on an async thread, in bytes. Moving a small
+/// body to another thread takes longer than the scan.
 const MAX_INLINE_SCAN: usize = 32 * 1024;
 
-/// The call that makes requests.
+/// Maximum length of the kind of a secret in an error, in bytes.
+const MAX_SHOWN_KIND: usize = 100;
+
+/// The call for which requests are sent.
 #[derive(Debug)]
 pub struct Scope {
-    /// The report that the requests are recorded in.
+    /// The report of the call, which records the requests.
     pub report: Arc<Report>,
     /// Whether the call only reads.
     pub read_only: bool,
-    /// The origins that were approved for the call.
+    /// The origins that a person approved for the call.
     pub origins: Vec<String>,
-    /// The servers that run as jobs of the call's session, if the session has jobs.
+    /// The servers of the session's jobs. `None` if the session has no jobs.
     pub servers: Option<Arc<dyn JobServers>>,
 }
 
-/// A request that the rules allow.
 pub(super) struct CheckedRequest {
     pub(super) url: Url,
     pub(super) target: Target,
     pub(super) method: Method,
     pub(super) headers: HeaderMap,
     pub(super) hop: u32,
-    /// The addresses where the job of the session may listen, if the request is for a job.
+    /// The addresses at which a job may listen, for a request to a job.
     pub(super) job_addresses: Option<&'static [IpAddr]>,
 }
 
-/// The check of one request.
 pub(super) struct Check<'a> {
     pub(super) egress: &'a Arc<Egress>,
     pub(super) scope: &'a Scope,
@@ -63,8 +64,8 @@ pub(super) struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// Checks the method, the URL and the headers of a request.
-    pub(super) fn head(
+    /// Checks everything except for the body and for secrets.
+    pub(super) fn check_head(
         &self,
         parts: request::Parts,
         record: &Record,
@@ -87,30 +88,32 @@ impl Check<'_> {
 
         let from = self.redirects.source(&url);
         let status = reach
-            .status(&target, method.as_str(), &self.scope.origins)
-            .map_err(|denial| refusal(denial, from.as_deref()))?;
+            .status(&target, method.as_str(), url.path(), &self.scope.origins)
+            .map_err(|denial| denied_after_redirect(denial, from.as_deref()))?;
         if let ReachStatus::Unlisted(missing) = status {
             let mut denial = reach.unlisted(&target, method.as_str(), missing);
             if from.is_some() && *asks {
                 denial.remedy.push_str(&format!(
-                    " Or request {} in a call of its own, which a person can approve.",
+                    " Or request {} in a separate call, which a person can approve.",
                     redacted_url(&url)
                 ));
             }
-            return Err(refusal(denial, from.as_deref()));
+            return Err(denied_after_redirect(denial, from.as_deref()));
         }
         let job_addresses = reach.job_addresses(&target);
         if job_addresses.is_some() {
             self.check_origin_of_job(&target, &method, &url)
-                .map_err(|denial| refusal(denial, from.as_deref()))?;
+                .map_err(|denial| denied_after_redirect(denial, from.as_deref()))?;
         }
 
         let mut headers = parts.headers;
         for name in HOST_HEADERS {
             headers.remove(name);
         }
-        let size: usize =
-            headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+        let separators = ": ".len() + "\r\n".len();
+        let lengths =
+            headers.iter().map(|(name, value)| name.as_str().len() + value.len() + separators);
+        let size: usize = lengths.sum();
         if size > limits.headers {
             return Err(Error::RequestHeaders(limits.headers));
         }
@@ -118,8 +121,7 @@ impl Check<'_> {
         Ok(CheckedRequest { url, target, method, headers, hop, job_addresses })
     }
 
-    /// Refuses forbidden methods. If the call only reads, also refuses methods that change
-    /// something.
+    /// Refuses forbidden methods, and changing methods in a call that only reads.
     fn check_method(
         &self,
         method: &Method,
@@ -128,26 +130,29 @@ impl Check<'_> {
     ) -> Result<(), Error> {
         if method == Method::CONNECT || method == Method::TRACE {
             let rule = "CONNECT and TRACE are refused";
-            return Err(refused(method, target, rule, "No configuration key can change this."));
+            let remedy = "No configuration key can change this.";
+            return Err(built_in_denial(method, target, rule, remedy));
         }
         if !self.scope.read_only {
             return Ok(());
         }
         if method != Method::GET && method != Method::HEAD {
             let rule = "a call that only reads may use GET and HEAD only";
-            let remedy = "The tool's author has to drop `read-only`, or declare with which arguments a call only reads (`reads-with`), and request write access if the plugin asks for `files`.";
-            return Err(refused(method, target, rule, remedy));
+            let remedy = "The tool's author has to remove `read-only`, or declare the arguments of \
+                          calls that only read (`reads-with`), and request write access if the \
+                          plugin asks for `files`.";
+            return Err(built_in_denial(method, target, rule, remedy));
         }
         if OVERRIDES.iter().any(|name| headers.contains_key(*name)) {
-            let rule = "a call that only reads may not name another method in a header";
-            let remedy = "Leave out the header, or use that method for the request itself.";
-            return Err(refused(method, target, rule, remedy));
+            let rule = "a call that only reads may not set another method in a header";
+            let remedy = "Leave out the header, or send the request with that method.";
+            return Err(built_in_denial(method, target, rule, remedy));
         }
         Ok(())
     }
 
-    /// Refuses a request to a job's server, unless the call names the server's origin, and the
-    /// request was not redirected from another origin.
+    /// Refuses a request to a job's server if the call doesn't name the server's origin, or if a
+    /// redirect from another origin led to the request.
     fn check_origin_of_job(
         &self,
         target: &Target,
@@ -161,15 +166,17 @@ impl Check<'_> {
         Err(Denial {
             capability: "http".to_owned(),
             action: format!("{method} {origin}"),
-            rule: "only a call that names a job's server requests it".to_owned(),
+            rule: "only a call whose arguments name a job's server can send requests to \
+                   it"
+            .to_owned(),
             place: "built in".to_owned(),
-            remedy: format!("Request {} in a call of its own.", redacted_url(url)),
+            remedy: format!("Request {} in a separate call.", redacted_url(url)),
         })
     }
 
-    /// Refuses a request that contains a secret, and returns it otherwise. A long body is scanned
-    /// on a blocking thread.
-    pub(super) async fn body(
+    /// Returns the request unless it contains a secret. A long body is scanned on a blocking
+    /// thread.
+    pub(super) async fn check_body(
         &self,
         checked: CheckedRequest,
         body: Bytes,
@@ -181,33 +188,37 @@ impl Check<'_> {
         let scan = tokio::task::spawn_blocking(move || {
             refuse_leaks(&egress, &checked, &body).map(|()| (checked, body))
         });
-        scan.await.unwrap_or_else(|_| {
-            Err(Error::RequestBodyBroken("the scan for secrets failed".to_owned()))
-        })
+        match scan.await {
+            Ok(result) => result,
+            // The scan panicked, or the program is ending.
+            Err(_) => Err(Error::RequestBodyBroken("the scan for secrets failed".to_owned())),
+        }
     }
 }
 
-/// Returns the error for a denied request. `from`: the origin that redirected to the request.
-fn refusal(mut denial: Denial, from: Option<&str>) -> Error {
+/// Returns the error for a denial. A redirected request's error also names the redirect's origin.
+fn denied_after_redirect(mut denial: Denial, from: Option<&str>) -> Error {
     if let Some(from) = from {
         denial.action = format!("{} (a redirect from {from})", denial.action);
     }
     Error::Refused(Box::new(denial))
 }
 
-/// Refuses a request that contains a configured secret or text in the form of a secret. A guest
-/// never gets a configured secret from the host.
+/// Refuses a request that contains a configured secret or text in the form of a secret. The host
+/// never gives a configured secret to a guest.
 fn refuse_leaks(egress: &Egress, checked: &CheckedRequest, body: &Bytes) -> Result<(), Error> {
     let CheckedRequest { url, target, method, headers, .. } = checked;
     let settings = &egress.settings;
     if let Some(echoes) = egress.echoes()
         && has_configured_secret(&echoes, url, headers, body)
     {
-        let rule = "a configured secret may not be in a request unless the host puts it in";
-        return Err(refused(method, target, rule, "No configuration key can change this."));
+        let rule = "a request may not contain a configured secret, except where Toolhold inserts \
+                    the secret";
+        return Err(built_in_denial(method, target, rule, "No configuration key can change this."));
     }
     let is_to_job = checked.job_addresses.is_some();
-    if !is_to_job && settings.credentials_to.iter().any(|pattern| pattern.matches(&target.host)) {
+    let mut allowed_hosts = settings.credentials_to.iter();
+    if !is_to_job && allowed_hosts.any(|pattern| pattern.matches(&target.host)) {
         return Ok(());
     }
 
@@ -222,21 +233,21 @@ fn refuse_leaks(egress: &Egress, checked: &CheckedRequest, body: &Bytes) -> Resu
     for text in texts {
         if let Some(kind) = kind_of_secret(text) {
             let rule = format!(
-                "a request may not contain text that looks like a secret: {}",
-                neutral_line(cut(&kind, 100))
+                "a request may not contain a string that looks like a secret: {}",
+                neutral_line(cut(&kind, MAX_SHOWN_KIND))
             );
             let remedy = format!(
-                "Configure the secret in [{}.secrets.NAME], so that no tool has to know it. Or, to allow it for that host, {}",
+                "Configure the secret in [{}.secrets.NAME], so that no tool needs to know the \
+                 secret. Or, to allow secrets for that host, {}",
                 settings.reach.table.name,
                 settings.reach.table.lines(&format!("credentials_to = [\"{}\"]", target.host)),
             );
-            return Err(refused(method, target, rule, remedy));
+            return Err(built_in_denial(method, target, rule, remedy));
         }
     }
     Ok(())
 }
 
-/// Checks whether a configured secret is in a part of a request.
 fn has_configured_secret(echoes: &Echoes, url: &Url, headers: &HeaderMap, body: &[u8]) -> bool {
     if echoes.contains(url.as_str().as_bytes()) {
         return true;
@@ -249,14 +260,14 @@ fn has_configured_secret(echoes: &Echoes, url: &Url, headers: &HeaderMap, body: 
     echoes.contains(body)
 }
 
-/// Returns the kind of secret that a text seems to contain, either directly or after a server
-/// decodes the text.
-fn kind_of_secret(text: Cow<'_, str>) -> Option<String> {
-    let mut text = text;
+/// Returns the kind of secret that a text seems to contain, even if the text was encoded several
+/// times. Returns `None` without a secret.
+fn kind_of_secret(mut text: Cow<'_, str>) -> Option<String> {
     for _ in 0..=spelling::DEPTH {
-        let marked = redaction::text(&text, Keys::Unknown);
-        if marked != text
-            && let Some(kind) = redaction::first_mark(&marked)
+        // Redaction replaces a secret with a mark that names its kind.
+        let redacted = redaction::text(&text, Keys::Unknown);
+        if redacted != text
+            && let Some(kind) = redaction::first_mark(&redacted)
         {
             return Some(kind.to_owned());
         }
@@ -265,7 +276,8 @@ fn kind_of_secret(text: Cow<'_, str>) -> Option<String> {
     None
 }
 
-fn refused(
+/// Returns the error for a request that a built-in rule refuses.
+fn built_in_denial(
     method: &Method,
     target: &Target,
     rule: impl Into<String>,

@@ -1,5 +1,5 @@
-//! Makes the connections of plugins. No other code does this. A name is looked up once, each of its
-//! addresses is checked, and the connection goes to a checked address.
+//! Makes all connections of plugins. A name is looked up once, each address is checked, and the
+//! connection goes to a checked address.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -21,24 +21,23 @@ use tower_service::Service;
 use super::stream::Stream;
 use super::{Error, Network, Resolve, Settings};
 
-/// The time limit of a name lookup and the connection together.
+/// Time limit of the lookup and the connection together.
 pub(super) const CONNECT_TIME: Duration = Duration::from_secs(10);
 
-/// The time limit for one address, if the name has several addresses.
+/// Time limit for an address that isn't the last address.
 const ADDRESS_TIME: Duration = Duration::from_secs(4);
 
-/// The most connections of one plugin, including idle ones. A further connection waits until
-/// another one closes.
+/// Maximum number of connections of one plugin, including idle connections. A further connection
+/// waits for a closed connection.
 const MAX_CONNECTIONS: usize = 128;
 
-/// The most addresses of one name that the host tries.
+/// Maximum number of addresses of one name that are tried.
 const MAX_ADDRESSES: usize = 32;
 
-/// The concurrent lookups of all plugins. Each can block a thread until the system's resolver gives
-/// up.
+/// Maximum number of concurrent lookups of all plugins. Each may block a thread until the system's
+/// resolver gives up.
 static LOOKUPS: Semaphore = Semaphore::const_new(16);
 
-/// Makes the connections of one plugin.
 #[derive(Clone, Debug)]
 pub(super) struct Connector(Arc<Inner>);
 
@@ -59,40 +58,45 @@ impl Connector {
     async fn connect(&self, uri: Uri) -> Result<TokioIo<Stream>, Error> {
         let target =
             Target::parse(&uri.to_string()).map_err(|error| Error::Url(error.to_string()))?;
+        self.open(&target, &uri).await.map(TokioIo::new)
+    }
+
+    /// Connects to the target of `uri`, directly or through the proxy.
+    pub(super) async fn open(&self, target: &Target, uri: &Uri) -> Result<Stream, Error> {
         let until = Instant::now() + CONNECT_TIME;
         let acquire = Arc::clone(&self.0.permits).acquire_owned();
+        // The semaphore is never closed, so only the timeout fails.
         let Ok(Ok(permit)) = timeout_at(until, acquire).await else { return Err(Error::Busy) };
-        // A request to this machine doesn't use the proxy. The proxy would connect to itself, and
-        // could read an unencrypted request.
+        // A request to this machine must not use the proxy. For the proxy, the address means the
+        // proxy's own machine, and the proxy can read an unencrypted request.
         let proxy = match &self.0.proxy {
-            Some(proxy) if !is_this_machine(&target.host) => proxy.intercept(&uri),
-            _ => None,
+            Some(proxy) if !is_this_machine(&target.host) => proxy.intercept(uri),
+            Some(_) | None => None,
         };
         let tcp = match proxy {
-            Some(proxy) => self.connect_through(&proxy, &target, until).await?,
+            Some(proxy) => self.connect_through(&proxy, target, until).await?,
             None => {
-                let addresses = self.addresses(&target, until).await?;
+                let addresses = self.addresses(target, until).await?;
                 dial(&addresses, target.port, until).await?
             }
         };
-        Ok(TokioIo::new(Stream { tcp, _permit: permit }))
+        Ok(Stream { tcp, _permit: permit })
     }
 
-    /// Returns the addresses of a target. The rules allow each of them.
+    /// Returns the addresses of a target. The rules must allow all of them.
     async fn addresses(&self, target: &Target, until: Instant) -> Result<Vec<IpAddr>, Error> {
         let Settings { reach, network, .. } = &*self.0.settings;
         let addresses = match &target.host {
             TargetHost::Address(address) => vec![*address],
             TargetHost::Name(name) => look_up(network, name, until).await?,
         };
+        let listens_on_all = network
+            .listening
+            .iter()
+            .any(|own| own.ip().is_unspecified() && own.port() == target.port);
         for address in &addresses {
             let mut listening = network.listening.to_vec();
-            // A program that listens on all addresses of the machine also listens on this address,
-            // if the address belongs to the machine.
-            let listens_on_all = network
-                .listening
-                .iter()
-                .any(|own| own.ip().is_unspecified() && own.port() == target.port);
+            // A server that listens on all addresses listens on each address of this machine.
             if listens_on_all && is_own_address(*address) {
                 listening.push(SocketAddr::new(*address, target.port));
             }
@@ -103,9 +107,9 @@ impl Connector {
         Ok(addresses)
     }
 
-    /// Opens a tunnel through the proxy. The proxy gets the checked address, so that it can't
-    /// resolve the name to another one. If the configuration lets the proxy resolve names, the
-    /// proxy gets the name.
+    /// Opens a tunnel through the proxy. The configuration can let the proxy resolve names.
+    /// Otherwise, the proxy gets a checked address instead of a name, so it can't choose another
+    /// address.
     async fn connect_through(
         &self,
         proxy: &Intercept,
@@ -117,13 +121,15 @@ impl Connector {
         let proxy_resolves = proxy_settings.is_some_and(|proxy| proxy.resolves);
         let host = match &target.host {
             TargetHost::Name(name) if proxy_resolves => name.clone(),
-            _ => match self.addresses(target, until).await?.first() {
-                Some(IpAddr::V6(address)) => format!("[{address}]"),
-                Some(IpAddr::V4(address)) => address.to_string(),
-                None => return Err(Error::Name("the name has no address".to_owned())),
-            },
+            TargetHost::Name(_) | TargetHost::Address(_) => {
+                match self.addresses(target, until).await?.first() {
+                    Some(IpAddr::V6(address)) => format!("[{address}]"),
+                    Some(IpAddr::V4(address)) => address.to_string(),
+                    None => return Err(Error::Name("the host name has no address".to_owned())),
+                }
+            }
         };
-        let to = format!("https://{host}:{}", target.port)
+        let tunnel_target = format!("https://{host}:{}", target.port)
             .parse::<Uri>()
             .map_err(|error| Error::Url(error.to_string()))?;
 
@@ -131,21 +137,24 @@ impl Connector {
         if let Some(auth) = proxy.basic_auth() {
             tunnel = tunnel.with_auth(auth.clone());
         }
-        match timeout_at(until, tunnel.call(to)).await {
+        match timeout_at(until, tunnel.call(tunnel_target)).await {
             Ok(Ok(stream)) => Ok(stream.into_inner()),
             Ok(Err(error)) => {
-                let cause = std::error::Error::source(&error);
-                Err(Error::Proxy(cause.map_or_else(|| error.to_string(), ToString::to_string)))
+                let reason = match std::error::Error::source(&error) {
+                    Some(cause) => cause.to_string(),
+                    None => error.to_string(),
+                };
+                Err(Error::Proxy(reason))
             }
             Err(_) => Err(Error::Proxy("the proxy took too long".to_owned())),
         }
     }
 }
 
-/// Functions for Toolhold's own requests, which use another client.
+/// Used by the client for Toolhold's own requests.
 impl Network {
-    /// Looks up the addresses of a name with [`Network::resolver`] or the system. The addresses
-    /// aren't checked against any rule.
+    /// Looks up the addresses of a name with [`Network::resolver`] or the system. The caller must
+    /// check the addresses.
     ///
     /// # Errors
     ///
@@ -154,8 +163,7 @@ impl Network {
         look_up(self, name, Instant::now() + CONNECT_TIME).await
     }
 
-    /// Looks up the addresses of a proxy's name with the system. The name comes from the
-    /// configuration.
+    /// Looks up the addresses of a proxy with the system. The name comes from the configuration.
     ///
     /// # Errors
     ///
@@ -164,7 +172,7 @@ impl Network {
         look_up_by_system(name, Instant::now() + CONNECT_TIME).await
     }
 
-    /// Returns the proxy for requests to a target, or `None` if they use no proxy. Requests to this
+    /// Returns the proxy for requests to a target, or `None` without a proxy. Requests to this
     /// machine never use a proxy.
     ///
     /// # Errors
@@ -185,16 +193,16 @@ impl Network {
         }))
     }
 
-    /// Returns the TLS configuration of a client, with the trusted authorities. The first call is
-    /// slow.
+    /// Returns the TLS configuration of a client with the trusted authorities. The first call reads
+    /// the authorities, which is slow.
     ///
     /// # Errors
     ///
-    /// [`Error::Setup`] if an authority can't be used.
+    /// Returns [`Error::Setup`] if an authority can't be used.
     pub async fn tls(&self) -> Result<rustls::ClientConfig, Error> {
         let trust = Arc::clone(&self.trust);
-        let own = self.authorities.clone();
-        match tokio::task::spawn_blocking(move || trust.config(&own)).await {
+        let authorities = self.authorities.clone();
+        match tokio::task::spawn_blocking(move || trust.config(&authorities)).await {
             Ok(Ok(config)) => Ok(config),
             Ok(Err(error)) => Err(Error::Setup(error.to_string())),
             Err(error) => Err(Error::Setup(error.to_string())),
@@ -207,16 +215,16 @@ impl Network {
     }
 }
 
-/// A proxy that is used for a request.
+/// The proxy for a request.
 #[derive(Clone)]
 pub struct ProxyServer {
-    /// The proxy's address, `http://host:port`.
+    /// The address of the proxy: `http://host:port`.
     pub uri: Uri,
     /// The header with the operator's user name and password.
     pub authorization: Option<http::HeaderValue>,
 }
 
-/// The output leaves out the password.
+/// Doesn't show the password.
 impl std::fmt::Debug for ProxyServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ProxyServer").field("uri", &self.uri).finish_non_exhaustive()
@@ -227,7 +235,7 @@ fn check_proxy(proxy: &Intercept) -> Result<(), Error> {
     if proxy.uri().scheme_str() == Some("http") {
         return Ok(());
     }
-    let reason = "the proxy isn't of the form `http://host:port`, the only supported kind";
+    let reason = "the proxy doesn't have the form `http://host:port`, the only supported form";
     Err(Error::Setup(reason.to_owned()))
 }
 
@@ -246,7 +254,6 @@ impl Service<Uri> for Connector {
     }
 }
 
-/// Checks whether a host is this machine, by its name or address.
 fn is_this_machine(host: &TargetHost) -> bool {
     match host {
         TargetHost::Name(name) => name == "localhost" || name.ends_with(".localhost"),
@@ -254,12 +261,15 @@ fn is_this_machine(host: &TargetHost) -> bool {
     }
 }
 
-/// Checks whether this machine has an address. A machine can only bind its own addresses.
+/// Checks whether an address belongs to this machine. A machine can bind only its own addresses.
 fn is_own_address(address: IpAddr) -> bool {
     std::net::UdpSocket::bind((address, 0)).is_ok()
 }
 
-/// The connection to the proxy. The operator chose the proxy, so the rules for plugins don't apply.
+/// The default port of a proxy.
+const HTTP_PORT: u16 = 80;
+
+/// Connects to the proxy. The operator chose the proxy, so the rules for plugins don't apply.
 struct ToProxy {
     until: Instant,
 }
@@ -276,9 +286,11 @@ impl Service<Uri> for ToProxy {
     fn call(&mut self, uri: Uri) -> Self::Future {
         let until = self.until;
         Box::pin(async move {
+            // An address of the proxy always has a host. IPv6 addresses are in brackets.
             let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
             let addresses = look_up_by_system(&host, until).await?;
-            dial(&addresses, uri.port_u16().unwrap_or(80), until).await.map(TokioIo::new)
+            let port = uri.port_u16().unwrap_or(HTTP_PORT);
+            dial(&addresses, port, until).await.map(TokioIo::new)
         })
     }
 }
@@ -294,6 +306,7 @@ async fn look_up_by_system(name: &str, until: Instant) -> Result<Vec<IpAddr>, Er
     finish_lookup(SystemResolver.resolve(name), until).await
 }
 
+/// Waits for a lookup until a point in time. Limits the number of addresses.
 async fn finish_lookup(
     lookup: impl Future<Output = io::Result<Vec<IpAddr>>>,
     until: Instant,
@@ -302,7 +315,7 @@ async fn finish_lookup(
         Err(_) => Err(Error::NameTimeout),
         Ok(Err(error)) => Err(Error::Name(error.to_string())),
         Ok(Ok(addresses)) if addresses.is_empty() => {
-            Err(Error::Name("the name has no address".to_owned()))
+            Err(Error::Name("the host name has no address".to_owned()))
         }
         Ok(Ok(mut addresses)) => {
             addresses.truncate(MAX_ADDRESSES);
@@ -311,7 +324,6 @@ async fn finish_lookup(
     }
 }
 
-/// The system's resolver, with `/etc/hosts` and the other settings of this machine.
 #[derive(Debug)]
 struct SystemResolver;
 
@@ -321,12 +333,13 @@ impl Resolve for SystemResolver {
         name: &'r str,
     ) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'r>> {
         let name = name.to_owned();
-        // A lookup can't be cancelled. It uses its permit until it ends, even if the request is
+        // A lookup can't be cancelled, so it keeps its permit until its end, even if the request is
         // dropped.
         let lookup = tokio::spawn(async move {
             let _permit = LOOKUPS.acquire().await;
             let mut addresses: Vec<IpAddr> = Vec::new();
-            for address in tokio::net::lookup_host((name.as_str(), 0)).await? {
+            let any_port = 0;
+            for address in tokio::net::lookup_host((name.as_str(), any_port)).await? {
                 if !addresses.contains(&address.ip()) {
                     addresses.push(address.ip());
                 }
@@ -337,7 +350,7 @@ impl Resolve for SystemResolver {
     }
 }
 
-/// Connects to the first address that answers.
+/// Connects to the first address that answers. The last address gets all the remaining time.
 async fn dial(addresses: &[IpAddr], port: u16, until: Instant) -> Result<TcpStream, Error> {
     let mut failure = Error::ConnectionTimeout;
     for (index, address) in addresses.iter().enumerate() {
@@ -345,7 +358,7 @@ async fn dial(addresses: &[IpAddr], port: u16, until: Instant) -> Result<TcpStre
         let end = if is_last { until } else { until.min(Instant::now() + ADDRESS_TIME) };
         match timeout_at(end, TcpStream::connect(SocketAddr::new(*address, port))).await {
             Ok(Ok(stream)) => {
-                // Requests are sent as a whole, so waiting for more data would only delay them.
+                // A request is sent at once and needn't wait for more data.
                 let _ = stream.set_nodelay(true);
                 return Ok(stream);
             }

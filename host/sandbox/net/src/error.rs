@@ -17,7 +17,7 @@ pub enum Error {
     #[error("{0}")]
     Address(Box<Denial>),
     /// The URL isn't valid.
-    #[error("the URL can't be used: {0}")]
+    #[error("the URL isn't valid: {0}")]
     Url(String),
     /// The request's headers are too large.
     #[error("the request's headers have more than {0} bytes, the limit")]
@@ -32,7 +32,7 @@ pub enum Error {
     #[error("the call has made {0} requests, the limit")]
     Requests(u32),
     /// There were too many redirects in a row.
-    #[error("there were more than {0} redirects in a row, the limit")]
+    #[error("the request had more than {0} redirects in a row, the limit")]
     Redirects(u32),
     /// A secret for the request can't be read.
     #[error("the secret {0} can't be read: {1}")]
@@ -40,14 +40,14 @@ pub enum Error {
     /// A setting for requests can't be used.
     #[error("requests can't be made: {0}")]
     Setup(String),
-    /// The plugin had too many concurrent requests or connections, and none of them ended in time.
+    /// The plugin has too many concurrent requests or connections, and none of them ended in time.
     #[error("the plugin has too many requests at the same time")]
     Busy,
-    /// The name couldn't be resolved.
-    #[error("the name can't be resolved: {0}")]
+    /// The name can't be resolved.
+    #[error("the host name can't be resolved: {0}")]
     Name(String),
     /// Resolving the name took too long.
-    #[error("resolving the name took too long")]
+    #[error("resolving the host name took too long")]
     NameTimeout,
     /// The host refused the connection.
     #[error("the connection was refused")]
@@ -56,60 +56,57 @@ pub enum Error {
     #[error("connecting took too long")]
     ConnectionTimeout,
     /// The connection failed or broke for another reason.
-    #[error("no connection: {0}")]
+    #[error("the connection failed: {0}")]
     Connection(String),
-    /// The proxy didn't connect.
-    #[error("no connection through the proxy: {0}")]
+    /// The proxy doesn't connect to the host.
+    #[error("the connection through the proxy failed: {0}")]
     Proxy(String),
     /// The server's certificate isn't valid for the host.
     #[error("the server's certificate is not valid: {0}")]
     Certificate(String),
     /// The TLS handshake failed.
-    #[error("no secure connection could be made: {0}")]
+    #[error("the TLS connection failed: {0}")]
     Tls(String),
-    /// The answer or its next piece took too long. The text names the host's limit. `None` if the
-    /// guest set the limit.
-    #[error("the answer took too long{}", .0.as_ref().map_or_else(String::new, |bound| format!(": {bound}")))]
+    /// The answer, or its next piece, took too long. Contains a text with the host's limit, or
+    /// `None` if the guest set the limit.
+    #[error("the response took too \
+             long{}", .0.as_ref().map_or_else(String::new, |bound| format!(": {bound}")))]
     Timeout(Option<String>),
     /// The answer's headers are too large.
-    #[error("the answer's headers are too large")]
+    #[error("the response's headers are too large")]
     Headers,
     /// The answer's body is too large.
-    #[error("the answer has more than {0} bytes, the limit")]
+    #[error("the response has more than {0} bytes, the limit")]
     Body(u64),
     /// The connection closed before the end of the answer.
-    #[error("the answer is incomplete")]
+    #[error("the response is incomplete")]
     Incomplete,
     /// The answer's content encoding isn't supported, or its data isn't valid.
-    #[error("the answer's content encoding can't be decoded: {0}")]
+    #[error("the response's content encoding can't be decoded: {0}")]
     Coding(String),
     /// The answer isn't valid HTTP.
-    #[error("the answer isn't valid HTTP: {0}")]
+    #[error("the response isn't valid HTTP: {0}")]
     Protocol(String),
 }
 
-/// A reason for a failed request that the operator can fix and the guest can't know.
+/// A reason for a failed request that only the operator learns and can fix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Obstacle {
-    /// The request took too long. The text names the limit.
+    /// The request took too long. Contains a text with the limit.
     TimeLimit(String),
-    /// Requests can't be made. The text gives the reason.
+    /// Requests can't be made. Contains the reason.
     Setup(String),
 }
 
 impl Error {
-    /// Returns the error for a request that got no answer.
     pub(super) fn from_client(error: &hyper_util::client::legacy::Error) -> Self {
         Self::from_sources(error).unwrap_or_else(|| Self::Connection(error.to_string()))
     }
 
-    /// Returns the error for a body that failed before its end, or for a connection without an
-    /// answer.
     pub(super) fn from_hyper(error: &hyper::Error) -> Self {
         Self::from_sources(error).unwrap_or_else(|| Self::Protocol(error.to_string()))
     }
 
-    /// Returns the error inside an I/O error of a reader, or a decoding error.
     pub(super) fn from_reader(error: &io::Error) -> Self {
         match error.get_ref().and_then(|inner| inner.downcast_ref::<Self>()) {
             Some(own) => own.clone(),
@@ -117,11 +114,11 @@ impl Error {
         }
     }
 
-    /// Searches an error and its causes for an error of this crate, or for another known error.
+    /// Returns the most specific error in the chain of causes.
     fn from_sources(error: &(dyn std::error::Error + 'static)) -> Option<Self> {
-        let mut next = Some(error);
+        let mut remaining = Some(error);
         let mut fallback = None;
-        while let Some(error) = next {
+        while let Some(error) = remaining {
             if let Some(own) = error.downcast_ref::<Self>() {
                 return Some(own.clone());
             }
@@ -140,7 +137,7 @@ impl Error {
                 }
                 fallback = fallback.or(Some(Self::from_connection(io)));
             }
-            next = error.source();
+            remaining = error.source();
         }
         fallback
     }
@@ -152,7 +149,7 @@ impl Error {
         }
     }
 
-    /// Returns the error for the kind of a hyper error, or `None` for an unknown kind.
+    /// Returns the error for this kind of error of the HTTP library, or `None` for other kinds.
     fn from_hyper_kind(error: &hyper::Error) -> Option<Self> {
         if error.is_parse_too_large() {
             Some(Self::Headers)
@@ -167,7 +164,6 @@ impl Error {
         }
     }
 
-    /// Returns the error for a connection that failed or broke.
     pub(super) fn from_connection(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::ConnectionRefused => Self::ConnectionRefused,
@@ -177,7 +173,7 @@ impl Error {
         }
     }
 
-    /// Returns the text for the record: the rule for a denial, otherwise the message.
+    /// Returns the text for the report: the rule of a denial, or the message of another error.
     pub(super) fn record_text(&self) -> String {
         match self {
             Self::Refused(denial) | Self::Address(denial) => denial.rule.clone(),
@@ -185,7 +181,6 @@ impl Error {
         }
     }
 
-    /// Returns the obstacle that the operator can remove, if this error is such an obstacle.
     pub(super) fn obstacle(&self) -> Option<Obstacle> {
         match self {
             Self::Timeout(Some(bound)) => Some(Obstacle::TimeLimit(bound.clone())),
@@ -194,7 +189,7 @@ impl Error {
         }
     }
 
-    /// Returns the denial, if a rule denied the request.
+    /// Returns the denial if a rule denied the request.
     pub fn denial(&self) -> Option<&Denial> {
         match self {
             Self::Refused(denial) | Self::NoJob(denial) | Self::Address(denial) => Some(denial),

@@ -1,8 +1,7 @@
 //! Sends requests to servers that run as jobs of the call's session.
 //!
-//! The requests look up no name, use no proxy and leave no connection open. Each request goes
-//! through a socket of the session's own network, so it can only reach the loopback address of that
-//! network.
+//! These requests look up no name, use no proxy and leave no connection open. Each request uses a
+//! socket of the session's own network, which reaches only the loopback address of that network.
 
 use std::net::{IpAddr, TcpStream as StdStream};
 use std::os::fd::OwnedFd;
@@ -15,7 +14,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpSocket;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use toolhold_contract::{Denial, JobServer, JobServers, NoJobServer};
@@ -25,7 +24,6 @@ use super::connect::CONNECT_TIME;
 use super::record::Record;
 use super::{Error, MAX_HEADERS};
 
-/// A connection. Dropping it closes the connection.
 #[derive(Debug)]
 pub(super) struct Connection(AbortHandle);
 
@@ -35,10 +33,11 @@ impl Drop for Connection {
     }
 }
 
-/// The remedy for a request to a job that doesn't exist, or doesn't listen yet.
-pub(super) const REPEAT: &str = "Start the server as a job, or wait until the one that was started listens. Repeat the call then, not before.";
+/// The remedy for a request to a job that doesn't exist or doesn't listen yet.
+pub(super) const REPEAT: &str = "Start the server as a job, or wait until the running job listens. \
+                                 Then repeat the call.";
 
-/// Returns the server of a job that listens on one of the addresses.
+/// Returns the server of a job that listens at one of the addresses and the target's port.
 pub(super) async fn find(
     servers: Option<Arc<dyn JobServers>>,
     addresses: &'static [IpAddr],
@@ -54,19 +53,20 @@ pub(super) async fn find(
     match search.await {
         Ok(Ok(server)) => Ok(server),
         Ok(Err(NoJobServer::NotListening)) => {
-            Err(Error::NoJob(Box::new(not_listening(target, method))))
+            Err(Error::NoJob(Box::new(no_listener_denial(target, method))))
         }
         Ok(Err(NoJobServer::Failed(reason))) => Err(Error::Connection(reason)),
         Err(error) => Err(Error::Connection(error.to_string())),
     }
 }
 
-fn not_listening(target: &Target, method: &http::Method) -> Denial {
+/// Returns the denial of a request for which no job listens.
+fn no_listener_denial(target: &Target, method: &http::Method) -> Denial {
     Denial {
         capability: "http".to_owned(),
         action: format!("{method} {}", target.origin()),
         rule: format!("no job of this session listens at port {}", target.port),
-        place: "`job_servers = true` in [tools.web]".to_owned(),
+        place: "\"job\" in `allowed_domains` in [tools.web]".to_owned(),
         remedy: format!(
             "Start the server as a job, without the network: `bash` with `background = true`. \
              For a server of this machine, {} has to be in `allowed_private_hosts` in [tools.web].",
@@ -75,43 +75,56 @@ fn not_listening(target: &Target, method: &http::Method) -> Denial {
     }
 }
 
-/// Sends a request to the server of a job. The caller bounds the time.
+/// Sends a request to the server of a job. The caller limits the time.
 pub(super) async fn send(
     server: JobServer,
     mut request: Request<Full<Bytes>>,
-    headers: usize,
+    max_header_bytes: usize,
     record: &Record,
 ) -> Result<(Response<Incoming>, Connection), Error> {
     record.set_job(&server.job, server.address.ip());
-    let Ok(descriptor) = server.socket.downcast::<OwnedFd>() else {
-        return Err(Error::Connection("the socket isn't one".to_owned()));
-    };
-    let socket = TcpSocket::from_std_stream(StdStream::from(*descriptor));
-    let until = Instant::now() + CONNECT_TIME;
-    let tcp = match tokio::time::timeout_at(until, socket.connect(server.address)).await {
-        Ok(connected) => connected.map_err(|error| Error::from_connection(&error))?,
-        Err(_) => return Err(Error::ConnectionTimeout),
-    };
+    let tcp = connect(server).await?;
+    // A request is sent at once and needn't wait for more data.
     let _ = tcp.set_nodelay(true);
 
-    // In a request directly to the server, the host is in a header, and the first line has only the
-    // path.
-    let uri = request.uri();
-    let host = uri.authority().map(|authority| HeaderValue::from_str(authority.as_str()));
-    let path = uri.path_and_query().map_or("/", |path| path.as_str()).parse::<Uri>();
-    let (Some(Ok(host)), Ok(path)) = (host, path) else {
-        return Err(Error::Url("it has no host".to_owned()));
-    };
-    request.headers_mut().insert(HOST, host);
-    *request.uri_mut() = path;
-
+    move_host_to_header(&mut request)?;
     let mut builder = http1::Builder::new();
-    builder.max_buf_size(headers).max_headers(MAX_HEADERS);
+    builder.max_buf_size(max_header_bytes).max_headers(MAX_HEADERS);
     let handshake = builder.handshake(TokioIo::new(tcp)).await;
     let (mut sender, connection) = handshake.map_err(|error| Error::from_hyper(&error))?;
-    // A failure of the connection is an error of the answer.
+    // If the connection fails, reading the answer also fails.
     let task = tokio::spawn(async move { drop(connection.await) });
     let connection = Connection(task.abort_handle());
     let response = sender.send_request(request).await.map_err(|error| Error::from_hyper(&error))?;
     Ok((response, connection))
+}
+
+/// Connects the socket of the session's network to the server.
+async fn connect(server: JobServer) -> Result<TcpStream, Error> {
+    let Ok(descriptor) = server.socket.downcast::<OwnedFd>() else {
+        return Err(Error::Connection("the job's socket isn't a TCP socket".to_owned()));
+    };
+    let socket = TcpSocket::from_std_stream(StdStream::from(*descriptor));
+    let until = Instant::now() + CONNECT_TIME;
+    match tokio::time::timeout_at(until, socket.connect(server.address)).await {
+        Ok(connected) => connected.map_err(|error| Error::from_connection(&error)),
+        Err(_) => Err(Error::ConnectionTimeout),
+    }
+}
+
+/// Converts a request to the form for a server without a proxy: the host is in a header, and the
+/// first line contains only the path.
+fn move_host_to_header(request: &mut Request<Full<Bytes>>) -> Result<(), Error> {
+    let uri = request.uri();
+    let host = uri.authority().map(|authority| HeaderValue::from_str(authority.as_str()));
+    let path = match uri.path_and_query() {
+        Some(path) => path.as_str().parse::<Uri>(),
+        None => "/".parse::<Uri>(),
+    };
+    let (Some(Ok(host)), Ok(path)) = (host, path) else {
+        return Err(Error::Url("the URL has no host".to_owned()));
+    };
+    request.headers_mut().insert(HOST, host);
+    *request.uri_mut() = path;
+    Ok(())
 }

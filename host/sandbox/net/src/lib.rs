@@ -1,18 +1,20 @@
-//! Requests to the network. Every request of every plugin goes through this crate.
+//! The requests of plugins to the network. Every request of every plugin goes through this crate.
 //!
-//! `toolhold-policy` decides on the host that a request names. The connector also asks
-//! `toolhold-policy` about each address of that name, and then connects to one of those addresses.
-//! No other code connects for plugins.
+//! `toolhold-policy` decides on the host of a request, and then on each address of that host. The
+//! connection goes to a checked address. No other code connects for plugins.
 //!
-//! [`requests`] sends the requests of Toolhold itself.
+//! [`requests`] sends Toolhold's own requests.
 
 mod answer;
 mod check;
+mod coding;
 mod connect;
 mod echoes;
 mod error;
 mod jobs;
+mod own_requests;
 mod program;
+mod programs;
 mod record;
 mod redirects;
 pub mod requests;
@@ -27,7 +29,10 @@ pub use check::Scope;
 pub use connect::ProxyServer;
 pub use echoes::Echoes;
 pub use error::{Error, Obstacle};
-pub use secret_sources::{Secret, SecretError, SecretSource, SecretValue, examine, read};
+pub use programs::{HostAccess, HostGate, HostQuestions, HostRelay};
+pub use secret_sources::{
+    Secret, SecretError, SecretFormError, SecretSource, SecretValue, examine, read,
+};
 pub use send::{Body, Denials, Requests, Timeouts};
 pub use settings::{Limits, Network, Proxy, Resolve, Settings};
 pub use tls::{AuthorityError, TrustStore, examine_authority};
@@ -41,36 +46,44 @@ use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
+use toolhold_policy::egress::Reach;
 
 use connect::Connector;
 
 type HttpClient = Client<HttpsConnector<Connector>, Full<Bytes>>;
 
-/// The most idle connections to one host, and their idle timeout.
+/// Maximum number of idle connections to one host, and the time after which they close.
 const IDLE_CONNECTIONS: usize = 4;
 const IDLE: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// The most headers of an answer.
+/// Maximum number of headers of an answer. An answer with more headers fails.
 const MAX_HEADERS: usize = 256;
 
-/// The requests of one plugin, with their settings and connections. Plugins don't share
-/// connections, so the rules of a connection never change.
+/// Limits for the configured maximum of header bytes.
+const LOWEST_HEADER_LIMIT: usize = 16 * 1024;
+const HIGHEST_HEADER_LIMIT: usize = 1 << 20;
+
+/// Bytes that an HTTP/2 server may send before the client has read them: for one request, and for
+/// all requests of a connection.
+const STREAM_WINDOW: u32 = 1 << 18;
+const CONNECTION_WINDOW: u32 = 1 << 20;
+
+/// The requests of one plugin. Plugins don't share connections, so the rules for a connection never
+/// change.
 pub struct Egress {
     settings: Arc<Settings>,
     client: OnceCell<HttpClient>,
-    /// The values of the secrets, in the order of the settings. Each value is read at its first
-    /// use.
-    values: Vec<OnceCell<Arc<SecretValue>>>,
-    /// Finds the values in answers.
-    echoes: RwLock<Option<Arc<Echoes>>>,
+    /// The secrets, in the order of the settings. Each secret is read at its first use.
+    values: Arc<[OnceCell<Arc<SecretValue>>]>,
+    echoes: Arc<RwLock<Option<Arc<Echoes>>>>,
     permits: Arc<Semaphore>,
 }
 
-/// A permit that limits concurrent requests. The request has it until the answer ends.
+/// Counts a request as running until its answer ends.
 #[derive(Debug)]
 struct RequestPermit {
     _permit: OwnedSemaphorePermit,
-    /// The connection of a request to a job. The connection closes with this value.
+    /// The connection of a request to a job. A drop closes the connection.
     _connection: Option<jobs::Connection>,
 }
 
@@ -81,7 +94,7 @@ impl fmt::Debug for Egress {
 }
 
 impl Egress {
-    /// Prepares the requests of a plugin. This opens no connection and reads no secret.
+    /// Prepares the requests of a plugin without opening a connection or reading a secret.
     pub fn new(settings: Settings) -> Self {
         let values = settings.secrets.iter().map(|_| OnceCell::new()).collect();
         let permits = Arc::new(Semaphore::new(settings.limits.concurrent));
@@ -89,8 +102,19 @@ impl Egress {
             settings: Arc::new(settings),
             client: OnceCell::new(),
             values,
-            echoes: RwLock::new(None),
+            echoes: Arc::default(),
             permits,
+        }
+    }
+
+    /// Prepares requests with other rules about hosts. The secrets stay the same, so that each of
+    /// them is read once, and found in the responses to both.
+    fn with_reach(&self, reach: Reach) -> Self {
+        let settings = Settings { reach, ..self.settings().clone() };
+        Self {
+            values: Arc::clone(&self.values),
+            echoes: Arc::clone(&self.echoes),
+            ..Self::new(settings)
         }
     }
 
@@ -99,12 +123,12 @@ impl Egress {
         &self.settings
     }
 
-    /// Checks whether a secret of this name is configured for requests.
+    /// Checks whether a secret with this name is configured for requests.
     pub fn has_secret(&self, name: &str) -> bool {
         self.settings.secrets.iter().any(|secret| secret.rule.name == name)
     }
 
-    /// Returns the client. The first use makes the client, because reading the certificate
+    /// Returns the client. The client is created only when needed, because reading the certificate
     /// authorities is slow and most processes make no request.
     async fn client(&self) -> Result<&HttpClient, Error> {
         self.client.get_or_try_init(|| self.new_client()).await
@@ -113,7 +137,9 @@ impl Egress {
     async fn new_client(&self) -> Result<HttpClient, Error> {
         let settings = Arc::clone(&self.settings);
         let tls = settings.network.tls().await?;
-        let headers = settings.limits.headers.clamp(16 * 1024, 1 << 20);
+        let max_header_bytes =
+            settings.limits.headers.clamp(LOWEST_HEADER_LIMIT, HIGHEST_HEADER_LIMIT);
+        let max_header_list = u32::try_from(max_header_bytes).unwrap_or(u32::MAX);
         let builder = hyper_rustls::HttpsConnectorBuilder::new()
             .with_tls_config(tls)
             .https_or_http()
@@ -124,33 +150,32 @@ impl Egress {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
-            .http1_max_buf_size(headers)
+            .http1_max_buf_size(max_header_bytes)
             .http1_max_headers(MAX_HEADERS)
-            .http2_max_header_list_size(u32::try_from(headers).unwrap_or(u32::MAX))
-            .http2_initial_stream_window_size(1 << 18)
-            .http2_initial_connection_window_size(1 << 20);
+            .http2_max_header_list_size(max_header_list)
+            .http2_initial_stream_window_size(STREAM_WINDOW)
+            .http2_initial_connection_window_size(CONNECTION_WINDOW);
         Ok(client.build(builder.wrap_connector(Connector::new(settings))))
     }
 
-    /// Returns the value of a secret. The first use reads the value.
     async fn secret(&self, index: usize) -> Result<&str, Error> {
         let secret = &self.settings.secrets[index];
         let value = self.values[index].get_or_try_init(|| read_secret(secret)).await?;
         Ok(value.expose())
     }
 
-    /// Updates the redaction of answers so that it includes all secrets that were read so far.
+    /// Adds the secrets that were read since the last update to `echoes`.
     fn update_echoes(&self) {
-        // The lock is taken before the secrets are counted, so that neither of two concurrent
-        // requests restores an older list.
+        // The lock is taken before the secrets are counted, so that two concurrent requests can't
+        // restore an older list.
         let mut echoes = self.echoes.write().unwrap_or_else(PoisonError::into_inner);
-        // Secrets are only added, so an equal count means the same secrets.
-        let count = self.values.iter().filter(|value| value.get().is_some()).count();
-        if echoes.as_ref().is_some_and(|echoes| echoes.secrets == count) {
+        let read_secrets = self.values.iter().filter(|value| value.get().is_some()).count();
+        let is_current = echoes.as_ref().is_some_and(|echoes| echoes.secret_count == read_secrets);
+        if is_current {
             return;
         }
         let mut secrets = Vec::new();
-        for (secret, value) in self.settings.secrets.iter().zip(&self.values) {
+        for (secret, value) in self.settings.secrets.iter().zip(self.values.iter()) {
             if let Some(value) = value.get() {
                 secrets.push((secret.rule.name.as_str(), value.expose()));
             }
@@ -158,21 +183,21 @@ impl Egress {
         *echoes = Echoes::from_secrets(secrets).map(Arc::new);
     }
 
-    /// Returns the text without the secrets that were put into requests so far. Returns `None` if
-    /// the text contains none of them. Redacting the answer isn't enough, since a guest can rewrite
-    /// an answer so that a hidden secret becomes visible.
+    /// Returns `text` without the secrets that requests have used so far, or `None` without a
+    /// secret. Redacting answers isn't enough, because a guest could decode a secret that redaction
+    /// didn't recognise.
     pub fn without_secrets(&self, text: &str) -> Option<String> {
         let redacted = self.without_secrets_in(text.as_bytes())?;
         Some(String::from_utf8_lossy(&redacted).into_owned())
     }
 
-    /// Returns the bytes without the secrets that were put into requests so far. Returns `None` if
-    /// the bytes contain none of them.
+    /// Returns `bytes` without the secrets that requests have used so far, or `None` without a
+    /// secret.
     pub fn without_secrets_in(&self, bytes: &[u8]) -> Option<Vec<u8>> {
         self.echoes()?.redact(bytes)
     }
 
-    /// Checks whether any secret was put into a request so far.
+    /// Checks whether a request has used a secret so far.
     pub fn knows_secrets(&self) -> bool {
         self.echoes().is_some()
     }
@@ -187,7 +212,8 @@ async fn read_secret(secret: &Secret) -> Result<Arc<SecretValue>, Error> {
     let reason = match tokio::task::spawn_blocking(move || secret_sources::read(&source)).await {
         Ok(Ok(value)) => return Ok(value),
         Ok(Err(error)) => error.to_string(),
-        Err(_) => "reading it failed".to_owned(),
+        // Reading panicked, or the program is ending.
+        Err(_) => "reading the secret failed".to_owned(),
     };
     Err(Error::Secret(secret.rule.name.clone(), reason))
 }

@@ -1,7 +1,7 @@
 //! Finds and runs the operator's program that prints a secret.
 //!
-//! Only the configuration can name the program, not a tool. So the program runs with the operator's
-//! rights, outside the sandbox. Only its time and its output are limited.
+//! Only the configuration can name the program. The program runs outside of the sandbox with the
+//! operator's rights. Only its time and its output are limited.
 
 use std::ffi::OsStr;
 use std::io::{ErrorKind, Read};
@@ -15,7 +15,7 @@ use rustix::fs::{Access, OFlags};
 use rustix::process::{Pid, PidfdFlags, Signal};
 use zeroize::Zeroizing;
 
-/// The reason why a program printed no secret. The error contains no output of the program.
+/// The reason why a program printed no secret. Contains no output of the program.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretProgramError {
     /// The program doesn't start.
@@ -24,13 +24,13 @@ pub enum SecretProgramError {
     /// The program exceeded its time limit.
     #[error("took longer than {} s and was stopped", .0.as_secs_f32())]
     Time(Duration),
-    /// The program exceeded the limit of its output, in bytes.
+    /// The output exceeded its limit of bytes.
     #[error("printed more than {0} bytes, the limit of a secret")]
     Size(usize),
-    /// Reading its output failed.
+    /// Reading the output failed.
     #[error("can't be read: {0}")]
     Read(ErrorKind),
-    /// Waiting for its end failed.
+    /// Waiting for the end of the program failed.
     #[error("can't be waited for: {0}")]
     Wait(ErrorKind),
     /// The program reported a failure.
@@ -38,14 +38,16 @@ pub enum SecretProgramError {
     Status(ExitStatus),
 }
 
-/// Finds the program with this name. The name is an absolute path, or a program in an absolute
-/// folder of `path`, which has the form of `PATH`. Programs in the working directory are not found.
+/// Finds a program by an absolute path, or by its name in an absolute folder of `path`, which has
+/// the form of `PATH`. Ignores programs in the working directory.
 pub(super) fn find(name: &str, path: &OsStr) -> Option<PathBuf> {
+    // The search ends at the first program, so only the last path can be a program.
     let last = search_places(name, path).pop()?;
     if is_program(&last) { Some(last) } else { None }
 }
 
-/// Returns the places where a program is searched, up to the place of the program.
+/// Returns the absolute paths at which a program is searched, up to the first program. `path` has
+/// the form of `PATH`.
 pub(super) fn search_places(name: &str, path: &OsStr) -> Vec<PathBuf> {
     let candidates: Vec<PathBuf> = if name.contains('/') {
         vec![PathBuf::from(name)]
@@ -70,17 +72,17 @@ fn is_program(path: &Path) -> bool {
     rustix::fs::access(path, Access::EXEC_OK).is_ok() && !path.is_dir()
 }
 
-/// Runs a program and returns its output. The program gets no input, and has the operator's
-/// environment. Blocks.
+/// Runs a program without input and in the operator's environment. Returns its output of at most
+/// `max_bytes`. Blocks.
 pub(super) fn output(
     program: &Path,
     arguments: &[String],
     time: Duration,
-    most: usize,
+    max_bytes: usize,
 ) -> Result<Zeroizing<Vec<u8>>, SecretProgramError> {
     let mut command = Command::new(program);
-    // The program gets its own process group, so that its child processes end with it. Its stderr
-    // is dropped, because an error message could contain the secret.
+    // The process group lets the program be killed together with its children. Error messages could
+    // contain the secret, so stderr is dropped.
     command
         .args(arguments)
         .current_dir("/")
@@ -89,30 +91,31 @@ pub(super) fn output(
         .stderr(Stdio::null())
         .process_group(0);
     let child = command.spawn().map_err(|error| SecretProgramError::Start(error.kind()))?;
-    let mut child = Group(child);
-    let output = child.read(Instant::now() + time, most).map_err(|error| match error.kind() {
-        ErrorKind::TimedOut => SecretProgramError::Time(time),
-        ErrorKind::FileTooLarge => SecretProgramError::Size(most),
-        kind => SecretProgramError::Read(kind),
-    })?;
-    let status = child.end().map_err(|error| SecretProgramError::Wait(error.kind()))?;
+    let mut group = Group(child);
+    let output =
+        group.read(Instant::now() + time, max_bytes).map_err(|error| match error.kind() {
+            ErrorKind::TimedOut => SecretProgramError::Time(time),
+            ErrorKind::FileTooLarge => SecretProgramError::Size(max_bytes),
+            kind => SecretProgramError::Read(kind),
+        })?;
+    let status = group.end().map_err(|error| SecretProgramError::Wait(error.kind()))?;
     if status.success() {
         return Ok(output);
     }
     Err(SecretProgramError::Status(status))
 }
 
-/// A program and the processes of its group. Dropping this value ends them.
+/// A program and the processes of its group. A drop kills them.
 struct Group(Child);
 
 impl Group {
-    /// Reads until the program ends, not until the output closes, since child processes of the
-    /// program may not close it.
+    /// Reads at most `most` bytes until the program ends. Doesn't wait for the end of the output,
+    /// because a child of the program could keep the output open for longer.
     fn read(&mut self, deadline: Instant, most: usize) -> std::io::Result<Zeroizing<Vec<u8>>> {
         let ended = rustix::process::pidfd_open(self.pid()?, PidfdFlags::empty())?;
         let mut stdout = self.0.stdout.take().ok_or(ErrorKind::BrokenPipe)?;
         rustix::fs::fcntl_setfl(&stdout, OFlags::NONBLOCK)?;
-        // The buffer never grows, because growing would leave a copy of the secret in memory.
+        // The buffer never grows, because growing leaves a copy of the secret in memory.
         let mut bytes = Zeroizing::new(vec![0; most + 1]);
         let mut length = 0;
         let mut is_open = true;
@@ -128,8 +131,8 @@ impl Group {
                 polled.push(PollFd::new(&stdout, PollFlags::IN));
             }
             poll(&mut polled, Some(&timeout))?;
-            // This is checked before the output is read. If the program has ended, all its output
-            // is available.
+            // The check comes before the read, because an ended program has already written all its
+            // output.
             let has_ended = !polled[0].revents().is_empty();
             drop(polled);
 
@@ -153,10 +156,9 @@ impl Group {
         }
     }
 
-    /// Ends all processes of the group.
     fn end(&mut self) -> std::io::Result<ExitStatus> {
-        // The group is killed before `wait` releases the process ID, which a new process could
-        // reuse.
+        // The group is killed before `wait` releases the process ID, because a new process could
+        // get the ID afterwards.
         let _ = rustix::process::kill_process_group(self.pid()?, Signal::KILL);
         self.0.wait()
     }
@@ -169,7 +171,6 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Does nothing if the program was already waited for.
         if let Ok(None) = self.0.try_wait() {
             let _ = self.end();
         }

@@ -1,5 +1,4 @@
-//! Records each request of a call in the call's report. The record begins before the request is
-//! sent.
+//! Records each request of a call in the call's report, before the request is sent.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,36 +11,40 @@ use url::Url;
 
 use super::{Error, Obstacle};
 
-/// The most characters of a URL in a record.
+/// Maximum number of characters of a URL in a record. A longer URL is cut.
 const MAX_URL: usize = 2048;
 
-/// The last obstacle that the requests of a call had.
+/// Maximum bytes of a method and of a failure in a record. A longer text is cut.
+const MAX_METHOD: usize = 32;
+const MAX_FAILURE: usize = 1024;
+
 pub(super) type LastObstacle = Mutex<Option<Obstacle>>;
 
-/// The record of a request in the report of its call. Dropping the record writes the time and the
-/// received bytes.
+/// The record of a request in the report of its call. Dropping this value adds the time.
 #[derive(Debug)]
 pub(super) struct Record {
     report: Arc<Report>,
     obstacle: Arc<LastObstacle>,
     index: Option<usize>,
     started_at: Instant,
-    pub(super) received: u64,
 }
 
 impl Record {
-    /// Adds a request to the report of its call.
+    /// Adds a new request to the report.
     pub(super) fn begin(report: &Arc<Report>, obstacle: &Arc<LastObstacle>, method: &str) -> Self {
+        // A clock before 1970 is recorded as 1970.
         let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let request = RequestRecord {
             began,
-            method: neutral_line(cut(method, 32)),
+            method: neutral_line(cut(method, MAX_METHOD)),
             url: String::new(),
             hop: 0,
             address: None,
             job: None,
             status: None,
             received: 0,
+            sent: 0,
+            program: None,
             time: Duration::ZERO,
             secrets: Vec::new(),
             failed: None,
@@ -52,7 +55,6 @@ impl Record {
             report: Arc::clone(report),
             obstacle: Arc::clone(obstacle),
             started_at: Instant::now(),
-            received: 0,
         }
     }
 
@@ -77,11 +79,47 @@ impl Record {
         self.update(|requested| requested.url = url);
     }
 
+    pub(super) fn set_program(&self, program: &str) {
+        self.update(|requested| requested.program = Some(program.to_owned()));
+    }
+
+    pub(super) fn set_address(&self, address: Option<IpAddr>) {
+        self.update(|requested| requested.address = address);
+    }
+
+    pub(super) fn set_received(&self, received: u64) {
+        self.update(|requested| requested.received = received);
+    }
+
+    /// Adds the bytes of a piece to the sent bytes. The time is also set, because the report may be
+    /// read before the end of a connection.
+    pub(super) fn add_sent(&self, length: usize) {
+        let time = self.started_at.elapsed();
+        self.update(|requested| {
+            requested.sent = requested.sent.saturating_add(bytes(length));
+            requested.time = time;
+        });
+    }
+
+    /// Adds the bytes of a piece to the received bytes, and sets the time.
+    pub(super) fn add_received(&self, length: usize) {
+        let time = self.started_at.elapsed();
+        self.update(|requested| {
+            requested.received = requested.received.saturating_add(bytes(length));
+            requested.time = time;
+        });
+    }
+
+    /// Sets the time from the start of the request.
+    pub(super) fn set_time(&self) {
+        let time = self.started_at.elapsed();
+        self.update(|requested| requested.time = time);
+    }
+
     pub(super) fn add_secret(&self, name: &str) {
         self.update(|requested| requested.secrets.push(name.to_owned()));
     }
 
-    /// Adds a notice to the answer of the call.
     pub(super) fn notice(&self, notice: String) {
         self.report.say(notice);
     }
@@ -100,11 +138,12 @@ impl Record {
         });
     }
 
+    /// Records the failure of the request. Also stores an obstacle that the operator can remove.
     pub(super) fn set_failure(&self, error: &Error) {
         if let Some(obstacle) = error.obstacle() {
             *self.obstacle.lock().unwrap_or_else(PoisonError::into_inner) = Some(obstacle);
         }
-        let reason = neutral_line(cut(&error.record_text(), 1024));
+        let reason = neutral_line(cut(&error.record_text(), MAX_FAILURE));
         let refused = error.denial().is_some();
         self.update(|requested| {
             requested.failed = Some(reason);
@@ -115,17 +154,17 @@ impl Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        let received = self.received;
-        let time = self.started_at.elapsed();
-        self.update(|requested| {
-            requested.received = received;
-            requested.time = time;
-        });
+        self.set_time();
     }
 }
 
-/// Returns a URL without secrets. Removes values of the query whose names suggest a secret, and
-/// text that has the form of a secret.
+fn bytes(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
+}
+
+/// Returns a URL without its fragment and without secrets, cut to the length of a record. A value
+/// of the query is a secret if its name suggests a secret. Other text is a secret if it has the
+/// form of a secret.
 pub(super) fn redacted_url(url: &Url) -> String {
     let mut redacted = url.clone();
     redacted.set_fragment(None);
@@ -136,7 +175,7 @@ pub(super) fn redacted_url(url: &Url) -> String {
         has_changed = has_changed || redacted_value != value;
         pairs.push((name.into_owned(), redacted_value));
     }
-    // The query is only rewritten if it has changed, so that its spelling stays the same.
+    // Rewriting could change the spelling of the query, so an unchanged query isn't rewritten.
     if has_changed {
         redacted.query_pairs_mut().clear().extend_pairs(pairs);
     }

@@ -1,5 +1,5 @@
-//! Bounds how many redirects the requests of a call follow, and removes credentials at another
-//! origin. A guest follows redirects itself, because each is a new request that is decided on.
+//! Limits the redirects in a row, and removes credentials from requests to another origin. A guest
+//! follows redirects itself, so each redirect is a new request that is checked like any other.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -10,10 +10,10 @@ use url::Url;
 
 use super::Error;
 
-/// The most redirects in a row.
+/// Maximum number of redirects in a row. A further redirect is refused.
 pub(super) const MAX_REDIRECTS: u32 = 3;
 
-/// Headers with credentials, which are not sent to another origin.
+/// Headers with credentials, which aren't sent to another origin.
 const CREDENTIALS: [HeaderName; 6] = [
     AUTHORIZATION,
     COOKIE,
@@ -23,52 +23,45 @@ const CREDENTIALS: [HeaderName; 6] = [
     HeaderName::from_static("x-csrf-token"),
 ];
 
-/// The redirects that a call received.
 #[derive(Debug, Default)]
 pub(super) struct Redirects(Mutex<Vec<Redirect>>);
 
 #[derive(Debug)]
 struct Redirect {
-    /// The origin that sent the redirect.
     from: String,
     to: Url,
-    /// The number of redirects up to this one, including it.
+    /// The number of redirects that led to `to`, including this redirect.
     hop: u32,
+    /// Whether this redirect or an earlier redirect changed the origin.
     changes_origin: bool,
 }
 
 impl Redirects {
-    /// Returns the number of redirects that led to a URL.
     pub(super) fn hop(&self, url: &Url) -> u32 {
         let redirects = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let to = without_fragment(url);
         redirects.iter().find(|redirect| redirect.to == to).map_or(0, |redirect| redirect.hop)
     }
 
-    /// Returns the origin that redirected to a URL.
     pub(super) fn source(&self, url: &Url) -> Option<String> {
         let redirects = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let to = without_fragment(url);
         redirects.iter().find(|redirect| redirect.to == to).map(|redirect| redirect.from.clone())
     }
 
-    /// Checks whether a redirect from another origin led to a URL.
     pub(super) fn is_from_elsewhere(&self, url: &Url) -> bool {
         let redirects = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let to = without_fragment(url);
         redirects.iter().any(|redirect| redirect.to == to && redirect.changes_origin)
     }
 
-    /// Returns the number of redirects that led to a request. If one of them changed the origin,
-    /// the credentials are removed from `headers`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Redirects`] if there are too many.
+    /// Returns the number of redirects in a row that led to a request. After a change of the
+    /// origin, removes the credentials from `headers`. Returns [`Error::Redirects`] above the
+    /// limit.
     pub(super) fn follow(&self, url: &Url, headers: &mut HeaderMap) -> Result<u32, Error> {
         let redirects = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let to = without_fragment(url);
-        let Some(redirect) = redirects.iter().rev().find(|redirect| redirect.to == to) else {
+        let Some(redirect) = redirects.iter().find(|redirect| redirect.to == to) else {
             return Ok(0);
         };
         if redirect.hop > MAX_REDIRECTS {
@@ -82,7 +75,7 @@ impl Redirects {
         Ok(redirect.hop)
     }
 
-    /// Records the redirect, if the answer is a redirect. `hop` is the number of redirects that led
+    /// Records an answer that redirects to a valid URL. `hop` is the number of redirects that led
     /// to the answer.
     pub(super) fn record(
         &self,
@@ -103,9 +96,11 @@ impl Redirects {
             hop: hop + 1,
             changes_origin: to.origin() != url.origin(),
         };
-        // A known URL keeps its number and its change of origin, so that a loop doesn't reset the
-        // count.
         let mut redirects = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let from = without_fragment(url);
+        redirect.changes_origin |=
+            redirects.iter().any(|earlier| earlier.to == from && earlier.changes_origin);
+        // A known URL keeps its number of redirects, so a loop can't reset the number.
         for known in redirects.iter().filter(|known| known.to == redirect.to) {
             redirect.hop = redirect.hop.max(known.hop);
             redirect.changes_origin = redirect.changes_origin || known.changes_origin;
@@ -115,8 +110,7 @@ impl Redirects {
     }
 }
 
-/// Returns the URL of a redirect in the normal form that the next request will have. Returns `None`
-/// if the URL has no normal form, so that it can't be requested.
+/// Returns the URL of a redirect in its normal form, or `None` for a URL that can't be requested.
 fn resolve(url: &Url, location: &HeaderValue) -> Option<Url> {
     let joined = url.join(location.to_str().ok()?).ok()?;
     let (_, normal) = Target::with_url(joined.as_str()).ok()?;
@@ -168,9 +162,12 @@ mod tests {
         let mut same = sent();
         assert_eq!(redirects.follow(&url("https://a.test/1#x"), &mut same).ok(), Some(1));
         assert_eq!(same, sent());
-        let mut other = sent();
-        assert_eq!(redirects.follow(&url("https://b.test/2"), &mut other).ok(), Some(2));
-        assert_eq!(other, headers(&[(http::header::ACCEPT, "*/*")]));
+        // The credentials stay away after a further redirect of the other origin.
+        for (other, hop) in [("https://b.test/2", 2), ("https://b.test/3", 3)] {
+            let mut left = sent();
+            assert_eq!(redirects.follow(&url(other), &mut left).ok(), Some(hop));
+            assert_eq!(left, headers(&[(http::header::ACCEPT, "*/*")]), "{other}");
+        }
         assert!(matches!(
             redirects.follow(&url("https://b.test/4"), &mut sent()),
             Err(Error::Redirects(3))

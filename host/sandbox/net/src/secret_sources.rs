@@ -16,31 +16,35 @@ use zeroize::Zeroizing;
 
 use super::program::{SecretProgramError, find, output, search_places};
 
-/// The most bytes of a secret.
 const MAX_BYTES: usize = 4096;
 
-/// The fewest bytes of a secret. Answers are searched for secrets, and would contain a shorter text
+/// Maximum length of a line end after a secret, in bytes: a carriage return and a newline.
+const MAX_LINE_END: usize = 2;
+
+/// The permission bits of the group and of other users.
+const OTHER_USERS: u32 = 0o077;
+
+/// Minimum length of a secret in bytes. Answers are searched for secrets, and contain shorter texts
 /// by chance.
 const MIN_BYTES: usize = 6;
 
-/// The time limit of a program that prints a secret. It is long because a person may have to unlock
-/// a password store.
+/// Time limit of a program that prints a secret. A person may have to unlock a password store.
 const PROGRAM_TIME: Duration = Duration::from_secs(60);
 
-/// A secret: its rule and its source.
+/// A secret for requests.
 #[derive(Clone, Debug)]
 pub struct Secret {
-    /// The rule for the requests that get the secret.
+    /// The requests that get the secret.
     pub rule: SecretRule,
-    /// The source of the secret. The first use reads the source.
+    /// The source of the secret, which is read at the first use.
     pub source: SecretSource,
 }
 
-/// The value of a secret. Dropping the value overwrites its bytes. `Debug` doesn't show it.
+/// The value of a secret. A drop overwrites its bytes, and `Debug` doesn't show them.
 pub struct SecretValue(Zeroizing<String>);
 
 impl SecretValue {
-    /// Makes a value of a text.
+    /// Creates a value from a text.
     pub fn new(text: String) -> Self {
         Self(Zeroizing::new(text))
     }
@@ -69,14 +73,13 @@ pub enum SecretSource {
     },
     /// The content of a file, without a final line end.
     File(PathBuf),
-    /// The output of a program, without a final line end. The list contains the program and its
-    /// arguments.
+    /// The output of a program, without a final line end. Contains the program and its arguments.
     Command(Vec<String>),
 }
 
 impl SecretSource {
-    /// Returns the places where the program that prints the secret is searched, up to the place
-    /// where it is found. A program in an earlier place would run instead.
+    /// Returns the paths at which the program of the secret is searched, up to the first program. A
+    /// program that is put at an earlier path would run instead.
     pub fn program_places(&self) -> Vec<PathBuf> {
         let Self::Command(words) = self else { return Vec::new() };
         let program = words.first().map_or("", String::as_str);
@@ -84,7 +87,7 @@ impl SecretSource {
     }
 }
 
-/// A secret that can't be read. The error contains nothing of the secret.
+/// The reason why a secret can't be read, without any part of the secret.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
     /// The variable isn't set.
@@ -93,21 +96,21 @@ pub enum SecretError {
     /// The value of the variable isn't a secret.
     #[error("the variable `{0}` {1}")]
     Variable(String, #[source] SecretFormError),
-    /// The system doesn't give the content of the file.
+    /// The system can't read the file.
     #[error("{} can't be read: {source}", .path.display())]
     File {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The system's answer.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The path isn't a regular file.
+    /// The file isn't a regular file.
     #[error("{} is not a regular file", .0.display())]
     FileKind(PathBuf),
     /// The content of the file isn't a secret.
     #[error("the file {} {source}", .path.display())]
     FileContent {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The fault of the secret.
         source: SecretFormError,
@@ -115,35 +118,35 @@ pub enum SecretError {
     /// The command is empty.
     #[error("the command has no program")]
     NoProgram,
-    /// The program of the command isn't found.
+    /// The program isn't found.
     #[error(
         "program `{0}` not found; give its path, or the name of a program in an absolute folder of PATH"
     )]
     ProgramNotFound(String),
-    /// The program doesn't print the secret.
-    #[error("`{0}` {1}")]
+    /// The program doesn't print a secret.
+    #[error("the program `{0}` {1}")]
     Program(String, #[source] SecretProgramError),
     /// The output of the program isn't a secret.
-    #[error("the output of `{0}` {1}")]
+    #[error("the output of the program `{0}` {1}")]
     Output(String, #[source] SecretFormError),
 }
 
-/// A text that a request can't contain unchanged. The message is a phrase that follows the name of
-/// the source.
+/// The fault of a text that can't be a secret. The message follows the name of the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecretFormError {
-    /// The secret has no bytes.
+    /// The text is empty.
     #[error("is empty")]
     Empty,
-    /// The secret is too short.
+    /// The text is too short.
     #[error("is too short for a secret: the minimum is {MIN_BYTES} bytes")]
     Short,
-    /// The secret is too long.
+    /// The text is too long.
     #[error("is too long for a secret: the limit is {MAX_BYTES} bytes")]
     Long,
-    /// The secret contains characters that a header can't contain.
+    /// A header can't contain a character of the text.
     #[error(
-        "has more than one line, a space at its start or end, or a character that isn't allowed in a header; a secret is one line of printable ASCII"
+        "has several lines, a leading or trailing space, or a character that headers don't allow; \
+         a secret is one line of printable ASCII"
     )]
     Characters,
 }
@@ -152,17 +155,17 @@ pub enum SecretFormError {
 ///
 /// # Errors
 ///
-/// Returns the reason why the secret can't be read. The error contains nothing of the secret.
+/// Returns the reason, without any part of the secret.
 pub fn read(source: &SecretSource) -> Result<Arc<SecretValue>, SecretError> {
     read_with(source, &path(), PROGRAM_TIME)
 }
 
-/// Checks a source without reading the secret or running a program. Returns a warning if the source
-/// works but should be fixed.
+/// Checks a source without reading the secret or running a program. Returns a warning about a
+/// source that works but should be fixed.
 ///
 /// # Errors
 ///
-/// The reason why the source can't work.
+/// Returns the reason why the source can't work.
 pub fn examine(source: &SecretSource) -> Result<Option<String>, SecretError> {
     match source {
         SecretSource::Variable { value: Some(_), .. } => Ok(None),
@@ -185,6 +188,7 @@ fn path() -> OsString {
     std::env::var_os("PATH").unwrap_or_default()
 }
 
+/// Reads a secret. `path` lists the folders of programs, and `time` limits the time of a program.
 fn read_with(
     source: &SecretSource,
     path: &OsStr,
@@ -197,19 +201,7 @@ fn read_with(
                 .map_err(|error| SecretError::Variable(name.clone(), error))?;
             Ok(Arc::clone(value))
         }
-        SecretSource::File(path) => {
-            let (file, mode) = open_file(path)?;
-            if let Some(warning) = mode_warning(path, mode) {
-                tracing::warn!("{warning}");
-            }
-            // The buffer never grows, because growing would leave a copy of the secret in memory.
-            let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_BYTES + 2));
-            file.take(MAX_BYTES as u64 + 2)
-                .read_to_end(&mut bytes)
-                .map_err(|source| SecretError::File { path: path.clone(), source })?;
-            parse_value(&bytes)
-                .map_err(|source| SecretError::FileContent { path: path.clone(), source })
-        }
+        SecretSource::File(path) => read_file(path),
         SecretSource::Command(words) => {
             let (name, arguments) = words.split_first().ok_or(SecretError::NoProgram)?;
             let program =
@@ -221,6 +213,22 @@ fn read_with(
     }
 }
 
+/// Reads a secret from a file. Warns if other users may access the file.
+fn read_file(path: &Path) -> Result<Arc<SecretValue>, SecretError> {
+    let (file, mode) = open_file(path)?;
+    if let Some(warning) = mode_warning(path, mode) {
+        tracing::warn!("{warning}");
+    }
+    // The buffer never grows, because growing leaves a copy of the secret in memory.
+    let max_read = MAX_BYTES + MAX_LINE_END;
+    let mut bytes = Zeroizing::new(Vec::with_capacity(max_read));
+    file.take(max_read as u64)
+        .read_to_end(&mut bytes)
+        .map_err(|source| SecretError::File { path: path.to_owned(), source })?;
+    parse_value(&bytes).map_err(|source| SecretError::FileContent { path: path.to_owned(), source })
+}
+
+/// Returns the secret in the bytes of a file or an output. Drops one line end.
 fn parse_value(bytes: &[u8]) -> Result<Arc<SecretValue>, SecretFormError> {
     let mut line = bytes;
     if let Some(without_newline) = bytes.strip_suffix(b"\n") {
@@ -230,7 +238,8 @@ fn parse_value(bytes: &[u8]) -> Result<Arc<SecretValue>, SecretFormError> {
     Ok(Arc::new(SecretValue::new(text.to_owned())))
 }
 
-/// Checks that a secret can be put into any request unchanged, and can't split a header.
+/// Checks the length of a secret, and that a header can contain the secret unchanged, for example
+/// without a line end. Returns the secret as text.
 fn validate(bytes: &[u8]) -> Result<&str, SecretFormError> {
     match bytes.len() {
         0 => return Err(SecretFormError::Empty),
@@ -239,16 +248,17 @@ fn validate(bytes: &[u8]) -> Result<&str, SecretFormError> {
         _ => return Err(SecretFormError::Long),
     }
     let is_printable = bytes.iter().all(|byte| (b' '..=b'~').contains(byte));
-    if !is_printable || bytes.starts_with(b" ") || bytes.ends_with(b" ") {
+    let has_outer_space = bytes.starts_with(b" ") || bytes.ends_with(b" ");
+    if !is_printable || has_outer_space {
         return Err(SecretFormError::Characters);
     }
     std::str::from_utf8(bytes).map_err(|_| SecretFormError::Characters)
 }
 
-/// Opens a file and returns its mode. The mode is read from the open file, since the path could
-/// name another file by then.
+/// Opens a file and returns its mode. The open file has the mode, because another file may get the
+/// path meanwhile.
 fn open_file(path: &Path) -> Result<(File, u32), SecretError> {
-    // Non-blocking, because opening a FIFO would wait for a writer.
+    // `NONBLOCK` keeps the opening of a FIFO from waiting for a writer.
     let file = OpenOptions::new()
         .read(true)
         .custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed())
@@ -262,9 +272,9 @@ fn open_file(path: &Path) -> Result<(File, u32), SecretError> {
     Ok((file, status.mode()))
 }
 
-/// Returns a warning if the mode of a file lets other users access it.
+/// Returns a warning if other users may access a file with this mode.
 fn mode_warning(path: &Path, mode: u32) -> Option<String> {
-    if mode & 0o077 == 0 {
+    if mode & OTHER_USERS == 0 {
         return None;
     }
     let shown = path.display().to_string();
@@ -338,12 +348,12 @@ mod tests {
             (Vec::new(), "is empty"),
             (b"\n".to_vec(), "is empty"),
             (b"abc".to_vec(), "too short"),
-            (format!("{SECRET}\nX-More: 1").into_bytes(), "more than one line"),
-            (format!("{SECRET}\n\n").into_bytes(), "more than one line"),
-            (format!("{SECRET} ").into_bytes(), "a space at its start or end"),
-            (format!("{SECRET}\0").into_bytes(), "isn't allowed in a header"),
-            (format!("{SECRET}é").into_bytes(), "isn't allowed in a header"),
-            (vec![0xff; 32], "isn't allowed in a header"),
+            (format!("{SECRET}\nX-More: 1").into_bytes(), "several lines"),
+            (format!("{SECRET}\n\n").into_bytes(), "several lines"),
+            (format!("{SECRET} ").into_bytes(), "a leading or trailing space"),
+            (format!("{SECRET}\0").into_bytes(), "headers don't allow"),
+            (format!("{SECRET}é").into_bytes(), "headers don't allow"),
+            (vec![0xff; 32], "headers don't allow"),
             (vec![b'x'; MAX_BYTES + 1], "too long"),
             (vec![b'x'; 1 << 20], "too long"),
         ] {
@@ -389,7 +399,7 @@ mod tests {
         check_refused(&source(None), "`TOKEN` is not set");
         check_refused(
             &source(Some(&format!("{SECRET}\r\nX: 1"))),
-            "the variable `TOKEN` has more than one line",
+            "the variable `TOKEN` has several lines",
         );
     }
 

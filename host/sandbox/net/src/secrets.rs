@@ -1,23 +1,21 @@
-//! Puts the secrets into a request after the check, so that no guest sees them.
+//! Inserts secrets into a request after the checks. Guests never see the secrets.
 
 use http::Method;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use toolhold_contract::text::{cut, neutral_line};
-use toolhold_policy::egress::{Placement, SecretMismatch, Target};
+use toolhold_policy::egress::{Placement, SecretMismatch, SecretRule, Target};
 use url::Url;
 
 use super::record::Record;
 use super::{Egress, Error};
 
-/// Bytes of a notice. A guest chooses the method of a request.
+/// Maximum length of a notice in bytes. A longer notice is cut, because a guest chooses the method
+/// in it.
 const MAX_NOTICE: usize = 1024;
 
 impl Egress {
-    /// Puts the secrets for a request into its headers and its URL.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a secret can't be read, or isn't valid in a header.
+    /// Inserts the secrets for a request into its headers and its URL. Fails if a secret can't be
+    /// read, or isn't valid in a header.
     pub(super) async fn put_secrets(
         &self,
         url: &mut Url,
@@ -33,9 +31,13 @@ impl Egress {
         let mut withheld = Vec::new();
         for (index, secret) in self.settings.secrets.iter().enumerate() {
             let rule = &secret.rule;
+            // Only programs have placeholders.
+            if matches!(rule.placement, Placement::Placeholder { .. }) {
+                continue;
+            }
             if !rule.applies_to(target, method.as_str(), &path, &private) {
                 let mismatch = rule.mismatch(target, method.as_str(), &path, &private);
-                withheld.extend(mismatch.map(|mismatch| (&rule.name, mismatch)));
+                withheld.extend(mismatch.map(|mismatch| (rule, mismatch)));
                 continue;
             }
             let value = self.secret(index).await?;
@@ -46,7 +48,8 @@ impl Egress {
                         Error::Secret(secret.rule.name.clone(), error.to_string())
                     })?;
                     let Ok(mut value) = HeaderValue::try_from(format!("{prefix}{value}")) else {
-                        let reason = "it isn't valid in a header".to_owned();
+                        let reason =
+                            "the secret has a character that headers don't allow".to_owned();
                         return Err(Error::Secret(secret.rule.name.clone(), reason));
                     };
                     value.set_sensitive(true);
@@ -58,6 +61,7 @@ impl Egress {
                         url.query_pairs().into_owned().filter(|(other, _)| other != name).collect();
                     url.query_pairs_mut().clear().extend_pairs(others).append_pair(name, value);
                 }
+                Placement::Placeholder { .. } => {}
             }
             record.add_secret(&secret.rule.name);
         }
@@ -65,32 +69,43 @@ impl Egress {
             self.update_echoes();
             return Ok(());
         }
-        // Other secrets of the host are for other requests, so they are no mistake beside one that
-        // is sent.
-        for (name, mismatch) in withheld {
-            let notice = self.describe_withheld(name, mismatch, target, method);
+        // If one secret of the host was sent, the host's other secrets are for other requests.
+        for (rule, mismatch) in withheld {
+            let notice = self.describe_withheld(rule, Some(mismatch), target, method);
             tracing::warn!(target: "toolhold::egress", "{notice}");
             record.notice(notice);
         }
         Ok(())
     }
 
-    /// Describes why a request to a host of a secret went out without the secret, and the remedy.
-    fn describe_withheld(
+    /// Describes why a request was sent without a secret, and the remedy. Without a mismatch, the
+    /// secret is for other hosts.
+    pub(super) fn describe_withheld(
         &self,
-        name: &str,
-        mismatch: SecretMismatch,
+        rule: &SecretRule,
+        mismatch: Option<SecretMismatch>,
         target: &Target,
         method: &Method,
     ) -> String {
+        let name = &rule.name;
         let table = format!("[{}.secrets.{name}]", self.settings.reach.table.name);
+        let is_placeholder = matches!(rule.placement, Placement::Placeholder { .. });
         let (why, remedy) = match mismatch {
-            SecretMismatch::Origin => (
-                "its `hosts` have another port or scheme".to_owned(),
+            None => (
+                "`hosts` of the secret doesn't have the host".to_owned(),
+                format!("add \"{}\" to `hosts` in {table}", target.authority()),
+            ),
+            Some(SecretMismatch::NoTls) if is_placeholder => {
+                ("the request has no TLS".to_owned(), "use https".to_owned())
+            }
+            Some(SecretMismatch::Origin) => (
+                "`hosts` of the secret has another port or scheme".to_owned(),
                 format!("add \"{target}\" to `hosts` in {table}"),
             ),
-            SecretMismatch::NoTls => (
-                "the request has no TLS, and the host isn't opened on this machine".to_owned(),
+            Some(SecretMismatch::NoTls) => (
+                "the request has no TLS, and `allowed_private_hosts` doesn't have the \
+                 host"
+                    .to_owned(),
                 format!(
                     "use https, or, for a server of this machine, add \"{}\" to \
                      `allowed_private_hosts` in [{}]",
@@ -98,12 +113,12 @@ impl Egress {
                     self.settings.reach.table.name
                 ),
             ),
-            SecretMismatch::Method => (
-                format!("its `methods` don't have {method}"),
+            Some(SecretMismatch::Method) => (
+                format!("`methods` of the secret doesn't have {method}"),
                 format!("add the method to `methods` in {table}"),
             ),
-            SecretMismatch::Path => (
-                "its `paths` don't have the path of the request".to_owned(),
+            Some(SecretMismatch::Path) => (
+                "`paths` of the secret doesn't have the path of the request".to_owned(),
                 format!("add the start of the path to `paths` in {table}"),
             ),
         };

@@ -1,4 +1,4 @@
-//! Sends one request of a guest if the rules allow it, and returns the answer to the guest.
+//! Sends a request of a guest if the rules allow it, and returns the answer.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -24,19 +24,17 @@ use super::{Echoes, Egress, Error, Obstacle, RequestPermit, Settings, jobs};
 /// The body of an answer.
 pub type Body = UnsyncBoxBody<Bytes, Error>;
 
-/// The content encodings that answers may have.
 const ACCEPTED: HeaderValue = HeaderValue::from_static("gzip, br, zstd");
 
-/// The user agent of requests whose guest doesn't set one.
 const AGENT: HeaderValue =
     HeaderValue::from_static(concat!("toolhold/", env!("CARGO_PKG_VERSION")));
 
-/// The time limits that a guest sets. They can shorten the host's limits, but not extend them.
+/// Time limits of a guest, which can only shorten the host's limits.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Timeouts {
-    /// The limit for the answer's headers.
+    /// Limit for the headers of the answer.
     pub first_byte: Option<Duration>,
-    /// The limit for each piece of the answer's body.
+    /// Limit for each piece of the answer's body.
     pub between_bytes: Option<Duration>,
 }
 
@@ -45,7 +43,7 @@ pub struct Timeouts {
 pub struct Denials {
     /// The first denial.
     pub first: Option<Box<Denial>>,
-    /// The remedy, if the same request may be allowed later without a change of the rules.
+    /// The remedy if the same request may succeed later without a change of the rules.
     pub suggestion: Option<&'static str>,
     /// The number of denials.
     pub count: u64,
@@ -80,12 +78,12 @@ impl Requests {
         }
     }
 
-    /// Returns the requests of the plugin that the call belongs to.
+    /// Returns the plugin's requests.
     pub fn egress(&self) -> &Egress {
         &self.egress
     }
 
-    /// Takes the requests that rules denied.
+    /// Takes the denials so far.
     pub fn take_refused(&self) -> Denials {
         std::mem::take(&mut *self.denials.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -97,8 +95,8 @@ impl Requests {
 
     /// Sends a request if the rules allow it, and returns the server's answer.
     ///
-    /// The URL decides where the request goes, not the `Host` header. The body is read to its end
-    /// before anything is sent. The call's report records the request, even if the request fails.
+    /// The URL decides where the request goes, not the `Host` header. The whole body is read before
+    /// anything is sent. Failed requests are also in the call's report.
     ///
     /// # Errors
     ///
@@ -123,7 +121,7 @@ impl Requests {
 
     fn record_failure(&self, error: &Error, record: Option<&Record>) {
         match error {
-            // Only the operator can fix these errors, and the guest doesn't get the details.
+            // Only the operator can fix these errors, so the guest gets no details.
             Error::Secret(..) | Error::Setup(_) => {
                 tracing::warn!(target: "toolhold::egress", "a request failed: {error}");
             }
@@ -136,13 +134,14 @@ impl Requests {
         let mut denials = self.denials.lock().unwrap_or_else(PoisonError::into_inner);
         if denials.first.is_none() {
             denials.first = Some(Box::new(denial.clone()));
+            // A job may need time before it listens.
             let waits_for_job = matches!(error, Error::NoJob(_));
             denials.suggestion = if waits_for_job { Some(jobs::REPEAT) } else { None };
         }
         denials.count += 1;
     }
 
-    /// Sends a request. The answer takes the `record`. After a failure, the caller still has it.
+    /// Sends a request. Takes `record` for the answer of a request that succeeds.
     async fn try_send<B>(
         &self,
         request: Request<B>,
@@ -163,17 +162,16 @@ impl Requests {
         if idle == limits.idle {
             timeout_texts.idle = Some(format!("no data arrived for {} s", idle.as_secs()));
         }
-        // The answer can't be cached for later calls, since only another request could show whether
-        // it changed.
+        // Answers aren't cached for later calls, because a server can change them at any time.
         self.scope.report.mark_incomplete();
 
         let (parts, body) = request.into_parts();
         let open_record = record.as_ref().ok_or(Error::Busy)?;
         let check = Check { egress: &self.egress, scope: &self.scope, redirects: &self.redirects };
         let is_beyond_limit = self.count.fetch_add(1, Ordering::Relaxed) >= limits.requests;
-        let checked = check.head(parts, open_record, is_beyond_limit)?;
-        // The permit is acquired before the body is read, so that the limit of requests also limits
-        // the bodies in memory.
+        let checked = check.check_head(parts, open_record, is_beyond_limit)?;
+        // The permit is acquired before the body is read, so the limit of concurrent requests also
+        // limits the bodies in memory.
         let acquire = Arc::clone(&self.egress.permits).acquire_owned();
         let Ok(Ok(permit)) = timeout_at(end, acquire).await else { return Err(Error::Busy) };
         let mut permit = RequestPermit { _permit: permit, _connection: None };
@@ -181,7 +179,7 @@ impl Requests {
             Ok(body) => body?,
             Err(_) => return Err(Error::Timeout(Some(timeout_texts.end))),
         };
-        let (checked, body) = check.body(checked, body).await?;
+        let (checked, body) = check.check_body(checked, body).await?;
 
         let checked_url = checked.url.clone();
         let hop = checked.hop;
@@ -218,8 +216,7 @@ impl Requests {
         if let Some(echoes) = &echoes {
             redact_headers(response.headers_mut(), echoes);
         }
-        // The redirect is recorded from the redacted headers, because the guest follows the URL
-        // that it sees.
+        // The guest follows the URL that it sees, so the redacted headers are recorded.
         self.redirects.record(&checked_url, hop, response.status(), response.headers());
         let bounds = Bounds { bytes: limits.body, idle, end, timeout_texts, echoes };
         let peer = response.extensions().get::<HttpInfo>().map(|info| info.remote_addr().ip());
@@ -229,7 +226,7 @@ impl Requests {
         guest_response(response, has_body, bounds, record, permit)
     }
 
-    /// Completes a request with its secrets before it is sent.
+    /// Completes a checked request with the secrets, and with Toolhold's own headers.
     async fn complete(
         &self,
         checked: CheckedRequest,
@@ -237,6 +234,7 @@ impl Requests {
         record: &Record,
     ) -> Result<Request<Full<Bytes>>, Error> {
         let CheckedRequest { mut url, target, method, mut headers, job_addresses, .. } = checked;
+        // A job's server gets no secrets.
         if job_addresses.is_none() {
             self.egress.put_secrets(&mut url, &target, &method, &mut headers, record).await?;
         }
@@ -253,9 +251,8 @@ impl Requests {
     }
 }
 
-/// Removes headers whose names contain a secret, and redacts secrets in the values of other
-/// headers.
-fn redact_headers(headers: &mut HeaderMap, echoes: &Echoes) {
+/// Removes headers whose names contain a secret, and replaces secrets in the other headers.
+pub(super) fn redact_headers(headers: &mut HeaderMap, echoes: &Echoes) {
     let mut secret_names: Vec<HeaderName> = Vec::new();
     for name in headers.keys() {
         if echoes.contains(name.as_str().as_bytes()) {
@@ -267,33 +264,38 @@ fn redact_headers(headers: &mut HeaderMap, echoes: &Echoes) {
     }
     for value in headers.values_mut() {
         if let Some(redacted) = echoes.redact(value.as_bytes()) {
+            // The inserted mark contains the name of the secret, which may have characters that
+            // headers don't allow.
             *value = HeaderValue::from_bytes(&redacted)
                 .unwrap_or(HeaderValue::from_static("[REDACTED]"));
         }
     }
 }
 
-/// Reads the whole body of a guest's request.
-async fn read_body<B>(body: B, most: u64) -> Result<Bytes, Error>
+/// Reads the whole body of a request, which may have at most `max_bytes`.
+async fn read_body<B>(body: B, max_bytes: u64) -> Result<Bytes, Error>
 where
     B: http_body::Body<Data = Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let limit = usize::try_from(most).unwrap_or(usize::MAX);
+    let limit = usize::try_from(max_bytes).unwrap_or(usize::MAX);
     let mut body = std::pin::pin!(Limited::new(body, limit));
     let mut all = BytesMut::new();
     while let Some(frame) = body.frame().await {
         match frame {
+            // A frame without data contains trailers, which aren't sent.
             Ok(frame) => all.extend_from_slice(&frame.into_data().unwrap_or_default()),
-            Err(error) if error.is::<LengthLimitError>() => return Err(Error::RequestBody(most)),
+            Err(error) if error.is::<LengthLimitError>() => {
+                return Err(Error::RequestBody(max_bytes));
+            }
             Err(error) => return Err(Error::RequestBodyBroken(error.to_string())),
         }
     }
     Ok(all.freeze())
 }
 
-/// Makes the answer for the guest. `has_body`: `false` for an answer to HEAD, which only has the
-/// size of the body.
+/// Builds the answer for the guest. `has_body` is false for an answer to HEAD, whose headers
+/// declare a size without a body.
 fn guest_response(
     response: Response<Incoming>,
     has_body: bool,
@@ -306,9 +308,9 @@ fn guest_response(
     let body = if has_body {
         Answer::new(body, &mut headers, bounds, record, permit)?.boxed_unsync()
     } else {
+        // The request ends here, so its record and its permit are dropped.
         Body::default()
     };
-    // The guest gets a new response, without the client's extensions.
     let mut response = Response::new(body);
     *response.status_mut() = parts.status;
     *response.headers_mut() = headers;

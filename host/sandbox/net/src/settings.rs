@@ -1,4 +1,4 @@
-//! The settings of a plugin's requests: its rules, limits, secrets, proxy and resolver.
+//! The settings of a plugin's requests.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use toolhold_policy::egress::{HostPattern, Reach};
 
+use super::own_requests::Recorder;
 use super::secret_sources::Secret;
 use super::tls::TrustStore;
 
@@ -19,14 +20,13 @@ pub struct Settings {
     pub reach: Reach,
     /// The limits of requests.
     pub limits: Limits,
-    /// The configuration key of the request's time limit, as it appears in messages: `timeout` in
-    /// \[tools.web\].
+    /// The configuration key of the time limit, for messages: `timeout` in \[tools.web\].
     pub time_key: String,
-    /// Whether a call to a host that no grant names can be approved by a person.
+    /// Whether a person can approve a call to a host without a grant.
     pub asks: bool,
-    /// Secrets that the host puts into requests.
+    /// Secrets that the host inserts into requests.
     pub secrets: Vec<Secret>,
-    /// Patterns of hosts. Requests to these hosts may contain text that looks like a secret.
+    /// Hosts to which requests may contain text that looks like a secret.
     pub credentials_to: Vec<HostPattern>,
     /// The settings that all plugins share.
     pub network: Network,
@@ -37,15 +37,16 @@ pub struct Settings {
 pub struct Network {
     /// The proxy for requests.
     pub proxy: Option<Proxy>,
-    /// PEM files of certificate authorities that are trusted in addition to the system's
-    /// authorities.
+    /// PEM files of certificate authorities that are trusted besides the system's authorities.
     pub authorities: Vec<PathBuf>,
-    /// The resolver of names. `None` selects the system's resolver.
+    /// The resolver of names. `None` means the system's resolver.
     pub resolver: Option<Arc<dyn Resolve>>,
-    /// The addresses that this program listens on. Requests to these addresses are refused.
+    /// The addresses where this program listens. Requests to them are refused.
     pub listening: Arc<[SocketAddr]>,
-    /// The certificate authorities. The first use reads them, and clones share them.
+    /// The certificate authorities, shared by all clones. The first use reads them.
     pub trust: Arc<TrustStore>,
+    /// Records the connections of programs that continue after their call.
+    pub log: Option<Arc<dyn Recorder>>,
 }
 
 /// A proxy for requests.
@@ -55,7 +56,7 @@ pub struct Proxy {
     pub url: String,
     /// Hosts that are reached without the proxy, in the form of `NO_PROXY`.
     pub except: String,
-    /// Whether the proxy resolves names instead of this machine. The addresses of these names then
+    /// Whether the proxy resolves names instead of this machine. The addresses of these names
     /// aren't checked.
     pub resolves: bool,
 }
@@ -69,21 +70,22 @@ pub trait Resolve: Send + Sync + fmt::Debug {
     ) -> Pin<Box<dyn Future<Output = std::io::Result<Vec<IpAddr>>> + Send + 'r>>;
 }
 
-/// The limits of requests.
+/// The limits of requests. A request or an answer that exceeds a limit fails.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The longest time from the start of a request to the end of its answer.
+    /// Time limit from the start of a request to the end of its answer.
     pub time: Duration,
-    /// The most time without any data.
+    /// Maximum time without data.
     pub idle: Duration,
-    /// The most bytes of an answer's body, compressed and decompressed.
+    /// Maximum bytes of an answer's body, both compressed and decompressed.
     pub body: u64,
-    /// The most bytes of a request's body.
+    /// Maximum bytes of a request's body.
     pub request_body: u64,
-    /// The most bytes of headers.
+    /// Maximum bytes of headers.
     pub headers: usize,
-    /// The most concurrent requests of a plugin.
+    /// Maximum number of a plugin's concurrent requests. A further request waits until its time
+    /// limit.
     pub concurrent: usize,
-    /// The most requests of one call.
+    /// Maximum number of requests of one call.
     pub requests: u32,
 }

@@ -1,4 +1,4 @@
-//! Counts each open connection of a plugin towards its limit, including idle connections.
+//! An open connection of a plugin, which counts towards the plugin's limit even while it is idle.
 
 use std::io;
 use std::pin::Pin;
@@ -9,7 +9,6 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// A connection with its permit.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) tcp: TcpStream,

@@ -7,15 +7,14 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::{ClientConfig, RootCertStore};
 
-/// The trusted certificate authorities: those of this machine and the operator's own. If the
-/// machine has none, the built-in authorities are used. The first use reads the authorities,
-/// because this takes longer than most calls.
+/// The trusted certificate authorities of this machine and of the operator. A machine without
+/// authorities uses the built-in ones. The authorities are read at the first use, because reading
+/// takes longer than most calls.
 #[derive(Debug, Default)]
 pub struct TrustStore {
     config: OnceLock<Result<Arc<ClientConfig>, Arc<TrustError>>>,
 }
 
-/// Authorities that can't be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TrustError {
     #[error("`authorities` in [network] names {}: {source}", .path.display())]
@@ -24,38 +23,38 @@ pub(super) enum TrustError {
     Versions(#[from] rustls::Error),
 }
 
-/// A file of an authority that can't be used.
+/// The reason why a file of authorities can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthorityError {
     /// The file can't be read.
     #[error(transparent)]
     Pem(#[from] pem::Error),
     /// The file has no certificate.
-    #[error("it has no certificate in PEM form")]
+    #[error("the file has no certificate in PEM format")]
     Empty,
-    /// A certificate of the operator's authorities isn't valid.
+    /// A certificate of the file isn't valid.
     #[error(transparent)]
     Certificate(#[from] rustls::Error),
 }
 
 impl TrustStore {
-    /// Returns the TLS configuration of a client. The first call is slow.
-    ///
-    /// # Errors
-    ///
-    /// Returns the reason why one of the operator's authorities can't be used. All requests then
-    /// fail, because they must not use other authorities than the configured ones.
-    pub(super) fn config(&self, own: &[PathBuf]) -> Result<ClientConfig, Arc<TrustError>> {
-        let config = self.config.get_or_init(|| read(own).map(Arc::new).map_err(Arc::new));
-        config.clone().map(|config| (*config).clone())
+    /// Returns the TLS configuration of a client. `authorities` are the operator's own files. The
+    /// first call is slow. An unusable file makes all requests fail, because requests must not rely
+    /// on other authorities than the configured ones.
+    pub(super) fn config(&self, authorities: &[PathBuf]) -> Result<ClientConfig, Arc<TrustError>> {
+        let config = self.config.get_or_init(|| read(authorities).map(Arc::new).map_err(Arc::new));
+        match config {
+            Ok(config) => Ok((**config).clone()),
+            Err(error) => Err(Arc::clone(error)),
+        }
     }
 }
 
-/// Returns the number of certificates in the file of an authority.
+/// Returns the number of certificates in a file of authorities.
 ///
 /// # Errors
 ///
-/// The reason why the file can't be used.
+/// Returns the reason why the file can't be used.
 pub fn examine_authority(path: &Path) -> Result<usize, AuthorityError> {
     let certificates = read_certificates(path)?;
     let mut roots = RootCertStore::empty();
@@ -77,18 +76,19 @@ fn add_authority(roots: &mut RootCertStore, path: &Path) -> Result<(), Authority
     Ok(())
 }
 
-/// Reads the authorities of this machine and the operator's own, and makes a configuration.
-fn read(own: &[PathBuf]) -> Result<ClientConfig, TrustError> {
+/// Creates a configuration with the authorities of this machine and of the operator's files.
+fn read(operator_files: &[PathBuf]) -> Result<ClientConfig, TrustError> {
     let mut roots = RootCertStore::empty();
     let system = rustls_native_certs::load_native_certs();
     for error in &system.errors {
         tracing::warn!(target: "toolhold::egress", "some of this machine's certificate authorities can't be read: {error}");
     }
     roots.add_parsable_certificates(system.certs);
+    // A small container may have no authorities.
     if roots.is_empty() {
         roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
     }
-    for path in own {
+    for path in operator_files {
         add_authority(&mut roots, path)
             .map_err(|source| TrustError::Authority { path: path.clone(), source })?;
     }

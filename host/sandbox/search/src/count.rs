@@ -12,14 +12,14 @@ use super::walk::{Item, Visitor, Walk};
 use toolhold_system::files::FileView;
 
 /// Counts the matching lines in each regular file below a root. The root may also be a single file.
-/// Returns at most `limit` files (and at most [`MAX_RESULTS`](super::MAX_RESULTS)), each with its
-/// full count. Binary files are omitted. The pattern's context settings have no effect.
 ///
-/// If the limit omits files, the choice of files is undefined.
+/// Returns the full counts of at most `limit` files, and at most
+/// [`MAX_RESULTS`](super::MAX_RESULTS). If there are more files, any of them may be missing. Binary
+/// files are omitted. The pattern's context lines have no effect.
 ///
 /// # Errors
 ///
-/// [`SearchError`] if the search can't start.
+/// Returns an error if the search can't start.
 pub fn count(
     view: &FileView,
     scope: &Scope,
@@ -71,12 +71,15 @@ impl Visitor for Counter<'_> {
     fn visit(&mut self, item: &Item<'_>, skipped: &mut SkipCounts, on_slow_item: &mut dyn FnMut()) {
         let mut file = FileCount { budget: self.budget, lines: 0, binary: false };
         self.engine.search(item, &mut file, skipped, on_slow_item);
-        // A partial count would be wrong, so it isn't returned.
-        let is_partial = file.binary || self.budget.has_ended();
-        if file.lines == 0 || is_partial || !self.budget.add_result() {
+        // An incomplete count isn't returned.
+        let may_be_incomplete = file.binary || self.budget.has_ended();
+        if file.lines == 0 || may_be_incomplete {
             return;
         }
-        let path = self.root.result_path(item.rest);
+        if !self.budget.add_result() {
+            return;
+        }
+        let path = self.root.result_path(item.relative_path);
         if self.budget.add_text(path.len()) {
             self.files.push((path, file.lines));
         }

@@ -1,4 +1,4 @@
-//! Searches single files: the regex, the buffers, and reading through a handle.
+//! Searches single files.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,26 +13,23 @@ use super::model::{MAX_CONTEXT, Pattern, SearchError, SkipCounts};
 use super::walk::Item;
 use toolhold_system::files::FileView;
 
-/// The most memory for one line, or for one whole file if matches may span lines.
+/// Bytes of memory for one line, or for a whole file if matches may span lines. A longer line or
+/// file can't be searched.
 const MAX_HEAP: usize = 16 << 20;
 
-/// The most memory for a compiled regex. The tables that the regex builds during a search have the
-/// same limit.
+/// Bytes of a compiled regex, and of the tables that it builds during a search. A larger regex is
+/// refused.
 const MAX_REGEX: usize = 10 << 20;
 
-/// Files up to this size are read completely and searched in place. For larger files, the engine
-/// looks for a NUL in this many bytes before it searches. So a file of this size is either text or
-/// omitted completely.
-const WHOLE_FILE: usize = 64 << 10;
+/// Bytes of the largest file that is read completely before its search. In a larger file, the
+/// engine looks for a NUL in this many bytes first. So a binary file of up to this size is omitted
+/// completely.
+const MAX_WHOLE_FILE: usize = 64 << 10;
 
-/// The size from which searching a file takes longer than starting a thread.
-const LARGE: u64 = 1 << 20;
+/// Bytes of a file for which starting a thread is faster than the search.
+const MIN_LARGE_FILE: u64 = 1 << 20;
 
-/// Compiles a pattern.
-///
-/// # Errors
-///
-/// [`SearchError::InvalidPattern`] with the engine's explanation if the pattern isn't valid.
+/// Compiles a pattern. Fails with the engine's explanation if it isn't valid.
 pub(super) fn compile(pattern: &Pattern) -> Result<CompiledPattern, SearchError> {
     let mut builder = RegexMatcherBuilder::new();
     builder
@@ -40,14 +37,14 @@ pub(super) fn compile(pattern: &Pattern) -> Result<CompiledPattern, SearchError>
         .case_insensitive(!pattern.case_sensitive)
         .size_limit(MAX_REGEX)
         .dfa_size_limit(MAX_REGEX);
-    // Results don't show the carriage return of a CRLF, so `a$` also matches an `a` before it. A
-    // pattern with an explicit carriage return, such as `\r$`, still matches one.
+    // Results don't show the carriage return before a newline. So `$` also matches before such a
+    // carriage return, unless the pattern itself has a carriage return, such as `\r$`.
     builder.crlf(!names_carriage_return(&pattern.regex));
     if pattern.multiline {
         builder.line_terminator(None).dot_matches_new_line(true);
     } else {
-        // This promises that no match spans lines, so that the engine can search whole buffers
-        // instead of single lines.
+        // With this setting, no match spans lines. So the engine can search whole buffers instead
+        // of single lines.
         builder.line_terminator(Some(b'\n'));
     }
     CompiledPattern::new(builder, &pattern.regex)
@@ -61,26 +58,23 @@ fn names_carriage_return(regex: &str) -> bool {
         .any(|name| regex.contains(name))
 }
 
-/// A search through files, one at a time. Each thread has its own engine, because the engine reuses
-/// its buffers and caches.
+/// Searches files, one at a time. Each thread has its own engine, because an engine reuses its
+/// buffers and caches.
 pub(super) struct Engine<'e> {
     matcher: GuardedMatcher<'e>,
     searcher: Searcher,
     buffer: Vec<u8>,
     view: &'e FileView,
     budget: &'e Budget<'e>,
-    /// How many files were searched.
     pub(super) searched: u64,
 }
 
-/// A receiver for the matches of one file. After the search, it knows whether the file is binary.
 pub(super) trait FileSink: Sink<Error = io::Error> {
-    /// Checks whether a NUL byte ended the search.
     fn is_binary(&self) -> bool;
 }
 
 impl<'e> Engine<'e> {
-    /// Makes an engine for `pattern`. `compiled` is the result of [`compile`] for this pattern.
+    /// Makes an engine for `pattern`. `compiled` is `pattern` after [`compile`].
     pub(super) fn new(
         compiled: &'e CompiledPattern,
         pattern: &Pattern,
@@ -92,23 +86,24 @@ impl<'e> Engine<'e> {
             .multi_line(pattern.multiline)
             .before_context(pattern.before.min(MAX_CONTEXT) as usize)
             .after_context(pattern.after.min(MAX_CONTEXT) as usize)
-            .binary_detection(BinaryDetection::quit(0))
-            // Reading a mapped file kills the process if the file is truncated.
+            // A file with a NUL byte is binary.
+            .binary_detection(BinaryDetection::quit(b'\0'))
+            // Reading a mapped file kills the process if another process truncates the file.
             .memory_map(MmapChoice::never())
             .heap_limit(Some(MAX_HEAP))
             .build();
         Self {
             matcher: GuardedMatcher::new(compiled, &searcher, budget),
             searcher,
-            buffer: vec![0; WHOLE_FILE],
+            buffer: vec![0; MAX_WHOLE_FILE],
             view,
             budget,
             searched: 0,
         }
     }
 
-    /// Searches the file of `item`, if it is still a regular file. Calls `on_slow_item` first if
-    /// the file is large.
+    /// Searches the file of `item`, if it is still a regular file. Calls `on_slow_item` before a
+    /// large file.
     pub(super) fn search(
         &mut self,
         item: &Item<'_>,
@@ -122,7 +117,7 @@ impl<'e> Engine<'e> {
         };
         self.view.record(item.path, &stat, Some(file.as_fd()));
         let size = directory::size(&stat);
-        if size >= LARGE {
+        if size >= MIN_LARGE_FILE {
             on_slow_item();
         }
         self.matcher.begin_file();
@@ -132,9 +127,12 @@ impl<'e> Engine<'e> {
             Err(_) if self.budget.has_ended() => return,
             Err(_) => skipped.unreadable += 1,
         }
-        skipped.binary += u64::from(sink.is_binary());
+        if sink.is_binary() {
+            skipped.binary += 1;
+        }
     }
 
+    /// Searches an open file. A small file is read at once, and a larger file in pieces.
     fn search_open(
         &mut self,
         file: BorrowedFd<'_>,
@@ -142,20 +140,20 @@ impl<'e> Engine<'e> {
         sink: &mut impl FileSink,
     ) -> io::Result<()> {
         if let Ok(size) = usize::try_from(size)
-            && (1..=WHOLE_FILE).contains(&size)
+            && (1..=MAX_WHOLE_FILE).contains(&size)
         {
             let buffer = &mut self.buffer[..size];
             let filled = fill(file, buffer)?;
             return self.searcher.search_slice(&self.matcher, &buffer[..filled], sink);
         }
-        // Files with a size of 0 can have content, for example in /proc.
+        // The size 0 can be wrong, for example in /proc, so such a file is read up to its end.
         let remaining = if size == 0 { u64::MAX } else { size };
         let file = BudgetedFile { file, remaining, budget: self.budget };
         self.searcher.search_reader(&self.matcher, file, sink)
     }
 }
 
-/// Reads until `buffer` is full or the file ends. The buffer is as large as the file, so no extra
+/// Reads until `buffer` is full or the file ends. The buffer is as large as the file, so no further
 /// read is needed to find the end.
 fn fill(file: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
@@ -168,11 +166,10 @@ fn fill(file: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
-/// A file whose reads fail after the search has ended.
 struct BudgetedFile<'w> {
     file: BorrowedFd<'w>,
-    /// The remaining bytes to read, based on the file's size at its opening. This ends the search
-    /// even if the file grows faster than it is read.
+    /// The remaining bytes of the file's size when it was opened. So the search ends even if the
+    /// file grows faster than it is read.
     remaining: u64,
     budget: &'w Budget<'w>,
 }
@@ -185,8 +182,9 @@ impl Read for BudgetedFile<'_> {
         if !self.budget.check() {
             return Err(io::Error::other("the search has ended"));
         }
-        let most = usize::try_from(self.remaining).unwrap_or(usize::MAX);
-        let length = buffer.len().min(most);
+        // A number that is too large for this machine doesn't limit the read.
+        let max_length = usize::try_from(self.remaining).unwrap_or(usize::MAX);
+        let length = buffer.len().min(max_length);
         let read = directory::read(self.file, &mut buffer[..length])?;
         self.remaining -= read as u64;
         Ok(read)

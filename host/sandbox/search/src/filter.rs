@@ -1,4 +1,4 @@
-//! Decides which entries a search visits, by the caller's globs and by ignore rules.
+//! Decides which entries a search visits: by the caller's globs and by ignore rules.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -15,44 +15,37 @@ use super::folder::Folder;
 use super::ignores::RuleMemory;
 use super::model::{Scope, SearchError};
 
-/// The most globs of a search, and the most bytes of all globs. A compiled glob is about a hundred
-/// times as large as its text.
+/// Limits for the globs of a search. A search with more globs is refused. A compiled glob is about
+/// a hundred times as large as its text.
 const MAX_GLOBS: usize = 1_000;
 const MAX_GLOB_BYTES: usize = 64 << 10;
 
-/// The globs and ignore settings of one search.
 #[derive(Debug)]
 pub(super) struct Filter {
     globs: Override,
-    /// Names with a dot at the beginning that the caller's globs include.
+    /// Globs for hidden names that the caller's globs ask for.
     hidden: GlobSet,
-    /// The memory for ignore rules. `None` if ignore rules don't apply.
+    /// `None` if ignore rules don't apply.
     memory: Option<Arc<RuleMemory>>,
 }
 
-/// The decision on an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The entry is excluded, with its whole content.
     Exclude,
-    /// The entry is not listed, but a directory is entered.
+    /// The entry isn't listed. If it is a directory, its content may be.
     EnterOnly,
-    /// The entry is listed or searched.
     Include,
 }
 
 impl Filter {
-    /// Makes the filter of a scope, for a search with `threads` threads.
-    ///
-    /// # Errors
-    ///
-    /// [`SearchError::InvalidPattern`] if a glob isn't valid, or if there are too many globs.
+    /// Makes the filter of a scope for a search with `threads` threads. Fails if a glob isn't
+    /// valid, or if there are too many globs.
     pub(super) fn new(scope: &Scope, threads: usize) -> Result<Self, SearchError> {
         let count = scope.globs.len();
         let bytes = scope.globs.iter().map(String::len).sum::<usize>();
         if count > MAX_GLOBS || bytes > MAX_GLOB_BYTES {
             let limit = format!("the limit is {MAX_GLOBS} globs and {MAX_GLOB_BYTES} bytes");
-            let message = format!("{count} globs with {bytes} bytes are too many; {limit}");
+            let message = format!("the search has {count} globs with {bytes} bytes; {limit}");
             return Err(SearchError::InvalidPattern(message));
         }
         if let Some(glob) = scope.globs.iter().find(|glob| glob.len() > MAX_GLOB) {
@@ -60,64 +53,65 @@ impl Filter {
             let message = format!("a glob is {bytes} bytes; the limit is {MAX_GLOB}");
             return Err(SearchError::InvalidPattern(message));
         }
-        let mut globs = OverrideBuilder::new("");
+        let mut builder = OverrideBuilder::new("");
         for glob in &scope.globs {
-            globs.add(glob).map_err(|error| SearchError::InvalidPattern(error.to_string()))?;
+            builder.add(glob).map_err(|error| SearchError::InvalidPattern(error.to_string()))?;
         }
         let globs =
-            globs.build().map_err(|error| SearchError::InvalidPattern(error.to_string()))?;
+            builder.build().map_err(|error| SearchError::InvalidPattern(error.to_string()))?;
         let memory = if scope.ignore_rules { Some(RuleMemory::new(threads)) } else { None };
         Ok(Self { globs, hidden: dotted_components(&scope.globs), memory })
     }
 
-    /// Returns a filter that includes everything. It is for a root that is a file, since ignore
-    /// rules and globs don't apply to such a file.
+    /// Returns the filter for a root that is a file. Ignore rules and globs don't apply to it.
     pub(super) fn everything() -> Self {
         Self { globs: Override::empty(), hidden: GlobSet::empty(), memory: None }
     }
 
-    /// Returns the memory for ignore rules, or `None` if ignore files are not read.
     pub(super) fn memory(&self) -> Option<&Arc<RuleMemory>> {
         self.memory.as_ref()
     }
 
-    /// Decides on an entry of `folder` by the entry's name, its path below the root, and its real
-    /// path.
+    /// Decides on the entry `name` of `folder`. `relative_path` is the path below the root, and
+    /// `path` is the real path.
     pub(super) fn decide(
         &self,
         folder: &Folder,
         name: &[u8],
-        rest: &[u8],
+        relative_path: &[u8],
         path: &[u8],
         kind: FileType,
     ) -> Verdict {
         let is_directory = kind == FileType::Directory;
-        let verdict = match self.globs.matched(Path::new(OsStr::from_bytes(rest)), is_directory) {
-            Match::Ignore(_) => return Verdict::Exclude,
-            Match::None if self.globs.num_whitelists() > 0 => Verdict::EnterOnly,
-            Match::None | Match::Whitelist(_) => Verdict::Include,
-        };
+        let verdict =
+            match self.globs.matched(Path::new(OsStr::from_bytes(relative_path)), is_directory) {
+                Match::Ignore(_) => return Verdict::Exclude,
+                // No positive glob matches the entry, but one may match its content.
+                Match::None if self.globs.num_whitelists() > 0 => Verdict::EnterOnly,
+                Match::None | Match::Whitelist(_) => Verdict::Include,
+            };
+        // The search doesn't use ignore files.
         if self.memory.is_none() {
             return verdict;
         }
 
         let ignores = folder.ignores.as_ref();
-        match ignores.and_then(|ignores| ignores.is_ignored(path, is_directory)) {
-            Some(true) => Verdict::Exclude,
-            Some(false) => verdict,
-            None if self.is_hidden(name) => Verdict::Exclude,
-            None => verdict,
-        }
+        let is_excluded = match ignores.and_then(|found| found.is_ignored(path, is_directory)) {
+            Some(is_ignored) => is_ignored,
+            // No ignore rule matches.
+            None => self.is_hidden(name),
+        };
+        if is_excluded { Verdict::Exclude } else { verdict }
     }
 
-    /// Checks whether a name begins with a dot and isn't included by a glob.
+    /// Checks whether a name begins with a dot and no glob asks for it.
     fn is_hidden(&self, name: &[u8]) -> bool {
         name.starts_with(b".") && !self.hidden.is_match(Path::new(OsStr::from_bytes(name)))
     }
 }
 
-/// Returns the components of positive globs that begin with a dot. As in a shell, a dot in the glob
-/// asks for hidden names.
+/// Returns the dotted components of positive globs, such as `.github`, as globs for names. As in a
+/// shell, such a component asks for hidden names.
 fn dotted_components(globs: &[String]) -> GlobSet {
     let positive = globs.iter().filter(|glob| !glob.starts_with('!'));
     let mut set = GlobSetBuilder::new();
@@ -125,9 +119,11 @@ fn dotted_components(globs: &[String]) -> GlobSet {
         if !component.starts_with('.') || matches!(component, "." | "..") {
             continue;
         }
+        // A component such as `.{a` isn't a valid glob alone.
         if let Ok(glob) = GlobBuilder::new(component).build() {
             set.add(glob);
         }
     }
+    // If the globs are too large together, no glob asks for hidden names.
     set.build().unwrap_or_else(|_| GlobSet::empty())
 }

@@ -11,14 +11,14 @@ use super::root::{self, Root};
 use super::walk::{Item, Visitor, Walk};
 use toolhold_system::files::FileView;
 
-/// Lists the entries below a root, at most `limit` entries (and at most
-/// [`MAX_RESULTS`](super::MAX_RESULTS)).
+/// Lists the entries below a root.
 ///
-/// If the limit omits entries, the choice of entries is undefined.
+/// Returns at most `limit` entries, and at most [`MAX_RESULTS`](super::MAX_RESULTS). If there are
+/// more entries, any of them may be missing.
 ///
 /// # Errors
 ///
-/// [`SearchError`] if the search can't start.
+/// Returns an error if the search can't start.
 pub fn find(
     view: &FileView,
     scope: &Scope,
@@ -44,6 +44,9 @@ pub fn find(
     Ok(Entries { items, ending: budget.ending(), skipped: walked.skipped, cpu: walked.cpu })
 }
 
+const MILLIS_PER_SECOND: i128 = 1000;
+const NANOS_PER_MILLI: i128 = 1_000_000;
+
 struct Lister<'l> {
     view: &'l FileView,
     root: &'l Root,
@@ -58,16 +61,17 @@ impl Visitor for Lister<'_> {
         skipped: &mut SkipCounts,
         _on_slow_item: &mut dyn FnMut(),
     ) {
-        // The metadata is read before the entry is counted, so that a removed entry isn't counted.
+        // An entry without metadata was probably removed, so it isn't a result.
         let Ok(stat) = directory::stat(item.folder.as_fd(), item.name) else {
             skipped.unreadable += 1;
             return;
         };
-        self.view.record(item.path, &stat, None);
+        let handle = None;
+        self.view.record(item.path, &stat, handle);
         if !self.budget.add_result() {
             return;
         }
-        let path = self.root.result_path(item.rest);
+        let path = self.root.result_path(item.relative_path);
         if !self.budget.add_text(path.len()) {
             return;
         }
@@ -78,8 +82,9 @@ impl Visitor for Lister<'_> {
             _ => EntryKind::Other,
         };
         let size = if kind == EntryKind::File { directory::size(&stat) } else { 0 };
-        let milliseconds =
-            i128::from(stat.st_mtime) * 1000 + i128::from(stat.st_mtime_nsec) / 1_000_000;
+        let milliseconds = i128::from(stat.st_mtime) * MILLIS_PER_SECOND
+            + i128::from(stat.st_mtime_nsec) / NANOS_PER_MILLI;
+        // A time before 1970 is reported as 1970.
         let modified_ms = u64::try_from(milliseconds).unwrap_or(0);
         self.entries.push(SearchEntry { path, kind, size, modified_ms });
     }

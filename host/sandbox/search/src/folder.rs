@@ -1,4 +1,4 @@
-//! Distributes the entries of a directory to the search threads. Each entry goes to one thread.
+//! Gives each entry of a directory to one search thread.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -9,22 +9,17 @@ use rustix::fs::FileType;
 use super::directory::Names;
 use super::ignores::Ignores;
 
-/// A directory that is searched.
 #[derive(Debug)]
 pub(super) struct Folder {
-    /// The handle of the directory.
     pub(super) fd: OwnedFd,
-    /// The directory's real path and a slash. Every path in the directory begins with this prefix.
+    /// The real path of the directory, and a slash.
     pub(super) prefix: Vec<u8>,
-    /// The number of levels below the root. The root has level 0.
     pub(super) depth: u32,
-    /// The rules of the ignore files in this directory and in its parents.
+    /// The rules of the ignore files in the directory and its parents.
     pub(super) ignores: Option<Arc<Ignores>>,
-    /// The directory's entries.
     pub(super) names: Names,
-    /// The index of the next entry that a thread takes.
-    next: AtomicUsize,
-    /// Whether the queue has a task for this folder, so that other threads can help.
+    next_index: AtomicUsize,
+    /// Whether the queue has a task to help with this folder.
     pub(super) offered: AtomicBool,
 }
 
@@ -42,15 +37,16 @@ impl Folder {
             depth,
             ignores,
             names,
-            next: AtomicUsize::new(0),
+            next_index: AtomicUsize::new(0),
             offered: AtomicBool::new(false),
         }
     }
 
-    /// Takes the next entry that isn't a directory. Each entry is taken by only one thread.
+    /// Takes the next entry that isn't a directory, and returns its index in `names`. Only one
+    /// thread gets each entry. Returns `None` after the last entry.
     pub(super) fn take_file(&self) -> Option<usize> {
         loop {
-            let index = self.next.fetch_add(1, Ordering::Relaxed);
+            let index = self.next_index.fetch_add(1, Ordering::Relaxed);
             if index >= self.names.len() {
                 return None;
             }
@@ -60,9 +56,8 @@ impl Folder {
         }
     }
 
-    /// Checks whether more entries are available.
     pub(super) fn has_more(&self) -> bool {
-        self.next.load(Ordering::Relaxed) < self.names.len()
+        self.next_index.load(Ordering::Relaxed) < self.names.len()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Finds the matching lines in files below a directory, with context and cut lines.
+//! Finds the matching lines in files below a directory.
 
 use std::io;
 use std::sync::Arc;
@@ -13,14 +13,13 @@ use super::walk::{Item, Visitor, Walk};
 use toolhold_system::files::FileView;
 
 /// Finds the matching lines in the regular files below a root. The root may also be a single file.
-/// Returns at most `limit` matching lines (and at most [`MAX_RESULTS`](super::MAX_RESULTS)). The
-/// limit doesn't include lines of context.
 ///
-/// If the limit omits lines, the choice of lines is undefined.
+/// Returns at most `limit` matching lines, and at most [`MAX_RESULTS`](super::MAX_RESULTS). Lines
+/// of context don't count. If there are more matching lines, any of them may be missing.
 ///
 /// # Errors
 ///
-/// [`SearchError`] if the search can't start.
+/// Returns an error if the search can't start.
 pub fn grep(
     view: &FileView,
     scope: &Scope,
@@ -61,7 +60,6 @@ pub fn grep(
     })
 }
 
-/// Returns the path of the file that contains these lines.
 fn path_of(file: &[Line]) -> &str {
     file.first().map_or("", |line| &line.path)
 }
@@ -70,7 +68,6 @@ struct Reader<'r> {
     root: &'r Root,
     budget: &'r Budget<'r>,
     engine: Engine<'r>,
-    /// The lines of each file with at least one result.
     files: Vec<Vec<Line>>,
 }
 
@@ -78,47 +75,44 @@ impl Visitor for Reader<'_> {
     fn visit(&mut self, item: &Item<'_>, skipped: &mut SkipCounts, on_slow_item: &mut dyn FnMut()) {
         let mut file = FileLines {
             root: self.root,
-            rest: item.rest,
+            relative_path: item.relative_path,
             budget: self.budget,
             path: None,
             lines: Vec::new(),
-            finished: 0,
+            complete_lines: 0,
             binary: false,
         };
         self.engine.search(item, &mut file, skipped, on_slow_item);
         // The last lines may be the context before a match that exceeded the limit.
-        file.lines.truncate(file.finished);
+        file.lines.truncate(file.complete_lines);
         if !file.lines.is_empty() {
             self.files.push(file.lines);
         }
     }
 }
 
-/// The lines of one file that a search has collected.
 struct FileLines<'f> {
     root: &'f Root,
-    rest: &'f [u8],
+    relative_path: &'f [u8],
     budget: &'f Budget<'f>,
     /// The path for the results. The first line sets it.
     path: Option<Arc<str>>,
     lines: Vec<Line>,
-    /// The number of lines up to the last match and the context after it.
-    finished: usize,
+    /// The number of lines up to the last match, with the context after it.
+    complete_lines: usize,
     binary: bool,
 }
 
 impl FileLines<'_> {
-    /// Adds a line. Returns false if the budget doesn't allow it.
+    /// Adds a line. Returns whether the text is within the limit. If not, the line isn't added.
     fn push(&mut self, number: u64, line: &[u8], is_match: bool) -> bool {
-        let path = match &self.path {
-            Some(path) => Arc::clone(path),
-            None => Arc::clone(self.path.insert(self.root.result_path(self.rest).into())),
-        };
+        let path =
+            self.path.get_or_insert_with(|| self.root.result_path(self.relative_path).into());
         let text = display_line(line);
         if !self.budget.add_text(path.len() + text.len()) {
             return false;
         }
-        self.lines.push(Line { path, number, text, is_match });
+        self.lines.push(Line { path: Arc::clone(path), number, text, is_match });
         true
     }
 }
@@ -136,25 +130,34 @@ impl Sink for FileLines<'_> {
         if self.budget.has_ended() {
             return Ok(false);
         }
-        // A match can span several lines.
+        // The searcher counts lines, so the number is never missing.
         let first_number = found.line_number().unwrap_or(0);
         let line_end = searcher.line_terminator().as_byte();
+        // A match can span several lines.
         let lines = found.bytes().split_inclusive(|byte| *byte == line_end);
         for (number, line) in (first_number..).zip(lines) {
-            if !self.budget.add_result() || !self.push(number, line, true) {
+            if !self.budget.add_result() {
                 return Ok(false);
             }
-            self.finished = self.lines.len();
+            let is_match = true;
+            if !self.push(number, line, is_match) {
+                return Ok(false);
+            }
+            self.complete_lines = self.lines.len();
         }
         Ok(true)
     }
 
     fn context(&mut self, _searcher: &Searcher, context: &SinkContext<'_>) -> io::Result<bool> {
-        if !self.push(context.line_number().unwrap_or(0), context.bytes(), false) {
+        // The searcher counts lines, so the number is never missing.
+        let number = context.line_number().unwrap_or(0);
+        let is_match = false;
+        if !self.push(number, context.bytes(), is_match) {
             return Ok(false);
         }
+        // The lines after a match belong to the match.
         if *context.kind() == SinkContextKind::After {
-            self.finished = self.lines.len();
+            self.complete_lines = self.lines.len();
         }
         Ok(true)
     }
@@ -165,34 +168,41 @@ impl Sink for FileLines<'_> {
     }
 }
 
-/// Returns the text of a line for the result: without line end, as valid UTF-8, cut at the limit.
+/// Bytes of the longest character in UTF-8.
+const MAX_CHAR_BYTES: usize = 4;
+
+/// Returns a line for the result: without its line end, as valid UTF-8, cut at the limit.
 fn display_line(line: &[u8]) -> String {
     let unterminated = line.strip_suffix(b"\n").unwrap_or(line);
     let content = unterminated.strip_suffix(b"\r").unwrap_or(unterminated);
-    // A character has at most four bytes, so this removes nothing that the cut below would keep.
-    let start = &content[..content.len().min(4 * MAX_LINE_CHARS)];
+    // Each character has at most four bytes, so these bytes contain all characters up to the limit.
+    let max_bytes = MAX_CHAR_BYTES * MAX_LINE_CHARS;
+    let start = &content[..content.len().min(max_bytes)];
     let mut text = String::from_utf8_lossy(start).into_owned();
-    if let Some((limit, _)) = text.char_indices().nth(MAX_LINE_CHARS) {
-        let (shown, rest) = text.as_bytes().split_at(limit);
-        let length = without_partial_word(shown, rest);
+    let first_after_limit = text.char_indices().nth(MAX_LINE_CHARS);
+    if let Some((limit, _)) = first_after_limit {
+        let (before_cut, after_cut) = text.as_bytes().split_at(limit);
+        let length = without_partial_word(before_cut, after_cut);
         text.truncate(length);
     }
     text
 }
 
-/// The longest partial word that a cut removes. The rest of a longer word is enough to recognise a
-/// credential.
+/// Bytes of the longest partial word that a cut removes. This many bytes of a word are enough to
+/// recognise a credential.
 const MAX_WORD: usize = 128;
 
-/// Returns the length of `text` without the word that was cut. `rest` is the text after the cut.
-/// The first part of a credential isn't recognised as a credential, but may be most of it.
-fn without_partial_word(text: &[u8], rest: &[u8]) -> usize {
-    if rest.first().is_some_and(|byte| !is_word_byte(*byte)) {
+/// Returns the length of `text` without a word that was cut. Redaction doesn't recognise a part of
+/// a credential, so a part of a word isn't shown. A longer part than [`MAX_WORD`] is recognised.
+fn without_partial_word(text: &[u8], after_cut: &[u8]) -> usize {
+    let is_between_words = after_cut.first().is_some_and(|byte| !is_word_byte(*byte));
+    if is_between_words {
         return text.len();
     }
+    // The additional byte shows that the word is longer than the limit.
     let last_bytes = text.iter().rev().take(MAX_WORD + 1);
-    let word = last_bytes.take_while(|byte| is_word_byte(**byte)).count();
-    if word > MAX_WORD { text.len() } else { text.len() - word }
+    let word_length = last_bytes.take_while(|byte| is_word_byte(**byte)).count();
+    if word_length > MAX_WORD { text.len() } else { text.len() - word_length }
 }
 
 fn is_word_byte(byte: u8) -> bool {

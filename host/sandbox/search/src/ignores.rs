@@ -1,14 +1,14 @@
-//! Finds the ignore files that apply in a directory (`.gitignore`, `.ignore`). Their meaning is the
-//! same as in ripgrep, within limits of memory and time.
+//! Finds the ignore files that apply in a directory (`.gitignore`, `.ignore`). They mean the same
+//! as in ripgrep.
 //!
 //! `.gitignore` and `.git/info/exclude` apply inside a git repository, up to its top directory.
-//! `.ignore` applies everywhere and has precedence over both. Among several files of one kind, the
-//! deepest file with a matching line decides. Ignore files are read by handle like all files, and
-//! only if the rules allow reading them. So no file outside of the grants affects a search.
+//! `.ignore` applies everywhere and takes precedence over both. Among several files of one kind,
+//! the deepest file with a matching line decides. Ignore files are opened by handle, and only if
+//! the rules allow reading them. So no file outside of the grants affects a search.
 //!
-//! The cost of ignore files is limited. A file that is too long or needs too much memory is
-//! omitted. If a file takes too much time, its lines with wildcards are omitted. The search then
-//! finds more entries. Each of these files counts as one entry that couldn't be read.
+//! A file that is too long or needs too much memory is omitted. If a file takes too much time, its
+//! lines with wildcards are omitted. The search then finds more entries, and each of these files
+//! counts as one unreadable entry.
 
 use std::ffi::{CStr, OsStr};
 use std::io::Read;
@@ -29,28 +29,29 @@ use super::directory::{self, Names};
 use super::rules::Rules;
 use toolhold_system::files::FileView;
 
-/// The most bytes of an ignore file.
+/// Bytes of an ignore file. A longer file is omitted.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// The most memory for the active ignore rules of a search. These are the rules from the root down
-/// to the current directories of the threads.
+/// Bytes of all active ignore rules of a search: from the root down to the current directories of
+/// all threads. A file that exceeds the limit is omitted.
 const MAX_MEMORY: u64 = 64 << 20;
 
-/// The most active lines with wildcards of one file.
-const MAX_WILD: usize = 1_000;
+/// The optional first bytes of a text in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// The most lines with wildcards, and the most bytes of a file, once the time of the search's rules
-/// is over.
-const MAX_WILD_LATE: usize = 50;
-const MAX_BYTES_LATE: usize = 4 << 10;
+/// Active lines with wildcards of one file. Further lines with wildcards are omitted.
+const MAX_WILD_LINES: usize = 1_000;
 
-/// The processor time of the rules in one search, over all threads. The usual time for one name,
-/// and for compiling one file, isn't included.
+/// The smaller limits for a file that is read after [`MAX_TIME`] was used.
+const MAX_WILD_LINES_IF_SLOW: usize = 50;
+const MAX_BYTES_IF_SLOW: usize = 4 << 10;
+
+/// CPU time of the ignore rules of one search, on all threads. Only the time beyond the usual time
+/// for a name or a compilation counts.
 const MAX_TIME: Duration = Duration::from_secs(1);
 const USUAL_MATCH: Duration = Duration::from_micros(50);
 const USUAL_COMPILATION: Duration = Duration::from_millis(2);
 
-/// The memory and the time of a search's ignore rules.
 #[derive(Debug)]
 pub(super) struct RuleMemory {
     threads: usize,
@@ -60,14 +61,14 @@ pub(super) struct RuleMemory {
     spent: AtomicU64,
 }
 
-/// The rules of one ignore file. `memory` includes them until they are dropped.
+/// The rules of one ignore file. Dropping them releases their memory in `memory`.
 #[derive(Debug)]
 struct IgnoreFile {
     rules: Option<Rules>,
-    /// Whether the lines with wildcards apply. They are disabled when they take too much time.
+    /// Whether the lines with wildcards apply. They are disabled if they take too much time.
     wild: AtomicBool,
-    /// Whether a name took long. Asking for the processor time of each name would take longer than
-    /// most names do.
+    /// Whether some name took long. Only then, the CPU time of each name is measured, because
+    /// measuring takes longer than most names do.
     is_measured: AtomicBool,
     /// The length of the directory's path, with a slash.
     prefix: usize,
@@ -83,23 +84,20 @@ pub(super) struct Ignores {
     ignore: Option<IgnoreFile>,
     git_ignore: Option<IgnoreFile>,
     git_exclude: Option<IgnoreFile>,
-    /// Whether this directory is the top of a repository.
     is_repository: bool,
-    /// Whether this directory or a parent is the top of a repository.
     in_repository: bool,
 }
 
-/// A directory whose ignore files are read.
 #[derive(Clone, Copy)]
 pub(super) struct IgnoreSource<'a> {
     pub(super) view: &'a FileView,
     pub(super) dir: BorrowedFd<'a>,
-    /// The directory's real path and a slash.
+    /// The real path of the directory, and a slash.
     pub(super) prefix: &'a [u8],
     pub(super) memory: &'a Arc<RuleMemory>,
 }
 
-/// The names for ignore rules that a directory has.
+/// Whether a directory has each of the names for ignore rules.
 #[derive(Clone, Copy, Debug, Default)]
 struct MarkerNames {
     ignore: bool,
@@ -109,17 +107,19 @@ struct MarkerNames {
 
 impl Ignores {
     /// Checks whether the entry at the real path `path` is ignored. Returns `Some(false)` if a line
-    /// with `!` includes the entry again, and `None` if no line matches the entry.
+    /// with `!` includes the entry again, and `None` if no line matches.
     pub(super) fn is_ignored(&self, path: &[u8], is_directory: bool) -> Option<bool> {
         let mut git_ignore = None;
         let mut git_exclude = None;
         let mut in_repository = self.in_repository;
-        let mut next = Some(self);
-        while let Some(level) = next {
+        // The loop goes from the innermost directory to the outermost.
+        let mut remaining = Some(self);
+        while let Some(level) = remaining {
             let ignore = is_ignored_by(level.ignore.as_ref(), path, is_directory);
             if ignore.is_some() {
                 return ignore;
             }
+            // The files of git apply only up to the top directory of the repository.
             if in_repository {
                 if git_ignore.is_none() {
                     git_ignore = is_ignored_by(level.git_ignore.as_ref(), path, is_directory);
@@ -129,17 +129,19 @@ impl Ignores {
                 }
                 in_repository = !level.is_repository;
             }
-            next = level.above.as_deref();
+            remaining = level.above.as_deref();
         }
         git_ignore.or(git_exclude)
     }
 
-    /// Returns the ignore rules of a directory with the entries `names`, below `above`.
+    /// Reads the ignore files of a directory with these entries. `above` are the rules of the
+    /// directories above, which are returned if the directory has no ignore files.
     pub(super) fn from_entries(
         source: IgnoreSource<'_>,
         names: &Names,
         above: Option<Arc<Self>>,
     ) -> Option<Arc<Self>> {
+        // The names of all ignore files begin with a dot.
         if !names.any_hidden {
             return above;
         }
@@ -155,7 +157,8 @@ impl Ignores {
         Self::load(source, present, above)
     }
 
-    /// Returns the ignore rules of a directory without reading the directory's entries.
+    /// Reads the ignore files of a directory whose entries aren't known, like
+    /// [`from_entries`](Self::from_entries).
     pub(super) fn from_directory(
         source: IgnoreSource<'_>,
         above: Option<Arc<Self>>,
@@ -168,6 +171,8 @@ impl Ignores {
         Self::load(source, present, above)
     }
 
+    /// Reads the ignore files that are present. If none is present, returns the rules of the
+    /// directories above.
     fn load(
         source: IgnoreSource<'_>,
         present: MarkerNames,
@@ -190,8 +195,7 @@ impl Ignores {
 }
 
 impl IgnoreSource<'_> {
-    /// Checks whether the directory has an entry of this name. The call's report records the
-    /// answer.
+    /// Checks whether the directory has this name. The call's report records the answer.
     fn has(&self, name: &CStr) -> bool {
         let is_present = directory::stat(self.dir, name).is_ok();
         self.view.record_presence(&[self.prefix, name.to_bytes()].concat(), is_present);
@@ -202,20 +206,22 @@ impl IgnoreSource<'_> {
         if is_present { self.load(path) } else { None }
     }
 
-    /// Loads the rules in the file at `path`. Returns `None` if the file isn't a regular file,
-    /// can't be read, or exceeds the memory limit. A partly omitted file is counted.
+    /// Loads the rules in the file at `path`, which has several components. Returns `None` if the
+    /// file isn't a regular file, can't be read, or exceeds a limit. Counts a file that is omitted
+    /// completely or in part because of a limit.
     fn load(&self, path: &[&CStr]) -> Option<IgnoreFile> {
         let text = self.read(path)?;
-        let is_late = self.memory.is_spent();
-        let most_wild = if is_late { MAX_WILD_LATE } else { MAX_WILD };
-        let bytes = Rules::memory(&text, most_wild, self.memory.threads);
-        let is_too_long = is_late && text.len() > MAX_BYTES_LATE;
+        // If ignore files have taken too much time, only small files are still used.
+        let is_slow = self.memory.is_spent();
+        let max_wild_lines = if is_slow { MAX_WILD_LINES_IF_SLOW } else { MAX_WILD_LINES };
+        let bytes = Rules::memory(&text, max_wild_lines, self.memory.threads);
+        let is_too_long = is_slow && text.len() > MAX_BYTES_IF_SLOW;
         if is_too_long || !self.memory.reserve(bytes) {
             self.memory.count_left_out();
             return None;
         }
 
-        // The reserved memory is given back when the file is dropped.
+        // From here on, dropping `file` releases the reserved memory.
         let mut file = IgnoreFile {
             rules: None,
             wild: AtomicBool::new(false),
@@ -225,28 +231,31 @@ impl IgnoreSource<'_> {
             bytes,
         };
         let started = thread_cpu();
-        file.rules = Rules::new(&text, most_wild);
+        file.rules = Rules::new(&text, max_wild_lines);
         self.memory.spend(started, USUAL_COMPILATION);
-        if file.rules.as_ref().is_none_or(|rules| rules.is_cut) {
+        let is_omitted = file.rules.as_ref().is_none_or(|rules| rules.is_cut);
+        if is_omitted {
             self.memory.count_left_out();
         }
         *file.wild.get_mut() = file.rules.as_ref().is_some_and(Rules::has_wild);
         Some(file)
     }
 
-    /// Reads the file at `path`, if the rules allow it and the file isn't too long.
+    /// Reads the file at `path` without its byte order mark. Returns `None` if the rules deny the
+    /// file, or if the file is missing, unreadable or too long.
     fn read(&self, path: &[&CStr]) -> Option<Vec<u8>> {
         let parts: Vec<&[u8]> = path.iter().map(|part| part.to_bytes()).collect();
         let real = [self.prefix, &parts.join(&b'/')].concat();
-        // Only the path rules decide here, not the rules about calls: the content of an ignore file
-        // isn't part of the answer.
+        // Rules for calls limit the content of answers. An ignore file isn't part of the answer, so
+        // only the rules for directories apply.
         let real_path = Path::new(OsStr::from_bytes(&real));
         self.view.rules().decide(real_path, Kind::Other, Access::Read).ok()?;
 
         let (file, stat) = match self.open(path) {
             Ok(opened) => opened,
             Err(Errno::NOENT | Errno::NOTDIR) => {
-                self.view.record_presence(&real, false);
+                let is_present = false;
+                self.view.record_presence(&real, is_present);
                 return None;
             }
             Err(_) => {
@@ -264,9 +273,8 @@ impl IgnoreSource<'_> {
             self.view.mark_incomplete();
             return None;
         }
-        // A byte order mark isn't part of the first line.
-        if text.starts_with(b"\xef\xbb\xbf") {
-            text.drain(..3);
+        if text.starts_with(BYTE_ORDER_MARK) {
+            text.drain(..BYTE_ORDER_MARK.len());
         }
         Some(text)
     }
@@ -275,23 +283,25 @@ impl IgnoreSource<'_> {
     fn open(&self, path: &[&CStr]) -> Result<(OwnedFd, Stat), Errno> {
         let (name, parents) = path.split_last().ok_or(Errno::NOENT)?;
         let mut real = self.prefix.to_vec();
-        let mut innermost: Option<OwnedFd> = None;
+        // `None` stands for the directory of this source.
+        let mut opened: Option<OwnedFd> = None;
         for parent in parents {
             real.extend_from_slice(parent.to_bytes());
-            let outer = innermost.as_ref().map_or(self.dir, OwnedFd::as_fd);
+            let outer = opened.as_ref().map_or(self.dir, OwnedFd::as_fd);
             let inner = directory::open_directory(outer, parent)?;
+            // The rules decided on this path. A moved directory has another path.
             if !directory::is_at(inner.as_fd(), &real) {
                 return Err(Errno::XDEV);
             }
-            innermost = Some(inner);
+            opened = Some(inner);
             real.push(b'/');
         }
-        directory::open_file(innermost.as_ref().map_or(self.dir, OwnedFd::as_fd), name)
+        let directory = opened.as_ref().map_or(self.dir, OwnedFd::as_fd);
+        directory::open_file(directory, name)
     }
 }
 
 impl RuleMemory {
-    /// Makes the memory for a search with `threads` threads.
     pub(super) fn new(threads: usize) -> Arc<Self> {
         Arc::new(Self {
             threads,
@@ -301,8 +311,8 @@ impl RuleMemory {
         })
     }
 
-    /// Returns the number of ignore files that were omitted completely, or without their lines with
-    /// wildcards, because they are too long or need too much memory or time.
+    /// Returns how many ignore files were omitted completely or in part, because they are too long
+    /// or need too much memory or time.
     pub(super) fn left_out(&self) -> u64 {
         self.left_out.load(Ordering::Relaxed)
     }
@@ -311,12 +321,12 @@ impl RuleMemory {
         self.left_out.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Adds the time of this thread since `started`, minus the usual time. Returns true if the time
-    /// was longer than usual, and the time limit of the search's rules is reached.
+    /// Counts the CPU time of this thread since `started`, without the usual time. Returns true if
+    /// this time was longer than usual and the limit of the search is reached.
     fn spend(&self, started: Duration, usual: Duration) -> bool {
         let Some(excess) = thread_cpu().checked_sub(started + usual) else { return false };
+        // Nanoseconds exceed the type only after centuries.
         let nanoseconds = u64::try_from(excess.as_nanos()).unwrap_or(u64::MAX);
-        // An overflow would take longer than any search.
         self.spent.fetch_add(nanoseconds, Ordering::Relaxed);
         self.is_spent()
     }
@@ -325,7 +335,7 @@ impl RuleMemory {
         u128::from(self.spent.load(Ordering::Relaxed)) >= MAX_TIME.as_nanos()
     }
 
-    /// Reserves bytes of memory. Returns false if the limit is reached.
+    /// Reserves memory for rules. Returns whether the limit allows it.
     fn reserve(&self, bytes: u64) -> bool {
         let reserved = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
             let sum = used + bytes;
@@ -341,27 +351,30 @@ impl Drop for IgnoreFile {
     }
 }
 
-/// Checks whether one ignore file ignores an entry.
+/// Checks whether the lines of one file ignore a path. Returns `None` if no line matches. Disables
+/// the lines with wildcards if they are too slow.
 fn is_ignored_by(file: Option<&IgnoreFile>, path: &[u8], is_directory: bool) -> Option<bool> {
     let file = file?;
     let rules = file.rules.as_ref()?;
-    let rest = path.get(file.prefix..)?;
-    if !file.wild.load(Ordering::Relaxed) {
-        return rules.is_ignored(rest, is_directory, false);
+    let relative_path = path.get(file.prefix..)?;
+    let with_wildcards = file.wild.load(Ordering::Relaxed);
+    if !with_wildcards {
+        return rules.is_ignored(relative_path, is_directory, with_wildcards);
     }
     if !file.is_measured.load(Ordering::Relaxed) {
         let started = Instant::now();
-        let is_ignored = rules.is_ignored(rest, is_directory, true);
+        let is_ignored = rules.is_ignored(relative_path, is_directory, with_wildcards);
         if started.elapsed() > USUAL_MATCH {
+            // From the next name on, the CPU time is measured.
             file.is_measured.store(true, Ordering::Relaxed);
         }
         return is_ignored;
     }
 
     let started = thread_cpu();
-    let is_ignored = rules.is_ignored(rest, is_directory, true);
+    let is_ignored = rules.is_ignored(relative_path, is_directory, with_wildcards);
     let is_too_slow = file.memory.spend(started, USUAL_MATCH);
-    // Only the thread that disables the lines counts the file.
+    // The swap disables the lines. Only the first thread that does this counts the file.
     if is_too_slow && file.wild.swap(false, Ordering::Relaxed) {
         file.memory.count_left_out();
     }

@@ -1,32 +1,32 @@
-//! The types of a search's inputs and results, as `wit/host/search.wit` defines them.
+//! The inputs and results of a search, as `wit/host/search.wit` defines them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use toolhold_contract::{CancellationToken, Denial};
 
-/// The most results of one answer. Higher limits of the caller are reduced to this number.
+/// Results of one answer. A higher limit of the caller is reduced to this number.
 pub const MAX_RESULTS: u32 = 10_000;
 
-/// The most context lines on either side of a match.
+/// Context lines on either side of a match. More lines aren't returned.
 pub const MAX_CONTEXT: u32 = 100;
 
-/// The most characters of a line in a result.
+/// Characters of a line in a result. A longer line is cut.
 pub const MAX_LINE_CHARS: usize = 2_000;
 
-/// The deadline of a search, and the number of its threads.
+/// How long and with how many threads a search may run.
 #[derive(Clone, Debug)]
 pub struct Control {
-    /// The time when an incomplete search ends.
+    /// The time at which the search ends, even if it is incomplete.
     pub deadline: Instant,
     /// Cancels the search.
     pub cancel: CancellationToken,
-    /// The most threads, including the caller's own. 0 means 1. More than one thread runs only if
-    /// there is enough work.
+    /// Threads, including the caller's own. 0 means 1. More than one thread runs only if there is
+    /// enough work.
     pub threads: usize,
 }
 
-/// The root of a search, and the rules for excluded entries.
+/// The root of a search, and the entries below the root that are searched.
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
     /// Absolute path of a file or a directory.
@@ -34,15 +34,14 @@ pub struct Scope {
     /// Globs as in a `.gitignore`, relative to the root. `!` excludes, and later globs take
     /// precedence. An empty list includes everything.
     ///
-    /// A glob can't include an entry that the ignore rules exclude, with one exception: a hidden
-    /// name is found if a component of a glob begins with a dot and matches the name. So
-    /// `.github/**` finds files.
+    /// A glob can't include an entry that the ignore rules exclude. The exception is a hidden name
+    /// that matches a component of a glob with a dot at its start. So `.github/**` finds files.
     pub globs: Vec<String>,
     /// Whether ignore files apply and hidden entries are excluded.
     pub ignore_rules: bool,
-    /// Whether to list regular files only.
+    /// Whether to list only regular files.
     pub files_only: bool,
-    /// The most levels below the root. 1 lists only the entries of the root itself.
+    /// Levels below the root. 1 lists only the entries of the root itself.
     pub max_depth: Option<u32>,
 }
 
@@ -51,10 +50,10 @@ pub struct Scope {
 pub struct Pattern {
     /// A regex in the syntax of the `regex` crate.
     pub regex: String,
-    /// Whether upper and lower case differ.
+    /// Whether upper and lower case are different.
     pub case_sensitive: bool,
-    /// Whether a match can span lines and `.` matches a line end. The search then reads each file
-    /// into memory, at most 16 MiB of it.
+    /// Whether a match can span lines and `.` matches a line end. If so, each file is read into
+    /// memory, up to 16 MiB.
     pub multiline: bool,
     /// Lines of context before a match, at most [`MAX_CONTEXT`].
     pub before: u32,
@@ -65,13 +64,13 @@ pub struct Pattern {
 /// A line of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// The root as the caller spelled it, followed by the path below the root.
+    /// The root as the caller wrote it, and the path below the root.
     pub path: Arc<str>,
-    /// The line number; the first line is 1.
+    /// The line number. The first line is 1.
     pub number: u64,
     /// The text without its line end, cut at [`MAX_LINE_CHARS`], with invalid UTF-8 replaced.
     pub text: String,
-    /// Whether the line matches; false for a line of context.
+    /// Whether the line matches. False for a line of context.
     pub is_match: bool,
 }
 
@@ -82,20 +81,20 @@ pub enum EntryKind {
     File,
     /// A directory.
     Directory,
-    /// A symbolic link, regardless of its target.
+    /// A symbolic link, whatever its target is.
     Symlink,
-    /// A FIFO, a socket, a device.
+    /// A FIFO, a socket or a device.
     Other,
 }
 
 /// An entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchEntry {
-    /// The root as the caller spelled it, followed by the path below the root.
+    /// The root as the caller wrote it, and the path below the root.
     pub path: String,
     /// The kind of the entry.
     pub kind: EntryKind,
-    /// The size in bytes, or 0 if the entry isn't a regular file.
+    /// The size in bytes, or 0 for an entry that isn't a regular file.
     pub size: u64,
     /// Time of the last change, in milliseconds since 1970, UTC.
     pub modified_ms: u64,
@@ -106,8 +105,7 @@ pub struct SearchEntry {
 pub enum SearchEnding {
     /// All results were found.
     Complete,
-    /// The answer is incomplete because of the limit of results, or of the limit of text in an
-    /// answer (4 MiB).
+    /// The limit of results, or of the text in an answer (4 MiB), is reached.
     Limit,
     /// The deadline passed.
     Deadline,
@@ -115,18 +113,16 @@ pub enum SearchEnding {
     Cancelled,
 }
 
-/// The number of omitted entries, by reason.
+/// Numbers of omitted entries, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SkipCounts {
-    /// Entries that the operator's rules deny. A denied directory is counted once, without its
-    /// content.
+    /// Entries that the operator's rules deny. A denied directory counts once, without its content.
     pub denied: u64,
-    /// Entries that couldn't be read, because of permissions, an I/O error, their size or depth, or
+    /// Entries that can't be read, because of permissions, an I/O error, their size or depth, or
     /// because they were moved or removed during the search.
     pub unreadable: u64,
-    /// Files with a NUL byte, if the search is for text. The search of a file ends at its first
-    /// NUL, as in ripgrep. Lines that were found more than a buffer (64 KiB) before the NUL are
-    /// returned.
+    /// Binary files of a search for text. As in ripgrep, the search of a file ends at its first NUL
+    /// byte. Lines that end more than a buffer (64 KiB) before the NUL are returned.
     pub binary: u64,
 }
 
@@ -186,10 +182,10 @@ pub struct SearchCounts {
 /// The reason why a search failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SearchError {
-    /// The regex or a glob isn't valid. The text is the engine's explanation.
+    /// The regex or a glob isn't valid. Contains the engine's explanation.
     #[error("{0}")]
     InvalidPattern(String),
-    /// The root does not exist.
+    /// The root doesn't exist.
     #[error("{0} does not exist")]
     NotFound(String),
     /// A rule denies the root.

@@ -1,5 +1,5 @@
-//! Shares the tasks of a search among its threads. The tasks are a stack, so that the walk is
-//! depth-first and few directories are open at a time.
+//! Shares the tasks of a search among its threads. The newest task is taken first. So the walk is
+//! depth-first, and few directories are open at a time.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -7,20 +7,18 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use super::budget::Budget;
 use super::folder::Folder;
 
-/// The most directories in the queue. Further directories are counted as unreadable. This limits
-/// the memory that a hostile tree can use.
+/// Directories in the queue. Further directories count as unreadable. This limits the memory for a
+/// hostile tree.
 const MAX_PENDING: usize = 1 << 20;
 
-/// A unit of work.
 #[derive(Debug)]
 pub(super) enum Task {
-    /// Enter the directory that this entry names.
+    /// Enter the directory with this index in the folder.
     Enter(Arc<Folder>, usize),
-    /// Help with the files of a folder that another thread works on.
+    /// Help with the files of a folder that another thread visits.
     Help(Arc<Folder>),
 }
 
-/// The shared stack of tasks.
 #[derive(Debug)]
 pub(super) struct Queue {
     state: Mutex<State>,
@@ -44,7 +42,7 @@ impl Queue {
         Self { state: Mutex::new(state), changed: Condvar::new(), idle: AtomicUsize::new(0) }
     }
 
-    /// Takes the newest task. If the queue is empty, waits while other workers are busy. Returns
+    /// Takes the newest task. Waits if the queue is empty while other workers are busy. Returns
     /// `None` if all work is done or the search has ended.
     pub(super) fn next(&self, budget: &Budget<'_>) -> Option<Task> {
         let mut state = self.lock();
@@ -55,8 +53,9 @@ impl Queue {
             if let Some(task) = state.tasks.pop() {
                 return Some(task);
             }
-            if state.waiting + 1 == state.workers {
-                // All other workers wait too, so there will be no further task.
+            let waiting_with_this_worker = state.waiting + 1;
+            if waiting_with_this_worker == state.workers {
+                // All other workers wait too, so no further task can come.
                 state.closed = true;
                 self.changed.notify_all();
                 return None;
@@ -69,13 +68,14 @@ impl Queue {
         }
     }
 
-    /// Adds tasks, and empties the list. Returns the number of tasks that didn't fit.
+    /// Moves `tasks` into the queue. Returns the number of tasks that didn't fit.
     pub(super) fn push(&self, tasks: &mut Vec<Task>) -> u64 {
         let mut state = self.lock();
         let added = tasks.len().min(MAX_PENDING - state.tasks.len());
         let dropped = tasks.len() - added;
         state.tasks.extend(tasks.drain(..).take(added));
-        match added.min(state.waiting) {
+        let needed_workers = added.min(state.waiting);
+        match needed_workers {
             0 => {}
             1 => self.changed.notify_one(),
             _ => self.changed.notify_all(),
@@ -83,29 +83,28 @@ impl Queue {
         dropped as u64
     }
 
-    /// Checks whether a worker waits for a task.
     pub(super) fn has_idle_worker(&self) -> bool {
         self.idle.load(Ordering::Relaxed) > 0
     }
 
-    /// Adds a worker. Only a busy worker calls this, so the queue can't close at the same time.
+    /// Adds a worker. Only a busy worker may call this, because the queue closes when all workers
+    /// wait.
     pub(super) fn add_worker(&self) {
         self.lock().workers += 1;
     }
 
-    /// Undoes [`add_worker`](Self::add_worker) for a worker whose thread couldn't be started.
+    /// Undoes [`add_worker`](Self::add_worker) if the worker's thread can't be started.
     pub(super) fn remove_worker(&self) {
         self.lock().workers -= 1;
     }
 
-    /// Closes the queue, so that waiting workers return.
     pub(super) fn close(&self) {
         self.lock().closed = true;
         self.changed.notify_all();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Code that has the lock never panics. Even after a panic, the state would be consistent.
+        // Code with this lock never panics. Even after a panic, the state would be valid.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

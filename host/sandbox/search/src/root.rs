@@ -1,4 +1,4 @@
-//! Opens the root of a search, and writes the paths of results as the caller sees them.
+//! Opens the root of a search, and writes the paths of results as the caller wrote the root.
 
 use std::ffi::CString;
 use std::os::fd::AsFd;
@@ -16,24 +16,19 @@ use super::ignores::{IgnoreSource, Ignores, RuleMemory};
 use super::model::{Scope, SearchError};
 use toolhold_system::files::{FileError, FileView, ResolvedObject};
 
-/// The directory to walk, or the one file to search.
 #[derive(Debug)]
 pub(super) struct Root {
-    /// The directory. If the root is a file, this is its parent directory with the file as the only
+    /// The directory. For a root that is a file, this is its parent with the file as the only
     /// entry.
     pub(super) folder: Arc<Folder>,
-    /// Whether some entries of the root may be missing because they couldn't be read.
+    /// Whether entries of the root may be missing because they can't be read.
     pub(super) is_incomplete: bool,
     pub(super) is_file: bool,
     spelled: String,
 }
 
-/// Opens the root of a scope, makes the filter for the entries below the root, and reads the ignore
-/// files that apply to them. The search uses `threads` threads.
-///
-/// # Errors
-///
-/// [`SearchError`] if the root can't be opened, or a glob isn't valid.
+/// Opens the root of a scope, makes the filter, and reads the ignore files above the root. Fails if
+/// the root can't be opened, or a glob isn't valid.
 pub(super) fn open(
     view: &FileView,
     scope: &Scope,
@@ -58,15 +53,15 @@ pub(super) fn open(
 }
 
 impl Root {
-    /// Returns the path of a result as the caller sees it. `rest` is the path below the root.
-    pub(super) fn result_path(&self, rest: &[u8]) -> String {
+    pub(super) fn result_path(&self, relative_path: &[u8]) -> String {
         if self.is_file {
             return self.spelled.clone();
         }
         let slash = if self.spelled.ends_with('/') { "" } else { "/" };
-        format!("{}{slash}{}", self.spelled, String::from_utf8_lossy(rest))
+        format!("{}{slash}{}", self.spelled, String::from_utf8_lossy(relative_path))
     }
 
+    /// Makes the root of a search below a directory.
     fn directory(
         view: &FileView,
         found: &ResolvedObject,
@@ -74,8 +69,8 @@ impl Root {
         memory: Option<&Arc<RuleMemory>>,
     ) -> Result<Self, Errno> {
         let fd = directory::open_directory(found.handle.as_fd(), c".")?;
-        // A directory that was moved after the rules allowed its path is treated as missing, as
-        // everywhere in the walk.
+        // The directory may have been moved meanwhile. The rules haven't allowed its new path, so
+        // the directory counts as missing.
         if !directory::is_at(fd.as_fd(), found.path.as_os_str().as_bytes()) {
             return Err(Errno::NOENT);
         }
@@ -88,7 +83,8 @@ impl Root {
             let source = IgnoreSource { view, dir: fd.as_fd(), prefix: &prefix, memory };
             ignores = Ignores::from_entries(source, &names, above);
         }
-        let folder = Folder::new(fd, prefix, 0, ignores, names);
+        let depth = 0;
+        let folder = Folder::new(fd, prefix, depth, ignores, names);
         Ok(Self {
             folder: Arc::new(folder),
             is_incomplete: !is_complete,
@@ -97,15 +93,19 @@ impl Root {
         })
     }
 
+    /// Makes the root of a search in one file.
     fn file(view: &FileView, found: &ResolvedObject, spelled: &str) -> Result<Self, FileError> {
         let (Some(parent), Some(name)) = (found.path.parent(), found.path.file_name()) else {
             return Err(Errno::INVAL.into());
         };
         let name = CString::new(name.as_bytes()).map_err(|_| Errno::INVAL)?;
-        // The lookup isn't reported, since the other entries of the parent don't affect the answer.
+        // The answer doesn't depend on other entries of the parent, so the lookup isn't recorded.
         let parent = view.unreported().find(parent)?;
         let names = Names::single(&name, FileType::RegularFile);
-        let folder = Folder::new(parent.handle, with_slash(&parent.path), 0, None, names);
+        let prefix = with_slash(&parent.path);
+        let depth = 0;
+        let ignores = None;
+        let folder = Folder::new(parent.handle, prefix, depth, ignores, names);
         Ok(Self {
             folder: Arc::new(folder),
             is_incomplete: false,
@@ -117,13 +117,17 @@ impl Root {
 
 /// Returns the ignore rules of the directories above `path`, up to the first unreadable directory.
 fn ignores_above(view: &FileView, path: &Path, memory: &Arc<RuleMemory>) -> Option<Arc<Ignores>> {
-    // The lookups aren't reported. Only the ignore files in these directories affect the answer,
-    // and reading an ignore file records it.
+    // The answer depends on the ignore files in these directories, and reading the files is
+    // recorded. The lookups of the directories aren't recorded.
     let unreported = view.unreported();
-    let readable = path.ancestors().skip(1).map_while(|above| unreported.find(above).ok());
-    let above: Vec<ResolvedObject> = readable.collect();
+    let mut readable = Vec::new();
+    for parent in path.ancestors().skip(1) {
+        let Ok(directory) = unreported.find(parent) else { break };
+        readable.push(directory);
+    }
     let mut ignores = None;
-    for directory in above.iter().rev() {
+    // The rules of an outer directory are needed for the rules of its inner directories.
+    for directory in readable.iter().rev() {
         let prefix = with_slash(&directory.path);
         let source = IgnoreSource { view, dir: directory.handle.as_fd(), prefix: &prefix, memory };
         ignores = Ignores::from_directory(source, ignores);
@@ -131,7 +135,6 @@ fn ignores_above(view: &FileView, path: &Path, memory: &Arc<RuleMemory>) -> Opti
     ignores
 }
 
-/// Returns the path of a directory with a slash at its end.
 fn with_slash(path: &Path) -> Vec<u8> {
     let mut prefix = path.as_os_str().as_bytes().to_vec();
     if prefix.last() != Some(&b'/') {
@@ -140,6 +143,7 @@ fn with_slash(path: &Path) -> Vec<u8> {
     prefix
 }
 
+/// Returns the error for a root that can't be opened. `spelled` is its path as written.
 fn explain(error: FileError, spelled: &str) -> SearchError {
     match error {
         FileError::Denied(denial) => SearchError::Denied(denial),

@@ -1,11 +1,11 @@
-//! Matches the lines of one ignore file. Their meaning is the same as in the `ignore` crate.
+//! Matches the lines of one ignore file. They mean the same as in the `ignore` crate.
 //!
-//! Ignore files are untrusted. Compiled by the `ignore` crate, a file of 1 MiB took 1.2 GiB, and a
+//! Ignore files are untrusted. In the `ignore` crate, a file of 1 MiB took 1.2 GiB of memory, and a
 //! file of ten lines used 20 MiB of cache for matched names. This module limits the cache, and
-//! estimates the memory of the compiled rules before it compiles them.
+//! estimates the memory of the rules before it compiles them.
 //!
 //! A hostile file with a thousand wildcard lines can make each name take milliseconds. So the lines
-//! with wildcards are limited in number and size, and may be dropped. Each other line costs only a
+//! with wildcards are limited in number and size, and may be disabled. Other lines cost only a
 //! table lookup.
 
 use std::ffi::OsStr;
@@ -16,40 +16,37 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use regex::bytes::{RegexSet, RegexSetBuilder};
 use toolhold_policy::MAX_GLOB;
 
-/// The most cache of one file's automaton, per thread and per line of the file. With a smaller
-/// cache, 600 usual lines took a millisecond for each name.
+/// Bytes of cache of a file's automaton, per thread, and the additional bytes per line. With a
+/// smaller cache, 600 usual lines took a millisecond for each name.
 const MAX_CACHE: usize = 256 << 10;
 const CACHE_PER_LINE: usize = 1 << 10;
 
-/// The most memory of one file's automaton, without its cache. A thousand usual lines need 1 MiB.
-/// With 2 MiB, the longest path takes at most about 100 ms.
+/// Bytes of a file's automaton without its cache. If it would be larger, all lines with wildcards
+/// are omitted. A thousand usual lines need 1 MiB. With 2 MiB, the longest path takes about 100 ms.
 const MAX_AUTOMATON: usize = 2 << 20;
 
-/// Memory for a line without wildcards, and for each byte of the line. The line is looked up in a
-/// table. These numbers are measured.
-const PLAIN: (u64, u64) = (1 << 10, 16);
+/// Measured bytes of memory for a line without wildcards, and for each byte of the line. The line
+/// is looked up in a table.
+const PLAIN_BYTES: (u64, u64) = (1 << 10, 16);
 
-/// Memory for a line with wildcards, and for each byte of the line. The line becomes a part of the
-/// automaton.
-const WILD: (u64, u64) = (6 << 10, 100);
+/// Measured bytes of memory for a line with wildcards, and for each byte of the line. The line
+/// becomes a part of the automaton.
+const WILD_BYTES: (u64, u64) = (6 << 10, 100);
 
-/// The wildcard characters.
 const WILDCARDS: [char; 5] = ['*', '?', '[', '{', '\\'];
 
-/// The rules of one ignore file.
 #[derive(Debug)]
 pub(super) struct Rules {
     names: GlobSet,
-    /// The line index for each entry of `names`.
+    /// The index of the line for each glob of `names`.
     names_lines: Vec<usize>,
     patterns: RegexSet,
     patterns_lines: Vec<usize>,
     lines: Vec<Line>,
-    /// Whether lines with wildcards are missing, because they are too many or too long.
+    /// Whether lines with wildcards are omitted, because they are too many or too long.
     pub(super) is_cut: bool,
 }
 
-/// The effect of a line on the entries that it matches.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     is_whitelist: bool,
@@ -57,10 +54,10 @@ struct Line {
 }
 
 impl Rules {
-    /// Compiles the lines of a file. Of the lines with wildcards, compiles the first `most_wild`
-    /// that aren't too long. A line that isn't a valid glob is skipped. If the automaton would
-    /// exceed its limit, all lines with wildcards are omitted.
-    pub(super) fn new(text: &[u8], most_wild: usize) -> Option<Self> {
+    /// Compiles the lines of a file. Of the lines with wildcards, compiles the first
+    /// `max_wild_lines` that aren't too long. Skips lines that aren't valid globs. If the automaton
+    /// would exceed its limit, omits all lines with wildcards.
+    pub(super) fn new(text: &[u8], max_wild_lines: usize) -> Option<Self> {
         let mut names = GlobSetBuilder::new();
         let mut names_lines = Vec::new();
         let mut patterns = Vec::new();
@@ -69,7 +66,7 @@ impl Rules {
         let mut is_cut = false;
         for (line, glob) in parse(text) {
             let is_wild = !is_plain(&glob);
-            if is_wild && (patterns.len() >= most_wild || glob.len() > MAX_GLOB) {
+            if is_wild && (patterns.len() >= max_wild_lines || glob.len() > MAX_GLOB) {
                 is_cut = true;
                 continue;
             }
@@ -106,21 +103,22 @@ impl Rules {
         Some(Self { names, names_lines, patterns, patterns_lines, lines, is_cut })
     }
 
-    /// Returns the most memory, in bytes, that the rules in `text` use, with the caches of
-    /// `threads` threads.
-    pub(super) fn memory(text: &[u8], most_wild: usize, threads: usize) -> u64 {
+    /// Returns the maximum memory of the rules in `text`, in bytes, with the caches of `threads`
+    /// threads. A line with wildcards uses no memory if the line is too long, or comes after the
+    /// first `max_wild_lines`.
+    pub(super) fn memory(text: &[u8], max_wild_lines: usize, threads: usize) -> u64 {
         let mut bytes = 0;
         let mut wild_lines = 0;
         for (_, glob) in parse(text) {
-            let is_wild = !is_plain(&glob);
-            if is_wild && (wild_lines >= most_wild || glob.len() > MAX_GLOB) {
-                continue;
-            }
-            let (per_line, per_byte) = if is_wild { WILD } else { PLAIN };
-            bytes += per_line + per_byte * glob.len() as u64;
-            if is_wild {
+            let (per_line, per_byte) = if is_plain(&glob) {
+                PLAIN_BYTES
+            } else if wild_lines < max_wild_lines && glob.len() <= MAX_GLOB {
                 wild_lines += 1;
-            }
+                WILD_BYTES
+            } else {
+                continue;
+            };
+            bytes += per_line + per_byte * glob.len() as u64;
         }
         if wild_lines > 0 {
             bytes += (threads * cache_size(wild_lines)) as u64;
@@ -128,36 +126,38 @@ impl Rules {
         bytes
     }
 
-    /// Checks whether the path `rest` below the file's directory is ignored. The last matching line
-    /// decides. Returns `None` if no line matches. `wild`: whether lines with wildcards apply.
-    pub(super) fn is_ignored(&self, rest: &[u8], is_directory: bool, wild: bool) -> Option<bool> {
-        let path = Path::new(OsStr::from_bytes(rest));
+    /// Checks whether a path below the file's directory is ignored. The last matching line decides.
+    /// Returns `None` if no line matches.
+    pub(super) fn is_ignored(
+        &self,
+        relative_path: &[u8],
+        is_directory: bool,
+        with_wildcards: bool,
+    ) -> Option<bool> {
+        let path = Path::new(OsStr::from_bytes(relative_path));
         let mut lines: Vec<usize> =
             self.names.matches(path).into_iter().map(|index| self.names_lines[index]).collect();
-        if wild {
-            let matches = self.patterns.matches(rest);
+        if with_wildcards {
+            let matches = self.patterns.matches(relative_path);
             lines.extend(matches.iter().map(|index| self.patterns_lines[index]));
         }
         if !is_directory {
             lines.retain(|line| !self.lines[*line].only_directories);
         }
-        let last = lines.into_iter().max()?;
-        Some(!self.lines[last].is_whitelist)
+        let last_line = lines.into_iter().max()?;
+        Some(!self.lines[last_line].is_whitelist)
     }
 
-    /// Checks whether the file has lines with wildcards.
     pub(super) fn has_wild(&self) -> bool {
         !self.patterns.is_empty()
     }
 }
 
-/// Returns the size of the cache for an automaton of this many lines, in bytes.
 fn cache_size(lines: usize) -> usize {
     MAX_CACHE + lines * CACHE_PER_LINE
 }
 
-/// Checks whether a glob is a plain name, path or extension. Plain globs are looked up in a table.
-/// All other globs need the automaton.
+/// Checks whether a glob is a plain name, path or extension, for which a table lookup is enough.
 fn is_plain(glob: &str) -> bool {
     if let Some(extension) = glob.strip_prefix("**/*.") {
         return is_literal(extension) && !extension.contains(['.', '/']);
@@ -169,23 +169,24 @@ fn is_literal(text: &str) -> bool {
     !text.is_empty() && !text.contains(WILDCARDS)
 }
 
-/// Parses the lines of a file and their globs by the rules of gitignore(5), in the same way as
-/// `ignore`. Lines that aren't UTF-8 are skipped.
+/// Parses the lines of a file by the rules of gitignore(5), in the same way as `ignore`. Skips
+/// lines that aren't UTF-8.
 fn parse(text: &[u8]) -> impl Iterator<Item = (Line, String)> {
     text.split(|byte| *byte == b'\n').filter_map(|line| parse_line(std::str::from_utf8(line).ok()?))
 }
 
-/// Parses a line. Returns `None` if the line is empty or a comment.
+/// Parses a line of an ignore file. Returns `None` for an empty line and a comment.
 fn parse_line(line: &str) -> Option<(Line, String)> {
-    // An escaped space at the end stays.
+    // A trailing escaped space is part of the glob.
     let mut glob = if line.ends_with("\\ ") { line } else { line.trim_end() };
     if glob.is_empty() || line.starts_with('#') {
         return None;
     }
     let is_whitelist = glob.starts_with('!');
     let mut is_anchored = false;
-    if glob.starts_with("\\!") || glob.starts_with("\\#") {
-        glob = &glob[1..];
+    let escapes_first_character = glob.starts_with("\\!") || glob.starts_with("\\#");
+    if escapes_first_character {
+        glob = &glob["\\".len()..];
     } else {
         glob = glob.strip_prefix('!').unwrap_or(glob);
         is_anchored = glob.starts_with('/');
@@ -193,11 +194,12 @@ fn parse_line(line: &str) -> Option<(Line, String)> {
     }
     let only_directories = glob.ends_with('/');
     if let Some(directory) = glob.strip_suffix('/') {
+        // An escaped slash also ends a directory.
         glob = directory.strip_suffix('\\').unwrap_or(directory);
     }
     // A glob without a slash is a name at any depth.
     let anywhere = if is_anchored || glob.contains('/') || glob == "**" { "" } else { "**/" };
-    // `dir/**` matches the entries of the directory, not the directory itself.
+    // `dir/**` matches the entries of the directory, but not the directory itself.
     let inside = if glob.ends_with("/**") { "/*" } else { "" };
     Some((Line { is_whitelist, only_directories }, format!("{anywhere}{glob}{inside}")))
 }

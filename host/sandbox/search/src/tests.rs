@@ -215,7 +215,7 @@ fn cancelled_search_stops_inside_a_file() {
     let mut skipped = SkipCounts::default();
     let path = [&root.folder.prefix, &b"file"[..]].concat();
     engine.search(
-        &Item { folder: &root.folder, name: c"file", path: &path, rest: b"file" },
+        &Item { folder: &root.folder, name: c"file", path: &path, relative_path: b"file" },
         &mut sink,
         &mut skipped,
         &mut || (),

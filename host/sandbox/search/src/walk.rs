@@ -1,4 +1,4 @@
-//! Walks a tree of directories with several threads. An idle thread helps with the files of a
+//! Walks a tree of directories with several threads. Idle threads help with the files of a
 //! directory.
 
 use std::ffi::{CStr, OsStr};
@@ -23,60 +23,55 @@ use super::queue::{Queue, Task};
 use super::root::Root;
 use toolhold_system::files::FileView;
 
-/// The most levels below the root. Each level may have an open handle.
+/// Levels below the root. Deeper directories count as unreadable, because each level may need an
+/// open handle.
 const MAX_DEPTH: u32 = 128;
 
-/// How long a search runs on one thread before it starts others. This is longer than starting a
-/// thread takes, so the search of a small tree stays cheap.
+/// How long a search runs on one thread before it starts other threads. Starting a thread is faster
+/// than this, so a small tree is searched without other threads.
 const SINGLE_THREADED: Duration = Duration::from_micros(200);
 
-/// How many entries are visited between two checks of the clock.
+/// Entries between two checks of the clock.
 const CHECK_EVERY: u32 = 16;
 
-/// The inputs that the threads of a walk share.
 #[derive(Debug)]
 pub(super) struct Walk<'w> {
     pub(super) view: &'w FileView,
     pub(super) root: &'w Root,
     pub(super) filter: &'w Filter,
     pub(super) budget: &'w Budget<'w>,
-    /// Whether to visit regular files only.
     pub(super) files_only: bool,
-    /// The most levels below the root. 1 visits only the entries of the root itself.
+    /// Levels below the root. 1 visits only the entries of the root itself.
     pub(super) max_depth: Option<u32>,
 }
 
-/// An entry that the search wants and that the rules allow.
+/// An entry that the filter includes and the rules allow.
 #[derive(Debug)]
 pub(super) struct Item<'i> {
     pub(super) folder: &'i Folder,
     pub(super) name: &'i CStr,
-    /// The real path.
     pub(super) path: &'i [u8],
-    /// The path below the root.
-    pub(super) rest: &'i [u8],
+    /// The path below the root of the search.
+    pub(super) relative_path: &'i [u8],
 }
 
-/// A receiver of items. Each thread has its own visitor.
+/// Receives items. Each thread has its own visitor.
 pub(super) trait Visitor: Send {
-    /// Visits an item. Counts an unusable item in `skipped`. Calls `on_slow_item` before work that
-    /// takes long.
+    /// Visits an item. Counts an unusable item in `skipped`. Calls `on_slow_item` before slow work.
     fn visit(&mut self, item: &Item<'_>, skipped: &mut SkipCounts, on_slow_item: &mut dyn FnMut());
 }
 
-/// The result of a walk.
 #[derive(Debug)]
 pub(super) struct WalkResult<V> {
-    /// The visitors of all threads that ran.
     pub(super) visitors: Vec<V>,
     pub(super) skipped: SkipCounts,
-    /// CPU time of all threads but the caller's.
+    /// CPU time of all threads except the caller's.
     pub(super) cpu: Duration,
 }
 
 impl Walk<'_> {
-    /// Walks the tree. `visitor` makes one visitor for each thread. The calling thread is the first
-    /// one. Other threads start when they have work.
+    /// Walks the tree. `visitor` makes a visitor for each thread. The calling thread works first,
+    /// and other threads start when there is enough work.
     pub(super) fn run<V: Visitor>(&self, visitor: impl Fn() -> V + Sync) -> WalkResult<V> {
         let queue = Queue::new();
         let unreadable = u64::from(self.root.is_incomplete);
@@ -96,7 +91,8 @@ impl Walk<'_> {
                     });
                     match thread {
                         Ok(thread) => others.push(thread),
-                        // The search goes on with the threads that run.
+                        // The system has no further thread. The search continues with the running
+                        // threads.
                         Err(_) => return queue.remove_worker(),
                     }
                 }
@@ -118,7 +114,6 @@ impl Walk<'_> {
     }
 }
 
-/// One thread of a walk.
 struct Worker<'w, V> {
     walk: &'w Walk<'w>,
     peers: PeerThreads<'w>,
@@ -128,7 +123,7 @@ struct Worker<'w, V> {
     scratch: Vec<u8>,
 }
 
-/// A thread's view of the other threads.
+/// The other threads of the walk, as one thread sees them.
 struct PeerThreads<'w> {
     queue: &'w Queue,
     /// Starts the other threads. `None` after they were started.
@@ -154,9 +149,9 @@ impl<'w, V: Visitor> Worker<'w, V> {
         }
     }
 
-    /// Works until no work remains, beginning with `first`.
+    /// Works until no work remains, starting with `first`.
     fn run(mut self, first: Option<&Arc<Folder>>) -> (V, SkipCounts) {
-        // The queue also closes after a panic. Otherwise, the other threads would wait forever.
+        // The queue must close even after a panic. Otherwise, the other threads would wait forever.
         let _close = CloseOnDrop(self.peers.queue);
         if let Some(first) = first
             && self.walk.budget.check()
@@ -181,22 +176,24 @@ impl<'w, V: Visitor> Worker<'w, V> {
         (self.visitor, self.skipped)
     }
 
-    /// Opens the directory of an entry. Returns `None` if the directory can't be read or was moved.
+    /// Opens the directory of an entry. Returns `None` if it can't be read or was moved.
     fn enter(&mut self, parent: &Folder, index: usize) -> Option<Arc<Folder>> {
         let name = parent.names.name(index);
         let fd = directory::open_directory(parent.as_fd(), name).ok()?;
-        let mut path = Vec::with_capacity(parent.prefix.len() + name.count_bytes() + 1);
+        let length_with_slash = parent.prefix.len() + name.count_bytes() + "/".len();
+        let mut path = Vec::with_capacity(length_with_slash);
         path.extend_from_slice(&parent.prefix);
         path.extend_from_slice(name.to_bytes());
-        // The rules allowed only this path. If the directory was moved meanwhile, the rules have
-        // not checked its new path.
+        // The rules allowed only this path, and not the new path of a moved directory.
         if !directory::is_at(fd.as_fd(), &path) {
             return None;
         }
         self.walk.view.record_at(&path, fd.as_fd());
         path.push(b'/');
         let (names, is_complete) = Names::read(fd.as_fd(), scratch(&mut self.scratch));
-        self.skipped.unreadable += u64::from(!is_complete);
+        if !is_complete {
+            self.skipped.unreadable += 1;
+        }
         let mut ignores = parent.ignores.clone();
         if let Some(memory) = self.walk.filter.memory() {
             let source =
@@ -213,7 +210,7 @@ impl<'w, V: Visitor> Worker<'w, V> {
         }
     }
 
-    /// Visits the directories of a folder, and adds them to the queue.
+    /// Visits the directories in a folder, and queues each directory for a thread to enter.
     fn visit_directories(&mut self, folder: &Arc<Folder>) {
         let mut tasks = Vec::new();
         let mut path = folder.prefix.clone();
@@ -228,11 +225,10 @@ impl<'w, V: Visitor> Worker<'w, V> {
             let name = folder.names.name(index);
             path.truncate(folder.prefix.len());
             path.extend_from_slice(name.to_bytes());
-            if !self.visit_entry(folder, name, kind, &path) {
-                continue;
-            }
+            let may_enter = self.visit_entry(folder, name, kind, &path);
             let depth = folder.depth + 1;
-            if self.walk.max_depth.is_some_and(|max| depth >= max) {
+            let is_at_limit = self.walk.max_depth.is_some_and(|max| depth >= max);
+            if !may_enter || is_at_limit {
                 continue;
             }
             if depth >= MAX_DEPTH {
@@ -247,7 +243,8 @@ impl<'w, V: Visitor> Worker<'w, V> {
         }
     }
 
-    /// Visits the other entries of a folder. Each entry is visited once, also if threads help.
+    /// Visits the entries of a folder that aren't directories. Each is visited once, even if other
+    /// threads help.
     fn visit_files(&mut self, folder: &Arc<Folder>) {
         let mut path = folder.prefix.clone();
         while let Some(index) = folder.take_file() {
@@ -268,8 +265,8 @@ impl<'w, V: Visitor> Worker<'w, V> {
         }
     }
 
-    /// Visits an entry if the filter includes it and the rules allow it. Returns false if the
-    /// search omits the entry and its whole content.
+    /// Visits an entry if the filter includes it and the rules allow it. `path` is the real path of
+    /// the entry. Returns whether the content of a directory may be visited.
     fn visit_entry(
         &mut self,
         folder: &Arc<Folder>,
@@ -277,8 +274,8 @@ impl<'w, V: Visitor> Worker<'w, V> {
         kind: FileType,
         path: &[u8],
     ) -> bool {
-        let rest = &path[self.walk.root.folder.prefix.len()..];
-        let verdict = self.walk.filter.decide(folder, name.to_bytes(), rest, path, kind);
+        let relative_path = &path[self.walk.root.folder.prefix.len()..];
+        let verdict = self.walk.filter.decide(folder, name.to_bytes(), relative_path, path, kind);
         if verdict == Verdict::Exclude {
             return false;
         }
@@ -289,14 +286,14 @@ impl<'w, V: Visitor> Worker<'w, V> {
         }
         let is_unwanted_directory = self.walk.files_only && kind == FileType::Directory;
         if verdict == Verdict::Include && !is_unwanted_directory {
-            let item = Item { folder, name, path, rest };
+            let item = Item { folder, name, path, relative_path };
             let peers = &mut self.peers;
             self.visitor.visit(&item, &mut self.skipped, &mut || peers.offer_now(folder));
         }
         true
     }
 
-    /// Checks whether the search goes on. Checks the clock every few entries.
+    /// Checks whether the search may continue. Only some calls check the time, which is slow.
     fn should_continue(&mut self) -> bool {
         self.visited = self.visited.wrapping_add(1);
         if self.visited.is_multiple_of(CHECK_EVERY) {
@@ -316,7 +313,7 @@ impl PeerThreads<'_> {
         }
     }
 
-    /// Asks for help at once, because this thread is about to be busy for long.
+    /// Asks other threads for help at once, because this thread will be busy for a long time.
     fn offer_now(&mut self, folder: &Arc<Folder>) {
         if let Some(start) = self.start.take() {
             start();
@@ -326,12 +323,10 @@ impl PeerThreads<'_> {
         }
     }
 
-    /// Starts the other threads once the search has run for a while.
+    /// Starts the other threads if the search takes long.
     fn start_if_due(&mut self) {
-        if self.start.is_some()
-            && self.started_at.elapsed() >= SINGLE_THREADED
-            && let Some(start) = self.start.take()
-        {
+        let is_due = self.start.is_some() && self.started_at.elapsed() >= SINGLE_THREADED;
+        if is_due && let Some(start) = self.start.take() {
             start();
         }
     }

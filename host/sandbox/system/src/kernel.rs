@@ -14,8 +14,8 @@ pub fn version(release: &str) -> Option<(u32, u32)> {
     Some((major, minor))
 }
 
-/// Checks whether the kernel can limit the processes of a namespace, including root's. This needs
-/// Linux 6.14.
+/// Checks whether the kernel can limit the processes of a namespace, including root's. The limit
+/// needs Linux 6.14.
 pub fn bounds_namespaces() -> bool {
     release().as_deref().and_then(version).is_some_and(|version| version >= (6, 14))
 }

@@ -1,4 +1,4 @@
-//! The interfaces to this machine. This crate doesn't know WebAssembly.
+//! The interfaces to this machine, without WebAssembly.
 
 pub mod confine;
 pub mod files;

@@ -13,23 +13,22 @@ use rustix::net::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Largest message in bytes.
+/// Maximum length of a message in bytes. A longer message is refused.
 const MAX_MESSAGE: usize = 16 << 20;
 
-/// Sends a message with an optional descriptor.
-///
-/// # Errors
-///
-/// Returns the system's error.
+/// Bytes of the length before each message.
+const LENGTH_BYTES: usize = size_of::<u32>();
+
+/// Sends the length of a message, the message, and the descriptor, if there is one.
 pub(crate) fn send(
     mut socket: &UnixStream,
     message: &impl Serialize,
     descriptor: Option<BorrowedFd<'_>>,
 ) -> io::Result<()> {
-    let mut bytes = vec![0; 4];
+    let mut bytes = vec![0; LENGTH_BYTES];
     serde_json::to_writer(&mut bytes, message)?;
-    let length = u32::try_from(bytes.len() - 4).map_err(io::Error::other)?;
-    bytes[..4].copy_from_slice(&length.to_le_bytes());
+    let length = u32::try_from(bytes.len() - LENGTH_BYTES).map_err(io::Error::other)?;
+    bytes[..LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
 
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -37,36 +36,35 @@ pub(crate) fn send(
     if !descriptors.is_empty() {
         ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
     }
+    // The descriptor is sent with the first bytes. The socket may not take all bytes at once.
     let sent = rustix::io::retry_on_intr(|| {
         sendmsg(socket, &[IoSlice::new(&bytes)], &mut ancillary, SendFlags::NOSIGNAL)
     })?;
     socket.write_all(&bytes[sent..])
 }
 
-/// Receives a message and its descriptor.
-///
-/// # Errors
-///
-/// Returns the system's error. [`io::ErrorKind::UnexpectedEof`] if the other side has closed the
-/// socket. [`io::ErrorKind::InvalidData`] if the message is too large or not of this type.
+/// Receives a message and its descriptor. The error is [`io::ErrorKind::UnexpectedEof`] if the
+/// other side has closed the socket, and [`io::ErrorKind::InvalidData`] if the message is too large
+/// or has another type.
 pub(crate) fn receive<T: DeserializeOwned>(
     mut socket: &UnixStream,
 ) -> io::Result<(T, Option<OwnedFd>)> {
-    let mut length = [0; 4];
+    let mut length_bytes = [0; LENGTH_BYTES];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let received = rustix::io::retry_on_intr(|| {
-        let buffers = &mut [IoSliceMut::new(&mut length)];
+        let buffers = &mut [IoSliceMut::new(&mut length_bytes)];
         recvmsg(socket, buffers, &mut ancillary, RecvFlags::CMSG_CLOEXEC)
     })?;
     let descriptor = ancillary.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
         _ => None,
     });
-    if received.bytes != length.len() {
+    if received.bytes != LENGTH_BYTES {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    let length = usize::try_from(u32::from_le_bytes(length)).unwrap_or(usize::MAX);
+    // A length that this machine can't represent is also too large.
+    let length = usize::try_from(u32::from_le_bytes(length_bytes)).unwrap_or(usize::MAX);
     if length > MAX_MESSAGE {
         return Err(io::ErrorKind::InvalidData.into());
     }

@@ -10,8 +10,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-/// File systems through which the kernel shows and changes its state, such as memory and variables
-/// of processes or settings of the machine. Each has its name and the kernel's number.
+/// File systems through which the kernel shows and changes its state, such as the memory of
+/// processes or settings of the machine. Each has its name and the kernel's number.
 const KERNEL: [(&str, i64); 30] = [
     ("proc", PROC),
     ("sysfs", 0x6265_6572),
@@ -45,36 +45,33 @@ const KERNEL: [(&str, i64); 30] = [
     ("anon_inodefs", 0x0904_1934),
 ];
 
-/// The number of procfs.
 pub(crate) const PROC: i64 = 0x9fa0;
 
-/// The most bytes of the mount table that are read. A machine has some hundred mounts, one per
-/// line.
+/// Maximum bytes of the mount table. A machine has some hundred mounts, one per line.
 const MAX_TABLE: usize = 64 << 20;
 
-/// A mount: a file system, or a part of one.
+/// A file system, or a part of one, at a mount point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mount {
-    /// The mount point.
     pub(crate) point: PathBuf,
-    /// The device, in the notation of the mount table.
     device: String,
     /// The part of the file system that is mounted.
     part: PathBuf,
-    /// The name of the file system type.
     kind: String,
 }
 
 impl Mount {
-    /// Parses a line of the mount table. Returns `None` if the line has another form.
+    /// Parses a line of the mount table: two IDs, the device, the mounted part, the mount point,
+    /// options, optional fields, a dash, and the kind of the file system. Returns `None` for other
+    /// lines.
     fn parse(line: &[u8]) -> Option<Self> {
-        let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
-        let device = words.get(2)?;
-        let part = words.get(3)?;
-        let point = words.get(4)?;
-        // A dash ends the optional fields.
-        let dash = words.iter().position(|word| *word == b"-")?;
-        let kind = words.get(dash + 1)?;
+        let ids = 2;
+        let mut fields = line.split(|byte| *byte == b' ').skip(ids);
+        let device = fields.next()?;
+        let part = fields.next()?;
+        let point = fields.next()?;
+        fields.find(|field| *field == b"-")?;
+        let kind = fields.next()?;
         Some(Self {
             device: String::from_utf8_lossy(device).into_owned(),
             part: unescape(part),
@@ -83,12 +80,10 @@ impl Mount {
         })
     }
 
-    /// Checks whether the file system is one of the kernel's own.
     pub(crate) fn is_kernels(&self) -> bool {
         KERNEL.iter().any(|(name, _)| *name == self.kind)
     }
 
-    /// Checks whether the file system is a procfs.
     pub(crate) fn is_proc(&self) -> bool {
         self.kind == "proc"
     }
@@ -100,7 +95,7 @@ pub fn is_kernels(handle: impl AsFd) -> Result<bool, Errno> {
     Ok(KERNEL.iter().any(|(_, number)| *number == kind))
 }
 
-/// The mounts at one moment. Lower mounts come before the mounts above them.
+/// The mounts at one moment. A mount comes after the mount that contains its mount point.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mounts(Vec<Mount>);
 
@@ -110,12 +105,15 @@ impl Mounts {
         static KNOWN: Mutex<Option<(OwnedFd, Arc<Mounts>)>> = Mutex::new(None);
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((table, mounts)) = &*known {
+            // The kernel reports a change as urgent data of the open table.
             let mut fds = [PollFd::new(table, PollFlags::PRI)];
-            let changed = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
-            if changed == 0 {
+            let without_waiting = Timespec { tv_sec: 0, tv_nsec: 0 };
+            let changed_tables = poll(&mut fds, Some(&without_waiting))?;
+            if changed_tables == 0 {
                 return Ok(Arc::clone(mounts));
             }
         }
+        // A later call must not return the old mounts if the new table can't be read.
         *known = None;
         let table = rustix::fs::open(
             "/proc/self/mountinfo",
@@ -133,29 +131,28 @@ impl Mounts {
         Self(table.split(|byte| *byte == b'\n').filter_map(Mount::parse).collect())
     }
 
-    /// Returns the mounts at a folder or below it.
     pub(crate) fn below(&self, folder: &Path) -> impl Iterator<Item = &Mount> {
         self.0.iter().filter(move |mount| mount.point.starts_with(folder))
     }
 
-    /// Returns the mount of a path.
     pub(crate) fn mount_of(&self, path: &Path) -> Option<&Mount> {
         let around = self.0.iter().filter(|mount| path.starts_with(&mount.point));
         around.max_by_key(|mount| mount.point.components().count())
     }
 
-    /// Returns the other names of a path, which need not exist. They come from other mounts of the
-    /// path's file system, of the path itself, or of a part of the path.
+    /// Returns the other names that mounts of the same file system give a path. The path and the
+    /// names may not exist.
     pub(crate) fn other_names(&self, path: &Path) -> Vec<PathBuf> {
-        let Some(around) = self.mount_of(path) else { return Vec::new() };
-        let below_mount = path.strip_prefix(&around.point).unwrap_or(path);
-        let part = join(&around.part, below_mount);
+        let Some(own_mount) = self.mount_of(path) else { return Vec::new() };
+        let Ok(below_mount) = path.strip_prefix(&own_mount.point) else { return Vec::new() };
+        let part = join(&own_mount.part, below_mount);
 
         let mut names = Vec::new();
-        for mount in self.0.iter().filter(|mount| mount.device == around.device) {
+        for mount in self.0.iter().filter(|mount| mount.device == own_mount.device) {
             if let Ok(below_part) = part.strip_prefix(&mount.part) {
                 names.push(join(&mount.point, below_part));
             } else if mount.part.starts_with(&part) {
+                // The path contains the mounted part of the file system.
                 names.push(mount.point.clone());
             }
         }
@@ -164,14 +161,16 @@ impl Mounts {
     }
 }
 
-/// Joins paths. Adds no trailing slash if `below` is empty.
 fn join(path: &Path, below: &Path) -> PathBuf {
     if below.as_os_str().is_empty() { path.to_owned() } else { path.join(below) }
 }
 
+/// Bytes of the mount table that are read at once.
+const BUFFER_BYTES: usize = 64 << 10;
+
 fn read(table: &OwnedFd) -> Result<Vec<u8>, Errno> {
     let mut text = Vec::new();
-    let mut buffer = vec![0; 64 << 10];
+    let mut buffer = vec![0; BUFFER_BYTES];
     while text.len() < MAX_TABLE {
         match rustix::io::retry_on_intr(|| rustix::io::read(table, &mut *buffer))? {
             0 => return Ok(text),
@@ -181,16 +180,17 @@ fn read(table: &OwnedFd) -> Result<Vec<u8>, Errno> {
     Err(Errno::FBIG)
 }
 
-/// Decodes a path of the mount table, in which spaces and similar characters have the form `\040`.
+/// Decodes a path of the mount table, in which a space has the form `\040`.
 fn unescape(word: &[u8]) -> PathBuf {
     let mut path = Vec::with_capacity(word.len());
     let mut rest = word;
     while let Some((first, after)) = rest.split_first() {
         if let [b'\\', a @ b'0'..=b'7', b @ b'0'..=b'7', c @ b'0'..=b'7', ..] = rest {
             let [high, middle, low] = [a, b, c].map(|digit| digit - b'0');
-            // Three octal digits can be larger than a byte.
-            path.push(high.wrapping_mul(64).wrapping_add(middle * 8 + low));
-            rest = &rest[4..];
+            // Three octal digits can exceed a byte, so the product may overflow.
+            path.push(high.wrapping_mul(8 * 8).wrapping_add(middle * 8 + low));
+            let escape_length = 1 + [high, middle, low].len();
+            rest = &rest[escape_length..];
         } else {
             path.push(*first);
             rest = after;

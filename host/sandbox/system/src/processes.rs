@@ -1,11 +1,11 @@
-//! Finds and ends the descendants of a process, by `/proc`.
+//! Finds and kills the descendants of a process, with `/proc`.
 
 use std::collections::HashSet;
 use std::fs;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// A process.
+/// A process, as described in `/proc`.
 #[derive(Clone, Copy, Debug)]
 pub struct Process {
     /// The process ID.
@@ -16,82 +16,102 @@ pub struct Process {
     /// Whether the process runs, or waits only for a processor or a disk.
     pub(crate) is_busy: bool,
     pub(crate) threads: u64,
-    /// The processor time of the process and of the children that it has waited for.
+    /// CPU time of the process, and of the children that it has waited for.
     pub(crate) ticks: u64,
     /// Pages of memory.
     pub(crate) pages: u64,
 }
 
-/// Returns all visible processes.
+/// Returns all processes in `/proc`.
 pub(crate) fn all() -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter_map(read_process)
-        .collect()
+    let mut processes = Vec::new();
+    for entry in entries.flatten() {
+        // Only the directories of processes have numbers as names.
+        let name = entry.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
+        processes.extend(read_process(pid));
+    }
+    processes
 }
 
-/// Returns the processor time of the descendants that this process, or a descendant, has waited
-/// for.
+/// Positions of numbers in a `stat` file.
+const USER_TIME: usize = 14;
+const KERNEL_TIME: usize = 15;
+const USER_TIME_OF_CHILDREN: usize = 16;
+const KERNEL_TIME_OF_CHILDREN: usize = 17;
+const THREADS: usize = 20;
+const RESIDENT_PAGES: usize = 24;
+
+/// The position of the first field after the name.
+const AFTER_NAME: usize = 3;
+
+/// Returns the CPU time of the descendants that this process or a descendant has waited for.
 pub(crate) fn waited_for() -> u64 {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    field(&stat, 16) + field(&stat, 17)
+    field(&stat, USER_TIME_OF_CHILDREN) + field(&stat, KERNEL_TIME_OF_CHILDREN)
 }
 
-/// Returns a number in a `stat` file, by its position in the kernel's documentation, where 1 is the
-/// first position. Returns 0 if the number is missing.
+/// Returns a number in a `stat` file, or 0 if the number is missing. `position` is the number of
+/// the field in the kernel's documentation, and is at least `AFTER_NAME`.
 fn field(stat: &str, position: usize) -> u64 {
     // The second field is the name, which may contain any character.
     let Some((_, after_name)) = stat.rsplit_once(')') else { return 0 };
-    let field = after_name.split_ascii_whitespace().nth(position - 3);
+    let field = after_name.split_ascii_whitespace().nth(position - AFTER_NAME);
     field.and_then(|field| field.parse().ok()).unwrap_or(0)
 }
 
+/// Reads a process from its `stat` file. Returns `None` if the process is gone.
 fn read_process(pid: i32) -> Option<Process> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, after_name) = stat.rsplit_once(')')?;
     let mut fields = after_name.split_ascii_whitespace();
     let state = fields.next()?;
     let parent = fields.next()?.parse().ok()?;
+    // Z: zombie, X: dead, R: running, D: waiting for a disk.
     let ended = matches!(state, "Z" | "X");
     let is_busy = matches!(state, "R" | "D");
-    let ticks = field(&stat, 14) + field(&stat, 15) + field(&stat, 16) + field(&stat, 17);
-    let (threads, pages) = if ended { (0, 0) } else { (field(&stat, 20), field(&stat, 24)) };
+    let ticks = field(&stat, USER_TIME)
+        + field(&stat, KERNEL_TIME)
+        + field(&stat, USER_TIME_OF_CHILDREN)
+        + field(&stat, KERNEL_TIME_OF_CHILDREN);
+    // An ended process has no threads and no memory.
+    let threads = if ended { 0 } else { field(&stat, THREADS) };
+    let pages = if ended { 0 } else { field(&stat, RESIDENT_PAGES) };
     Some(Process { pid, parent, ended, is_busy, threads, ticks, pages })
 }
 
-/// Returns the descendants of a process.
+/// Returns the descendants of a process, generation by generation.
 pub fn below(pid: Pid) -> Vec<Process> {
-    let mut others = all();
+    let mut unrelated = all();
     let mut parents = HashSet::from([pid.as_raw_nonzero().get()]);
     let mut descendants = Vec::new();
     loop {
         let (children, rest): (Vec<Process>, Vec<Process>) =
-            others.into_iter().partition(|process| parents.contains(&process.parent));
+            unrelated.into_iter().partition(|process| parents.contains(&process.parent));
         if children.is_empty() {
             return descendants;
         }
         parents.extend(children.iter().map(|process| process.pid));
         descendants.extend(children);
-        others = rest;
+        unrelated = rest;
     }
 }
 
-/// How often the search for descendants is repeated. A program that forks constantly may be faster
-/// than one round, but not in all rounds.
-const ROUNDS: usize = 1000;
+/// Searches for descendants. A program that forks constantly may escape one search, but not all
+/// searches.
+const MAX_ROUNDS: usize = 1000;
 
-/// Ends all descendants of a process. The process must adopt orphans, since otherwise their
-/// descendants aren't found.
+/// Kills all descendants of a process. The process must adopt orphans, because otherwise the
+/// descendants of ended processes aren't found.
 pub(crate) fn end_below(pid: Pid) {
-    for _ in 0..ROUNDS {
+    for _ in 0..MAX_ROUNDS {
         let mut descendants = below(pid);
         descendants.retain(|process| !process.ended);
         if descendants.is_empty() {
             return;
         }
-        // The processes are stopped first, so that they can't start new ones.
+        // The processes are stopped first, so they can't start new processes.
         for signal in [Signal::STOP, Signal::KILL] {
             for process in &descendants {
                 send_signal(process, signal);
@@ -101,8 +121,8 @@ pub(crate) fn end_below(pid: Pid) {
     }
 }
 
-/// Sends a signal to a process if its parent is still the same. Otherwise, another process may have
-/// got its number.
+/// Sends a signal to a process if its parent is still the same. If not, another process may have
+/// got its ID.
 fn send_signal(process: &Process, signal: Signal) {
     let Some(pid) = Pid::from_raw(process.pid) else { return };
     let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return };

@@ -1,4 +1,4 @@
-//! Waits for changes of files, and tells whether a file has changed.
+//! Waits for changes of files, and recognises changed files.
 
 use std::fs::Metadata;
 use std::io;
@@ -12,35 +12,36 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-/// The time without changes after which a change is complete. Copying a file changes it many times.
+/// Changes are complete after this time without a change, because copying a file changes it many
+/// times.
 pub const QUIET: Duration = Duration::from_millis(50);
 
-/// The longest wait for the completion of changes.
+/// Maximum wait for changes to be complete.
 pub const MAX_DELAY: Duration = Duration::from_secs(1);
 
-/// The age from which a file's stamp is settled. File systems store times with a resolution of up
-/// to two seconds.
+/// The age at which a stamp is settled. File systems store times with a resolution of up to two
+/// seconds.
 const SETTLED: Duration = Duration::from_secs(3);
 
-/// The most reads from the kernel's queue before other work is done.
-const READS: usize = 16;
+/// Maximum number of reads from the kernel's queue before other work, and the bytes of each read.
+const MAX_READS: usize = 16;
+const READ_BYTES: usize = 4096;
 
-/// The state of a file. If two stamps are equal, the file hasn't changed and needn't be read.
+/// The state of a file. A file with an equal stamp hasn't changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileStamp {
     device: u64,
     inode: u64,
     size: u64,
-    /// The modification time in seconds and nanoseconds. The stamp also has the change time,
-    /// because programs can set the modification time.
+    /// The modification time in seconds and nanoseconds. Programs can set this time, so the stamp
+    /// also has the change time.
     modified: (i64, i64),
     changed: (i64, i64),
 }
 
 impl FileStamp {
-    /// Returns the stamp of the file at a path, or `None` if the file is missing. Links are
-    /// followed.
+    /// Returns the stamp of the file at a path, or `None` if the file is missing. Follows links.
     pub fn at(path: &Path) -> Option<Self> {
         path.metadata().ok().map(|metadata| Self::from(&metadata))
     }
@@ -51,14 +52,13 @@ impl FileStamp {
         self.age().is_some_and(|age| age <= moment)
     }
 
-    /// Checks whether every further change gives the file another stamp. A change shortly after the
-    /// last one may get the same time.
+    /// Checks whether every further change gives another stamp. A change shortly after the last
+    /// change may get the same time.
     pub fn is_settled(&self) -> bool {
         self.age().is_some_and(|age| age >= SETTLED)
     }
 
-    /// Returns the time since the last change, or `None` if the clock says that the change is in
-    /// the future.
+    /// Returns the time since the last change, or `None` for a change in the future.
     fn age(&self) -> Option<Duration> {
         let (seconds, nanos) = self.changed;
         let since_epoch = Duration::new(u64::try_from(seconds).ok()?, u32::try_from(nanos).ok()?);
@@ -82,34 +82,34 @@ impl From<&Metadata> for FileStamp {
 #[derive(Debug)]
 pub struct FolderWatch {
     changes: OwnedFd,
-    /// The time of the first change since changes were complete.
-    first: Option<Instant>,
-    /// The time when a wait ends, or checks whether changes are complete.
-    due: Option<Instant>,
+    /// The time of the first change of the current series.
+    first_change_at: Option<Instant>,
+    /// The time at which a wait ends, or checks whether changes are complete.
+    next_check_at: Option<Instant>,
 }
 
 /// The reason why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
-    /// Changes are complete, or the time of [`FolderWatch::wake_in`] has elapsed.
+    /// Changes are complete, or the time of [`FolderWatch::wake_in`] has passed.
     Changes,
     /// The other descriptor with this index is ready.
     Other(usize),
 }
 
 impl FolderWatch {
-    /// Makes a watch without folders.
+    /// Creates a watch without folders.
     ///
     /// # Errors
     ///
-    /// The system's, if the kernel gives no watch.
+    /// Returns the system's error if the kernel gives no watch.
     pub fn new() -> io::Result<Self> {
         let changes = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-        Ok(Self { changes, first: None, due: None })
+        Ok(Self { changes, first_change_at: None, next_check_at: None })
     }
 
-    /// Watches a folder. If the folder is missing, watches its nearest existing parent. A watched
-    /// folder stays watched.
+    /// Watches a folder, or the nearest existing parent of a missing folder. The watch can't be
+    /// ended.
     ///
     /// # Errors
     ///
@@ -125,23 +125,24 @@ impl FolderWatch {
             | WatchFlags::MOVED_TO
             | WatchFlags::MOVE_SELF
             | WatchFlags::ONLYDIR;
-        for folder in folder.ancestors() {
-            match inotify::add_watch(&self.changes, folder, events) {
+        for nearest in folder.ancestors() {
+            match inotify::add_watch(&self.changes, nearest, events) {
                 Ok(_) => return Ok(()),
                 Err(Errno::NOENT | Errno::NOTDIR) => {}
                 Err(errno) => return Err(errno.into()),
             }
         }
+        // The root directory always exists, so an absolute path has returned above.
         Ok(())
     }
 
     /// Ends the next wait after this time, even without a change.
     pub fn wake_in(&mut self, time: Duration) {
-        self.due = Some(Instant::now() + time);
+        self.next_check_at = Some(Instant::now() + time);
     }
 
-    /// Waits until changes are complete, or one of `others` can be read. The first of `others` has
-    /// precedence over changes, the rest don't.
+    /// Waits until changes are complete, or one of `others` can be read. Only the first of `others`
+    /// takes precedence over changes.
     ///
     /// # Errors
     ///
@@ -153,13 +154,13 @@ impl FolderWatch {
                 .iter()
                 .map(|other| PollFd::from_borrowed_fd(*other, PollFlags::IN))
                 .collect();
-            // A tool may write to a watched folder continuously, so the queue is only read again at
-            // the next step.
-            if self.first.is_none() {
+            // A tool may write to a watched folder continuously, so after the first change, the
+            // queue is read again only at the next check.
+            if self.first_change_at.is_none() {
                 descriptors.push(PollFd::new(&self.changes, PollFlags::IN));
             }
             let mut timeout = None;
-            if let Some(due) = self.due {
+            if let Some(due) = self.next_check_at {
                 timeout = Timespec::try_from(due.saturating_duration_since(now)).ok();
             }
             match poll(&mut descriptors, timeout.as_ref()) {
@@ -169,45 +170,52 @@ impl FolderWatch {
             }
 
             let ready = descriptors.iter().position(|descriptor| !descriptor.revents().is_empty());
-            let is_due = self.due.is_some_and(|due| due <= now);
-            match ready {
-                Some(0) if !others.is_empty() => return Ok(Woken::Other(0)),
-                _ if is_due && self.is_complete(now)? => return Ok(Woken::Changes),
-                Some(other) if other < others.len() => return Ok(Woken::Other(other)),
-                Some(_) if self.first.is_none() => {
-                    self.take()?;
-                    let first = Instant::now();
-                    self.first = Some(first);
-                    self.due = Some(first + QUIET);
-                }
-                _ => {}
+            if ready == Some(0) && !others.is_empty() {
+                return Ok(Woken::Other(0));
+            }
+            let is_due = self.next_check_at.is_some_and(|due| due <= now);
+            if is_due && self.is_complete(now)? {
+                return Ok(Woken::Changes);
+            }
+            let Some(ready) = ready else { continue };
+            if ready < others.len() {
+                return Ok(Woken::Other(ready));
+            }
+            // The queue of changes is the last descriptor.
+            if self.first_change_at.is_none() {
+                self.take_changes()?;
+                let first = Instant::now();
+                self.first_change_at = Some(first);
+                self.next_check_at = Some(first + QUIET);
             }
         }
     }
 
-    /// Checks whether the last step had no changes, or changes have continued for too long. If so,
-    /// resets the state for the next change. Otherwise, sets the time of the next check.
+    /// Checks whether there were no changes since the last check, or changes have continued for too
+    /// long. If so, prepares for the next change, and returns true. Otherwise sets the time of the
+    /// next check.
     fn is_complete(&mut self, now: Instant) -> io::Result<bool> {
-        if let Some(first) = self.first
-            && self.take()?
-            && now < first + MAX_DELAY
-        {
-            self.due = Some(now + QUIET);
-            return Ok(false);
+        if let Some(first) = self.first_change_at {
+            let has_changes = self.take_changes()?;
+            if has_changes && now < first + MAX_DELAY {
+                self.next_check_at = Some(now + QUIET);
+                return Ok(false);
+            }
         }
-        self.first = None;
-        self.due = None;
+        self.first_change_at = None;
+        self.next_check_at = None;
         Ok(true)
     }
 
-    /// Takes changes from the kernel's queue. Returns `true` if there were any.
-    fn take(&self) -> io::Result<bool> {
-        let mut buffer = [0; 4096];
+    /// Takes changes from the kernel's queue. Returns whether there were any.
+    fn take_changes(&self) -> io::Result<bool> {
+        let mut buffer = [0; READ_BYTES];
         let mut has_changes = false;
-        for _ in 0..READS {
+        for _ in 0..MAX_READS {
             match rustix::io::read(&self.changes, &mut buffer) {
                 Ok(0) => {}
                 Ok(_) => has_changes = true,
+                // The queue is empty, or the rest is read later.
                 Err(Errno::AGAIN | Errno::INTR) => break,
                 Err(errno) => return Err(errno.into()),
             }

@@ -392,9 +392,14 @@ fn own_folders_and_files_are_unreachable() {
 #[test]
 fn read_only_grants_and_calls_change_nothing() {
     let world = World::with(|inside| vec![(inside.to_owned(), Access::Read)]);
-    let read_only_call =
-        FileView::new(open(vec![(world.inside.clone(), Access::Write)], &world.inside), true);
-    for (view, rule) in [(&world.view, "read-only grant"), (&read_only_call, "only reads")] {
+    let writable = open(vec![(world.inside.clone(), Access::Write)], &world.inside);
+    let read_only_call = FileView::new(Arc::clone(&writable), true);
+    let reading_plugin = FileView::new(Arc::clone(&writable), false).of_reading_plugin();
+    for (view, rule) in [
+        (&world.view, "read-only grant"),
+        (&read_only_call, "only reads"),
+        (&reading_plugin, "asks for files only to read"),
+    ] {
         let dir = view.grants().roots()[0].dir.as_fd();
         denied(view.open_at(dir, "a.txt", TRUNCATE), rule);
         denied(view.open_at(dir, "a.txt", OpenOptions { truncate: true, ..READ }), rule);

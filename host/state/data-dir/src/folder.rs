@@ -1,5 +1,4 @@
-//! Reads the kind, owner, permissions and file system of one of Toolhold's own folders, for
-//! `toolhold doctor`.
+//! Reads the properties of Toolhold's own folders for `toolhold doctor`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,19 +6,22 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 
-/// The kind of object at the path of a folder.
+/// The bits of a mode that are permissions, and not the type of the file.
+pub(crate) const PERMISSION_BITS: u32 = 0o7777;
+
+/// The object at the path of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Folder {
     /// The folder doesn't exist yet.
     Missing {
         /// The nearest existing parent folder.
         above: PathBuf,
-        /// Whether this process may create files in that folder.
+        /// Whether this process may create files in `above`.
         writable: bool,
     },
-    /// The path is a link. The link's target isn't checked.
+    /// A link. Its target isn't checked.
     Link,
-    /// Not a folder.
+    /// Another object.
     NoFolder,
     /// A folder.
     There(FolderStatus),
@@ -36,49 +38,55 @@ pub struct FolderStatus {
     pub file_system: FileSystem,
 }
 
-/// The file system of a folder.
+/// The mount options and the free space of a folder's file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSystem {
-    /// The name of a network file system, such as `NFS`, to which other machines also write.
+    /// The name of a network file system, such as `NFS`.
     pub network: Option<&'static str>,
-    /// Whether the file system is mounted with `noexec`, so that no code can be mapped from it.
+    /// Whether the file system is mounted with `noexec`. No code can be mapped from it then.
     pub no_exec: bool,
-    /// Mounted read-only.
+    /// Whether the file system is mounted read-only.
     pub read_only: bool,
-    /// Free bytes for this user.
+    /// The number of bytes that this user can still write.
     pub free: u64,
 }
 
-/// Reads the properties of a folder without following a link at its end.
+/// Reads the properties of a folder. Doesn't follow a link at the end of `path`.
 ///
 /// # Errors
 ///
-/// Returns the system's error. A missing folder is no error.
+/// Returns the system's error. A missing folder isn't an error.
 pub fn look_at(path: &Path) -> io::Result<Folder> {
     let stat = match rustix::fs::lstat(path) {
         Ok(stat) => stat,
-        Err(Errno::NOENT) => return Ok(missing(path)),
+        Err(Errno::NOENT) => return Ok(describe_missing(path)),
         Err(errno) => return Err(errno.into()),
     };
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::Symlink => return Ok(Folder::Link),
-        FileType::Directory => {}
-        _ => return Ok(Folder::NoFolder),
+    let file_type = FileType::from_raw_mode(stat.st_mode);
+    if file_type.is_symlink() {
+        return Ok(Folder::Link);
     }
+    if !file_type.is_dir() {
+        return Ok(Folder::NoFolder);
+    }
+
+    // The handle keeps the folder even if another process replaces the path.
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let handle = rustix::fs::open(path, flags, Mode::empty())?;
     let stat = rustix::fs::fstat(&handle)?;
     let mount = rustix::fs::fstatvfs(&handle)?;
     let file_system = FileSystem {
-        network: network(rustix::fs::fstatfs(&handle)?.f_type),
+        network: network_name(rustix::fs::fstatfs(&handle)?.f_type),
         no_exec: mount.f_flag.contains(StatVfsMountFlags::NOEXEC),
         read_only: mount.f_flag.contains(StatVfsMountFlags::RDONLY),
         free: mount.f_bavail.saturating_mul(mount.f_frsize),
     };
-    Ok(Folder::There(FolderStatus { owner: stat.st_uid, mode: stat.st_mode & 0o7777, file_system }))
+    let mode = stat.st_mode & PERMISSION_BITS;
+    Ok(Folder::There(FolderStatus { owner: stat.st_uid, mode, file_system }))
 }
 
-fn missing(path: &Path) -> Folder {
+fn describe_missing(path: &Path) -> Folder {
+    // The first ancestor is the path itself.
     let mut ancestors = path.ancestors().skip(1);
     let existing = ancestors.find(|ancestor| ancestor.symlink_metadata().is_ok());
     let above = existing.unwrap_or(Path::new("/")).to_owned();
@@ -87,9 +95,9 @@ fn missing(path: &Path) -> Folder {
     Folder::Missing { above, writable }
 }
 
-/// Returns the name of a network file system by its number in `statfs(2)`. Returns `None` for a
-/// local file system.
-fn network(kind: rustix::fs::FsWord) -> Option<&'static str> {
+/// Returns the name of a network file system. Returns `None` for other file systems. `kind` is the
+/// number of the file system in `statfs(2)`.
+fn network_name(kind: rustix::fs::FsWord) -> Option<&'static str> {
     // The kernel uses 32 bits, which are signed on some platforms.
     #[expect(
         clippy::cast_sign_loss,
@@ -105,22 +113,27 @@ fn network(kind: rustix::fs::FsWord) -> Option<&'static str> {
         (0x00c3_6400, "Ceph"),
         (0x5346_414f, "AFS"),
     ];
-    known.into_iter().find(|(number, _)| *number == kind).map(|(_, name)| name)
+    for (number, name) in known {
+        if number == kind {
+            return Some(name);
+        }
+    }
+    None
 }
 
-/// The regular files directly in a folder.
+/// The number and size of the regular files directly in a folder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// The number of files.
     pub files: u64,
-    /// The size of the files in bytes.
+    /// The total size in bytes.
     pub bytes: u64,
 }
 
-/// The most entries that are counted. Toolhold's own folders always have fewer.
+/// Most entries that are counted. Toolhold's own folders have fewer.
 const MAX_ENTRIES: usize = 100_000;
 
-/// Counts the regular files directly in a folder.
+/// Counts the regular files directly in a folder, and their bytes.
 ///
 /// # Errors
 ///
@@ -128,7 +141,7 @@ const MAX_ENTRIES: usize = 100_000;
 pub fn usage(path: &Path) -> io::Result<Usage> {
     let mut usage = Usage::default();
     for entry in std::fs::read_dir(path)?.take(MAX_ENTRIES) {
-        // A removed file takes no room.
+        // The file was removed in the meantime.
         let Ok(metadata) = entry?.metadata() else { continue };
         if metadata.is_file() {
             usage.files += 1;

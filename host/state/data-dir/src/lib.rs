@@ -1,6 +1,7 @@
-//! Opens Toolhold's own folders and files, and refuses those that another user can change.
+//! Opens Toolhold's own folders and files. Refuses files that another user can change.
 
 pub mod folder;
+mod git_config;
 mod pinned;
 mod regular;
 mod repository;
@@ -18,27 +19,34 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _, OpenOptions, OpenOptionsExt};
 use rustix::fs::{FileType, Mode, OFlags};
 
+pub use git_config::{GitEntry, git_entries};
 pub use pinned::{NotKept, PinnedDirectory, keep_empty};
 pub use regular::read_regular;
 pub use repository::Repository;
 pub use way::Way;
 
-/// The mode of private files.
+/// The permissions of a private file and of a private folder.
 const PRIVATE: u32 = 0o600;
+const PRIVATE_FOLDER: u32 = 0o700;
 
-/// A folder that no other user can change, by its handle. If Toolhold created the folder, no other
-/// user can enter it.
+/// The read permissions, the write permissions, and all permissions of other users.
+const OTHERS_READ: u32 = 0o044;
+const OTHERS_WRITE: u32 = 0o022;
+const OTHERS_ALL: u32 = 0o077;
+
+/// A folder that no other user can change. Other users can't even enter a folder that Toolhold
+/// created.
 #[derive(Debug)]
 pub struct PrivateFolder(Dir);
 
 impl PrivateFolder {
-    /// Opens the folder. Creates it if it doesn't exist.
+    /// Opens the folder. Creates the folder if it doesn't exist.
     ///
     /// # Errors
     ///
     /// Returns the errors of [`Self::open`].
     pub fn make(path: &Path) -> io::Result<Self> {
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        std::fs::DirBuilder::new().recursive(true).mode(PRIVATE_FOLDER).create(path)?;
         Self::open(path)
     }
 
@@ -46,23 +54,23 @@ impl PrivateFolder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotFound`] if the folder doesn't exist. Otherwise, the reason why the folder
-    /// can't be trusted: it is a link, belongs to another user, or others may write to it.
+    /// [`ErrorKind::NotFound`] if the folder doesn't exist. Returns an error if the folder is a
+    /// link, belongs to another user, or others may write to it.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let handle = rustix::fs::open(path, flags, Mode::empty())?;
-        check_private(&handle, 0o022)?;
+        check_private(&handle, OTHERS_WRITE)?;
         Ok(Self(Dir::from_std_file(File::from(handle))))
     }
 
-    /// Opens a folder in this folder. Creates it if it doesn't exist.
+    /// Opens a folder in this folder. Creates the inner folder if it doesn't exist.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`Self::open`], or an error if others can enter the folder.
+    /// Returns the errors of [`Self::open`]. Also fails if others can enter the folder.
     pub fn folder(&self, name: &str) -> io::Result<Self> {
         let mut builder = DirBuilder::new();
-        builder.mode(0o700);
+        builder.mode(PRIVATE_FOLDER);
         if let Err(error) = self.0.create_dir_with(name, &builder)
             && error.kind() != ErrorKind::AlreadyExists
         {
@@ -72,7 +80,7 @@ impl PrivateFolder {
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(flags);
         let handle = self.0.open_with(name, &options)?.into_std();
-        check_private(&handle, 0o077)?;
+        check_private(&handle, OTHERS_ALL)?;
         Ok(Self(Dir::from_std_file(handle)))
     }
 
@@ -80,41 +88,41 @@ impl PrivateFolder {
     ///
     /// # Errors
     ///
-    /// Returns an error with the commands that fix the permissions.
+    /// Fails with the commands that fix the permissions.
     pub fn check_closed(&self) -> io::Result<()> {
-        check_private(&self.0, 0o077)
+        check_private(&self.0, OTHERS_ALL)
     }
 
     /// Opens a file in this folder for reading.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotFound`] if the file doesn't exist. Otherwise, the reason why the file can't
-    /// be trusted: it is a link or not a regular file, belongs to another user, or others may write
-    /// to it.
+    /// [`ErrorKind::NotFound`] if the file doesn't exist. Returns an error if the file is a link,
+    /// isn't a regular file, belongs to another user, or others may write to it.
     pub fn file(&self, name: &str) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(UNFOLLOWED);
         let file = self.0.open_with(name, &options)?.into_std();
         if !file.metadata()?.is_file() {
-            return Err(refused("it is not a regular file"));
+            return Err(refused("this isn't a regular file"));
         }
-        check_private(&file, 0o022)?;
+        check_private(&file, OTHERS_WRITE)?;
         Ok(file)
     }
 
-    /// Opens a file in this folder for reading. No other user may be able to read the file.
+    /// Opens a file in this folder for reading. Refuses a file that others may read.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`Self::file`], or an error if others may read the file.
+    /// Returns the errors of [`Self::file`]. Also fails if others may read the file.
     pub fn secret(&self, name: &str) -> io::Result<File> {
         let file = self.file(name)?;
-        check_private(&file, 0o077)?;
+        check_private(&file, OTHERS_ALL)?;
         Ok(file)
     }
 
-    /// Opens a file in this folder for reading and for appending. Creates it if it doesn't exist.
+    /// Opens a file in this folder for reading and for appending. Creates the file if it doesn't
+    /// exist.
     ///
     /// # Errors
     ///
@@ -123,8 +131,8 @@ impl PrivateFolder {
         self.open_private(name, OpenOptions::new().read(true).append(true))
     }
 
-    /// Opens a file in this folder for reading and writing. Creates it if it doesn't exist. The
-    /// caller can lock the open file.
+    /// Opens a file in this folder for reading and writing, for example to lock the file. Creates
+    /// the file if it doesn't exist.
     ///
     /// # Errors
     ///
@@ -133,14 +141,14 @@ impl PrivateFolder {
         self.open_private(name, OpenOptions::new().read(true).write(true))
     }
 
-    /// Opens or creates a private file.
+    /// Opens a regular file that only this user can write. A new file is private.
     fn open_private(&self, name: &str, options: &mut OpenOptions) -> io::Result<File> {
         options.create(true).mode(PRIVATE).custom_flags(UNFOLLOWED);
         let file = self.0.open_with(name, options)?.into_std();
         if !file.metadata()?.is_file() {
-            return Err(refused("it is not a regular file"));
+            return Err(refused("this isn't a regular file"));
         }
-        check_private(&file, 0o022)?;
+        check_private(&file, OTHERS_WRITE)?;
         Ok(file)
     }
 
@@ -148,37 +156,42 @@ impl PrivateFolder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::AlreadyExists`] if the name is taken. Otherwise, the system's error.
+    /// [`ErrorKind::AlreadyExists`] if `to` exists. Returns the system's error in other cases.
     pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let keep_existing = rustix::fs::RenameFlags::NOREPLACE;
         Ok(rustix::fs::renameat_with(&self.0, from, &self.0, to, keep_existing)?)
     }
 
-    /// Gives an open file a further name in this folder, if it is on the same file system.
+    /// Gives an open file another name in this folder (a hard link). The file must be on the same
+    /// file system.
     ///
     /// # Errors
     ///
     /// Returns the system's error.
     pub fn link(&self, file: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+        // The path of a descriptor in `/proc` is a link to the descriptor's file.
         let object = format!("/proc/self/fd/{}", file.as_raw_fd());
         let follow = rustix::fs::AtFlags::SYMLINK_FOLLOW;
         Ok(rustix::fs::linkat(rustix::fs::CWD, object, &self.0, name, follow)?)
     }
 
-    /// Returns a handle (`O_PATH`) of a file that [`link`](Self::link) has named. This user may
-    /// have no permission to read the file.
+    /// Returns an `O_PATH` handle of a file that [`link`](Self::link) has named. The user may have
+    /// no permission to read the file.
     ///
     /// # Errors
     ///
-    /// Returns the system's error, or an error if the object isn't a regular file.
+    /// Returns the system's error. Also fails if the object isn't a regular file.
     pub fn linked(&self, name: &str) -> io::Result<File> {
         let path = format!("/proc/self/fd/{}/{name}", self.0.as_raw_fd());
         let flags = (OFlags::PATH | OFlags::NOFOLLOW).bits().cast_signed();
         let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-        if file.metadata()?.is_file() { Ok(file) } else { Err(refused("it is not a regular file")) }
+        if !file.metadata()?.is_file() {
+            return Err(refused("this isn't a regular file"));
+        }
+        Ok(file)
     }
 
-    /// Gives a file in this folder a further name in another directory of the same file system.
+    /// Gives a file in this folder another name in a directory of the same file system.
     ///
     /// # Errors
     ///
@@ -187,8 +200,7 @@ impl PrivateFolder {
         Ok(rustix::fs::linkat(&self.0, name, directory, new, rustix::fs::AtFlags::empty())?)
     }
 
-    /// Moves a file to another directory of the same file system. The caller has opened the
-    /// directory.
+    /// Moves a file to an open directory of the same file system.
     ///
     /// # Errors
     ///
@@ -197,7 +209,7 @@ impl PrivateFolder {
         Ok(rustix::fs::renameat(&self.0, name, directory, new)?)
     }
 
-    /// Renames a file, and atomically replaces a file with the new name.
+    /// Renames a file. An existing file `to` is replaced atomically.
     ///
     /// # Errors
     ///
@@ -206,19 +218,18 @@ impl PrivateFolder {
         self.0.rename(from, &self.0, to)
     }
 
-    /// Writes a private file under a temporary name and then renames it. So a process that has the
-    /// old file open still reads the old content. Even after a power failure, no process sees a
-    /// partial file.
+    /// Writes a private file atomically. A process that has the old file open still reads the old
+    /// content. Even after a power failure, no process sees a partial file.
     ///
     /// # Errors
     ///
-    /// Returns the system's error. The old file then still exists.
+    /// Returns the system's error. The old file then stays.
     pub fn put(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         self.put_then(name, bytes, PRIVATE, File::sync_all)
     }
 
-    /// Writes a file like [`put`](Self::put), with given permission bits. This is for a user's file
-    /// that others may read.
+    /// Writes a file like [`put`](Self::put), with the permission bits `mode`. This is for a user's
+    /// file that others may read.
     ///
     /// # Errors
     ///
@@ -227,8 +238,8 @@ impl PrivateFolder {
         self.put_then(name, bytes, mode, File::sync_all)
     }
 
-    /// Writes a file like [`put`](Self::put), but doesn't wait for the disk. This is for a file
-    /// that may be lost in a power failure directly afterwards.
+    /// Writes a file like [`put`](Self::put), but doesn't wait for the disk. A power failure may
+    /// lose the file.
     ///
     /// # Errors
     ///
@@ -237,7 +248,8 @@ impl PrivateFolder {
         self.put_then(name, bytes, PRIVATE, |_| Ok(()))
     }
 
-    /// Writes a file to a temporary name, waits for the disk by `sync`, and renames the file.
+    /// Writes a temporary file, calls `sync`, and renames the file to `name`. After an error,
+    /// removes the temporary file.
     fn put_then(
         &self,
         name: &str,
@@ -245,6 +257,7 @@ impl PrivateFolder {
         mode: u32,
         sync: impl FnOnce(&File) -> io::Result<()>,
     ) -> io::Result<()> {
+        // The process ID and a counter make the temporary name unique.
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let temporary = format!("{name}.{}.{number}", std::process::id());
@@ -265,7 +278,7 @@ impl PrivateFolder {
         result
     }
 
-    /// Returns the sorted names of the folder's entries, up to a limit.
+    /// Returns the sorted names of at most `most` entries.
     ///
     /// # Errors
     ///
@@ -273,8 +286,10 @@ impl PrivateFolder {
     pub fn names(&self, most: usize) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in self.0.entries()?.take(most) {
-            // Names that aren't UTF-8 don't belong to Toolhold.
-            names.extend(entry?.file_name().into_string());
+            // Toolhold's own names are UTF-8. Other names are skipped.
+            if let Ok(name) = entry?.file_name().into_string() {
+                names.push(name);
+            }
         }
         names.sort_unstable();
         Ok(names)
@@ -284,7 +299,7 @@ impl PrivateFolder {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns the system's error.
     pub fn remove(&self, name: &str) -> io::Result<()> {
         self.0.remove_file(name)
     }
@@ -298,7 +313,7 @@ impl PrivateFolder {
         self.0.remove_dir_all(name)
     }
 
-    /// Waits for the lock of this name. Dropping the result releases the lock.
+    /// Waits for the lock `name`. Dropping the result releases the lock.
     ///
     /// # Errors
     ///
@@ -309,8 +324,8 @@ impl PrivateFolder {
         Ok(file)
     }
 
-    /// Takes the lock of this name, or returns `None` if another process has it. Dropping the
-    /// result releases the lock.
+    /// Takes the lock `name`. Returns `None` if another process has it. Dropping the result
+    /// releases the lock.
     ///
     /// # Errors
     ///
@@ -331,25 +346,26 @@ impl AsFd for PrivateFolder {
     }
 }
 
-/// A link leads elsewhere, and a FIFO would block the open.
+/// A link leads out of the folder, and opening a FIFO blocks.
 const UNFOLLOWED: i32 = (OFlags::NOFOLLOW.bits() | OFlags::NONBLOCK.bits()).cast_signed();
 
-/// Checks whether something belongs to this user, and others lack the rights of `others`.
-fn check_private(handle: &impl AsFd, others: u32) -> io::Result<()> {
+/// Checks that this user owns the object, and that other users have none of the permissions
+/// `denied`.
+fn check_private(handle: &impl AsFd, denied: u32) -> io::Result<()> {
     let stat = rustix::fs::fstat(handle)?;
     if stat.st_uid != rustix::process::geteuid().as_raw() {
         return Err(refused(format!(
-            "it belongs to user {}, not to the user who runs Toolhold",
+            "the owner is user {}, not the user who runs Toolhold",
             stat.st_uid
         )));
     }
-    if stat.st_mode & others != 0 {
-        let denies_reading = others & 0o044 != 0;
+    if stat.st_mode & denied != 0 {
+        let denies_reading = denied & OTHERS_READ != 0;
         let is_folder = FileType::from_raw_mode(stat.st_mode).is_dir();
         let remedy = if is_folder || denies_reading { "go-rwx" } else { "go-w" };
         return Err(refused(format!(
-            "others may use it (mode {:o}); check the content, then run: chmod {remedy}",
-            stat.st_mode & 0o7777
+            "other users have access (mode {:o}); check the content, then run: chmod {remedy}",
+            stat.st_mode & folder::PERMISSION_BITS
         )));
     }
     Ok(())

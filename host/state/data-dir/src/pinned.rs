@@ -1,5 +1,5 @@
-//! Creates empty read-only directories at paths where a command must not create anything. They are
-//! removed when the last command that uses them ends.
+//! Reserves paths at which a command must not create anything. An empty read-only directory
+//! reserves a path. The last command that uses the directory removes it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::Metadata;
@@ -14,38 +14,36 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-/// The modification time that marks such a directory. No other directory has this time, and
-/// creating anything in the directory changes it. So the last command recognises the directory,
-/// even if another program created it and was killed.
+/// The modification time of these directories. Creating an object in a directory changes the time.
+/// After a crash, the next command recognises the directory by this time.
 const MARK: Timespec = Timespec { tv_sec: 0xbe47, tv_nsec: 0 };
 
-/// How often creating a directory is retried while the end of another command removes it.
+/// Most attempts to create a directory that another command removes at the same time.
 const ATTEMPTS: usize = 16;
 
-/// How folders on the way are opened.
 const FOLDER: OFlags =
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// A path can't be reserved.
+/// The error for a path that can't be reserved.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "commands must not create {}, but Toolhold can't reserve the path: remove the file there, or \
-     make its folder writable",
+    "commands must not create {}, but Toolhold can't reserve the path: remove the file at this \
+     path, or make the folder writable",
     .0.display()
 )]
 pub struct NotKept(PathBuf);
 
-/// A directory that stays while this is held.
+/// A reserved directory. The last command that drops it removes the directory.
 #[derive(Debug)]
 pub struct PinnedDirectory {
     path: PathBuf,
     place: DirEntryRef,
-    /// The directory, with a lock that all commands that use it share.
+    /// The directory. All commands that use it share its lock.
     handle: OwnedFd,
-    _around: MadeFolders,
+    _new_folders: MadeFolders,
 }
 
-/// A name in an open folder. Another folder at the same path is not meant.
+/// A name in an open folder. The folder may move.
 #[derive(Debug)]
 struct DirEntryRef {
     folder: OwnedFd,
@@ -70,13 +68,13 @@ impl DirEntryRef {
         let _ = rustix::fs::utimensat(&self.folder, &self.name, &times, AtFlags::SYMLINK_NOFOLLOW);
     }
 
-    /// Removes the directory with this name, if it is empty and is `directory`.
+    /// Removes the name, if it still belongs to `directory`.
     fn remove(&self, directory: &OwnedFd) {
-        if !self.has(directory) {
+        if !self.is_name_of(directory) {
             return;
         }
         if self.unlink() == Err(Errno::ACCESS) {
-            // The command has removed its own user's permission.
+            // A command may have removed the user's write permission for the folder.
             let _ = self.while_writable(|| {
                 let _ = self.unlink();
             });
@@ -87,8 +85,10 @@ impl DirEntryRef {
         rustix::fs::unlinkat(&self.folder, &self.name, AtFlags::REMOVEDIR)
     }
 
-    /// Runs `act` while the folder's owner has permission to write.
+    /// Runs `act` while the owner has write permission for the folder, and then restores the
+    /// permissions.
     fn while_writable(&self, act: impl FnOnce()) -> Result<(), Errno> {
+        // `fchmod` doesn't accept an `O_PATH` handle, so the path of the handle is used.
         let folder = format!("/proc/self/fd/{}", self.folder.as_raw_fd());
         let mode = Mode::from_raw_mode(rustix::fs::fstat(&self.folder)?.st_mode);
         rustix::fs::chmodat(CWD, &folder, mode | Mode::RWXU, AtFlags::empty())?;
@@ -96,52 +96,43 @@ impl DirEntryRef {
         rustix::fs::chmodat(CWD, &folder, mode, AtFlags::empty())
     }
 
-    /// Checks whether this name refers to `directory`.
-    fn has(&self, directory: &OwnedFd) -> bool {
-        let mut named_stat = self.stat();
-        if matches!(named_stat, Err(Errno::ACCESS)) {
-            let _ = self.while_writable(|| named_stat = self.stat());
+    /// Checks whether the name still belongs to `directory`.
+    fn is_name_of(&self, directory: &OwnedFd) -> bool {
+        let mut stat_of_name = self.stat();
+        // A command may have removed the user's permissions for the folder. If the permissions
+        // can't be changed, the error stays.
+        if matches!(stat_of_name, Err(Errno::ACCESS)) {
+            let _ = self.while_writable(|| stat_of_name = self.stat());
         }
-        let Ok(named) = named_stat else { return false };
+        let Ok(named) = stat_of_name else { return false };
         let Ok(opened) = rustix::fs::fstat(directory) else { return false };
         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino
     }
 }
 
-/// The parent folders that were created for a directory, outer folders first. They are removed with
-/// the directory, if they are empty then.
+/// The parent folders that were created for a directory, outer folders first. Empty folders are
+/// removed again.
 #[derive(Debug, Default)]
 struct MadeFolders(Vec<(DirEntryRef, OwnedFd)>);
 
 impl MadeFolders {
-    /// Finds the place of a real path, and creates missing parent folders. Links aren't followed,
-    /// since the rules haven't decided on the target of a new link.
-    fn around(path: &Path) -> Result<(Self, DirEntryRef), Errno> {
+    /// Opens the folder of a real path, and creates missing parent folders. Returns the new
+    /// folders, and the place of the path in its folder.
+    fn make_parent(path: &Path) -> Result<(Self, DirEntryRef), Errno> {
         let name = path.file_name().ok_or(Errno::INVAL)?.to_owned();
-        let mut names: Vec<&OsStr> = Vec::new();
-        let mut existing = None;
-        for above in path.ancestors().skip(1) {
-            if above.symlink_metadata().is_ok() {
-                let resolve = ResolveFlags::NO_SYMLINKS;
-                existing = Some(rustix::fs::openat2(CWD, above, FOLDER, Mode::empty(), resolve)?);
-                break;
-            }
-            names.extend(above.file_name());
-        }
-
-        let mut folder = existing.ok_or(Errno::NOENT)?;
+        let (mut folder, missing_names) = open_nearest(path)?;
         let mut made = Self::default();
-        for name in names.into_iter().rev() {
-            let place = DirEntryRef { folder, name: name.to_owned() };
+        for missing_name in missing_names {
+            let place = DirEntryRef { folder, name: missing_name.to_owned() };
             let is_new = match place.make_directory() {
                 Ok(()) => true,
                 Err(Errno::EXIST) => false,
                 Err(errno) => return Err(errno),
             };
-            let inner = place.open(FOLDER)?;
-            folder = rustix::io::dup(&inner)?;
+            let handle = place.open(FOLDER)?;
+            folder = rustix::io::dup(&handle)?;
             if is_new {
-                made.0.push((place, inner));
+                made.0.push((place, handle));
             }
         }
         Ok((made, DirEntryRef { folder, name }))
@@ -156,13 +147,31 @@ impl Drop for MadeFolders {
     }
 }
 
+/// Opens the nearest existing folder above a path. Also returns the names of the missing folders
+/// between this folder and the path, the outermost first.
+fn open_nearest(path: &Path) -> Result<(OwnedFd, Vec<&OsStr>), Errno> {
+    let mut missing_names: Vec<&OsStr> = Vec::new();
+    // The first ancestor is the path itself.
+    for above in path.ancestors().skip(1) {
+        if above.symlink_metadata().is_ok() {
+            // A link in the path may be new, and may lead to a target that the rules deny.
+            let resolve = ResolveFlags::NO_SYMLINKS;
+            let folder = rustix::fs::openat2(CWD, above, FOLDER, Mode::empty(), resolve)?;
+            missing_names.reverse();
+            return Ok((folder, missing_names));
+        }
+        missing_names.extend(above.file_name());
+    }
+    Err(Errno::NOENT)
+}
+
 impl PinnedDirectory {
-    /// Creates or finds the directory, and creates missing parents. Returns `None` if another
-    /// object has the path or the directory can't be created.
+    /// Creates or finds the directory, and creates missing parents. If another command removes the
+    /// directory at the same time, tries again. Returns `None` if all attempts fail.
     pub fn at(path: &Path) -> Option<Self> {
         for _ in 0..ATTEMPTS {
             match Self::try_at(path) {
-                // The end of another command removes the directory or its parents.
+                // Another command removes the directory or its parents.
                 Err(Errno::NOENT | Errno::AGAIN) => {}
                 pinned => return pinned.ok(),
             }
@@ -170,30 +179,32 @@ impl PinnedDirectory {
         None
     }
 
+    /// Creates or finds the directory once. Fails with `AGAIN` if another process removes it at the
+    /// same time.
     fn try_at(path: &Path) -> Result<Self, Errno> {
-        let (around, place) = MadeFolders::around(path)?;
+        let (new_folders, place) = MadeFolders::make_parent(path)?;
         let is_new = place.make_directory().is_ok();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let handle = place.open(flags)?;
-        let locked = rustix::fs::flock(&handle, FlockOperation::NonBlockingLockShared);
+        let is_locked = rustix::fs::flock(&handle, FlockOperation::NonBlockingLockShared).is_ok();
         if is_new {
             place.mark();
         }
-        // Another process is removing the directory or has removed it.
-        if locked.is_err() || !place.has(&handle) {
+        // If the lock isn't free, another process removes the directory now. If the name belongs to
+        // another object, another process has already removed the directory.
+        if !is_locked || !place.is_name_of(&handle) {
             return Err(Errno::AGAIN);
         }
-        Ok(Self { path: path.to_owned(), place, handle, _around: around })
+        Ok(Self { path: path.to_owned(), place, handle, _new_folders: new_folders })
     }
 
     /// Reserves a free path with an empty directory, or shares the directory of another command.
-    /// Returns `None` if another object has the path, or this user's programs can't create an
-    /// object there either.
+    /// Returns `None` if the path has another object, or if no program of this user can create one.
     ///
     /// # Errors
     ///
-    /// [`NotKept`] if the directory can't be created, although a program of this user could create
-    /// an object at the path.
+    /// [`NotKept`] if the directory can't be created, but a program of this user could create an
+    /// object at the path.
     pub fn keep_free(path: &Path) -> Result<Option<Self>, NotKept> {
         if let Ok(metadata) = path.symlink_metadata()
             && !is_empty_with_mark(path, &metadata)
@@ -201,7 +212,7 @@ impl PinnedDirectory {
             return Ok(None);
         }
         match Self::at(path) {
-            None if is_open(path) => Err(NotKept(path.to_owned())),
+            None if is_creatable(path) => Err(NotKept(path.to_owned())),
             pinned => Ok(pinned),
         }
     }
@@ -216,29 +227,28 @@ impl PinnedDirectory {
     }
 }
 
-/// Creates an empty file at a free path. The file isn't removed.
+/// Creates an empty file at a free path. The file stays.
 ///
 /// # Errors
 ///
-/// [`NotKept`] if the file can't be created, although a program of this user could create it.
+/// [`NotKept`] if the file can't be created, but a program of this user could create it.
 pub fn keep_empty(path: &Path) -> Result<(), NotKept> {
-    if make_file(path).is_err() && is_open(path) {
+    if make_file(path).is_err() && is_creatable(path) {
         return Err(NotKept(path.to_owned()));
     }
     Ok(())
 }
 
 fn make_file(path: &Path) -> Result<(), Errno> {
-    let (mut around, place) = MadeFolders::around(path)?;
+    let (mut new_folders, place) = MadeFolders::make_parent(path)?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     rustix::fs::openat(&place.folder, &place.name, flags, Mode::from_raw_mode(0o666))?;
-    // The parent folders of the file aren't removed either.
-    around.0.clear();
+    // Dropping `new_folders` removes the folders in its list, so the list is emptied.
+    new_folders.0.clear();
     Ok(())
 }
 
-/// Checks whether a command has created this empty directory. A folder with content belongs to the
-/// user, whatever its time is.
+/// Checks whether a command created this empty directory.
 fn is_empty_with_mark(path: &Path, metadata: &Metadata) -> bool {
     metadata.is_dir()
         && metadata.mtime() == MARK.tv_sec
@@ -246,16 +256,18 @@ fn is_empty_with_mark(path: &Path, metadata: &Metadata) -> bool {
 }
 
 /// Checks whether a program of this user could create an object at a path where this process can't.
-/// The program could remove a file that is in the place of a parent folder, or change the mode of a
-/// folder.
-fn is_open(path: &Path) -> bool {
-    let ancestors = path.ancestors().skip(1);
-    let mut existing =
-        ancestors.filter_map(|folder| Some((folder, folder.symlink_metadata().ok()?)));
-    let Some((above, metadata)) = existing.next() else { return false };
+/// The program could first replace a file by a folder, or change the mode of a folder.
+fn is_creatable(path: &Path) -> bool {
+    // The first ancestor is the path itself.
+    let nearest_existing = path.ancestors().skip(1).find_map(|ancestor| {
+        let metadata = ancestor.symlink_metadata().ok()?;
+        Some((ancestor, metadata))
+    });
+    let Some((above, metadata)) = nearest_existing else { return false };
     if path.symlink_metadata().is_ok() {
         return false;
     }
+    // A program can replace a file with a folder.
     if !metadata.is_dir() {
         return true;
     }
@@ -264,13 +276,15 @@ fn is_open(path: &Path) -> bool {
     }
     match statvfs(above) {
         Ok(mount) => !mount.f_flag.contains(StatVfsMountFlags::RDONLY),
+        // If the mount is unknown, it may be writable.
         Err(_) => true,
     }
 }
 
 impl Drop for PinnedDirectory {
     fn drop(&mut self) {
-        // Another command that has mounted the directory in its view would lose it.
+        // Each command that uses the directory has a shared lock. Only the last command gets the
+        // exclusive lock.
         let is_last =
             rustix::fs::flock(&self.handle, FlockOperation::NonBlockingLockExclusive).is_ok();
         if is_last && self.is_marked() {

@@ -1,5 +1,4 @@
-//! Reads files that others may have created: files of a repository, of a package, or of another
-//! program.
+//! Reads files that others may have created, such as files of a repository or a package.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -12,20 +11,20 @@ use rustix::fs::{Mode, OFlags};
 /// # Errors
 ///
 /// [`ErrorKind::NotFound`] if the file doesn't exist. [`ErrorKind::InvalidData`] if the file is too
-/// large or isn't regular, because reading a FIFO or a device might never end. Otherwise, the
-/// system's error.
+/// large or isn't regular, because reading a FIFO or a device might never end.
 pub fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    // NONBLOCK is set because opening a FIFO would wait for its other end.
+    // `NONBLOCK` is needed, because opening a FIFO otherwise waits for its other end.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
     if !file.metadata()?.is_file() {
-        return Err(io::Error::new(ErrorKind::InvalidData, "it isn't a regular file"));
+        return Err(io::Error::new(ErrorKind::InvalidData, "this isn't a regular file"));
     }
     let mut bytes = Vec::new();
-    // The kernel's files have no size, and some have no end.
+    // Files in `/proc` and `/sys` have no size, and some have no end. One byte above the limit
+    // shows that the file is too large.
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
-        let reason = format!("it is too large; the limit is {limit} bytes");
+        let reason = format!("the file is too large; the limit is {limit} bytes");
         return Err(io::Error::new(ErrorKind::InvalidData, reason));
     }
     Ok(bytes)
@@ -58,6 +57,6 @@ mod tests {
             assert_eq!(error.kind(), kind, "{}", path.display());
         }
         let error = read_regular(&at("file"), 4).expect_err("it is too large");
-        assert_eq!(error.to_string(), "it is too large; the limit is 4 bytes");
+        assert_eq!(error.to_string(), "the file is too large; the limit is 4 bytes");
     }
 }

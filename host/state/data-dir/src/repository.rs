@@ -1,4 +1,4 @@
-//! Finds the git repository of a directory, and the parts that git would run later, such as hooks.
+//! Finds the git repository of a directory, and the files that git runs later, such as hooks.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -10,36 +10,34 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::Way;
 
-/// The most bytes of a file that names a repository. Paths are shorter.
-const MAX_NAMING: u64 = 8 << 10;
+/// Most bytes that are read of a `.git` file.
+const MAX_GIT_FILE: u64 = 8 << 10;
 
-/// The parts of a repository's own folder that git would run later, outside of any sandbox, or that
-/// name programs to run.
+/// Parts of a repository's folder that contain or name programs. Git runs these programs later,
+/// outside of any sandbox.
 const RUN_LATER: [&str; 3] = ["hooks", "config", "config.worktree"];
 
-/// The files in a repository's folder that refer to another folder, as in a worktree.
-const LEADING: [&str; 2] = ["commondir", "gitdir"];
+/// Files of a worktree that name another folder.
+const REDIRECTING: [&str; 2] = ["commondir", "gitdir"];
 
-/// The most folders that are searched for repositories of submodules and worktrees, and the deepest
-/// nesting.
+/// Limits of the search for submodules and worktrees.
 const MAX_FOLDERS: usize = 500;
 const MAX_DEPTH: usize = 4;
 
-/// The repository of a directory, with the paths that must not change.
+/// The repository of a directory, and the paths that must not change.
 #[derive(Debug, Default)]
 pub struct Repository {
-    /// The links and the file that determine the places of the repository and its parts. A changed
-    /// one would refer to other places.
+    /// The links and the `.git` file on the way to the repository and its parts. If one of them
+    /// changes, git uses other folders.
     pub names: Vec<PathBuf>,
-    /// The folders that `..` leaves on the ways.
+    /// The folders that a path enters and leaves again by `..`.
     pub left: Vec<PathBuf>,
-    /// The real paths of the parts that git would run, even if they don't exist. Empty if there is
-    /// no repository.
+    /// The real paths of the parts that git runs, even if they don't exist. Empty without a
+    /// repository.
     pub later: Vec<PathBuf>,
-    /// The folder of the repository that git uses or would use. The links and the file lead to this
-    /// folder.
+    /// The folder of the repository, even if it doesn't exist.
     pub folder: PathBuf,
-    /// The folders of the inner repositories, which belong to submodules and worktrees.
+    /// The folders of the repositories of submodules and worktrees.
     pub inner: Vec<PathBuf>,
 }
 
@@ -48,43 +46,45 @@ impl Repository {
     pub fn find(directory: &Path) -> Self {
         let mut repository = Self::default();
         let mut folder = repository.follow(&directory.join(".git"));
-        if let Some(named) = named_by(&folder, directory) {
-            let named_folder = repository.follow(&named);
-            let file = std::mem::replace(&mut folder, named_folder);
-            repository.names.push(file);
+        // A `.git` file names the folder of the repository.
+        if let Some(named_path) = named_by(&folder, directory) {
+            let git_file = folder;
+            folder = repository.follow(&named_path);
+            repository.names.push(git_file);
         }
         if folder.is_dir() {
             repository.later = RUN_LATER.map(|name| repository.follow(&folder.join(name))).to_vec();
-            let mut left = MAX_FOLDERS;
+            let mut folders_left = MAX_FOLDERS;
             for name in ["modules", "worktrees"] {
-                find_inner(&folder.join(name), MAX_DEPTH, &mut left, &mut repository.inner);
+                find_inner(&folder.join(name), MAX_DEPTH, &mut folders_left, &mut repository.inner);
             }
         }
         repository.folder = folder;
         repository
     }
 
-    /// Returns the names of the parts that git would run, such as `hooks`, each with its real path.
+    /// Returns the name and the real path of each part that git runs, such as `hooks`.
     pub fn parts(&self) -> impl Iterator<Item = (&'static str, &Path)> {
         RUN_LATER.into_iter().zip(self.later.iter().map(PathBuf::as_path))
     }
 
-    /// Returns the real path of the part with this name. Returns `None` if there is no repository.
+    /// Returns the real path of a part. Returns `None` if there is no repository.
     pub fn part(&self, name: &str) -> Option<&Path> {
         let part = self.parts().find(|(known, _)| *known == name);
         part.map(|(_, real)| real)
     }
 
-    /// Returns the existing parts of the inner repositories that git would run.
+    /// Returns the existing paths in submodules and worktrees with programs or with names of
+    /// programs, and the paths that lead git to other folders.
     pub fn inner_parts(&self) -> impl Iterator<Item = PathBuf> {
-        let parts = self
-            .inner
-            .iter()
-            .flat_map(|inner| RUN_LATER.into_iter().chain(LEADING).map(|name| inner.join(name)));
+        let parts = self.inner.iter().flat_map(|repository| {
+            let names = RUN_LATER.into_iter().chain(REDIRECTING);
+            names.map(|name| repository.join(name))
+        });
         parts.filter(|path| path.symlink_metadata().is_ok())
     }
 
-    /// Returns the folders of hooks that submodules would have.
+    /// Returns the paths of the submodules' hooks, even if they don't exist.
     pub fn inner_hooks(&self) -> impl Iterator<Item = PathBuf> {
         let modules = self.inner.iter().filter(|inner| inner.join("config").exists());
         modules.map(|inner| inner.join("hooks"))
@@ -98,21 +98,28 @@ impl Repository {
     }
 }
 
-/// Adds the repositories below a folder. At most `left` folders are checked. The name of a
-/// submodule may contain slashes.
-fn find_inner(folder: &Path, depth: usize, left: &mut usize, repositories: &mut Vec<PathBuf>) {
+/// Adds the repositories below a folder, down to `depth`. Checks at most `folders_left` folders.
+/// The name of a submodule may contain slashes, so a folder that isn't a repository may contain
+/// repositories.
+fn find_inner(
+    folder: &Path,
+    depth: usize,
+    folders_left: &mut usize,
+    repositories: &mut Vec<PathBuf>,
+) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
         let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        if !is_folder || *left == 0 {
+        if !is_folder || *folders_left == 0 {
             continue;
         }
-        *left -= 1;
+        *folders_left -= 1;
         let path = entry.path();
         let is_repository = path.join("HEAD").is_file();
         if depth > 0 {
+            // A submodule may have its own submodules.
             let inner = if is_repository { path.join("modules") } else { path.clone() };
-            find_inner(&inner, depth - 1, left, repositories);
+            find_inner(&inner, depth - 1, folders_left, repositories);
         }
         if is_repository {
             repositories.push(path);
@@ -120,14 +127,14 @@ fn find_inner(folder: &Path, depth: usize, left: &mut usize, repositories: &mut 
     }
 }
 
-/// Returns the repository that a `.git` file names, as in a worktree. Like git, resolves the path
-/// from the directory, even if the file is a link.
+/// Returns the repository that a `.git` file names. Git resolves a relative path from `directory`,
+/// even if the file is a link.
 fn named_by(file: &Path, directory: &Path) -> Option<PathBuf> {
-    // Opening another kind of file, such as a device, may have effects.
+    // Only a file is opened, because opening a device may have effects.
     if !file.symlink_metadata().ok()?.is_file() {
         return None;
     }
-    // If a FIFO replaces the file meanwhile, opening it must not block.
+    // A FIFO may have replaced the file. With `NONBLOCK`, opening a FIFO doesn't wait.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = File::from(rustix::fs::open(file, flags, Mode::empty()).ok()?);
     if !opened.metadata().ok()?.is_file() {
@@ -135,8 +142,9 @@ fn named_by(file: &Path, directory: &Path) -> Option<PathBuf> {
     }
 
     let mut text = Vec::new();
-    opened.take(MAX_NAMING).read_to_end(&mut text).ok()?;
+    opened.take(MAX_GIT_FILE).read_to_end(&mut text).ok()?;
     let after_key = text.strip_prefix(b"gitdir: ")?;
+    // The path ends before the line end, or before a NUL.
     let last = after_key.iter().rposition(|byte| !b"\r\n".contains(byte))?;
     let path = after_key[..=last].split(|byte| *byte == 0).next()?;
     Some(directory.join(OsStr::from_bytes(path)))

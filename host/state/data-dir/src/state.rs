@@ -11,18 +11,18 @@ use crate::PrivateFolder;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Enough for thousands of entries, and little enough to be read at every start.
+/// Most bytes of a file. Larger files are refused, because files are read at each start.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
 
-/// Digits of a secret.
+/// Hexadecimal digits of a secret.
 const DIGITS: usize = 64;
 
 /// Reads the state `name` of `folder`. Returns the default if the state is missing.
 ///
 /// # Errors
 ///
-/// [`HostError::Io`] with the file if the folder or the file can't be trusted, or the file is
-/// damaged. A damaged file isn't treated as empty, since it may contain a refusal.
+/// [`HostError::Io`] if the folder or the file can't be trusted, or the file is damaged. A damaged
+/// file isn't treated as empty, because it may contain a denial.
 pub fn read<T: DeserializeOwned + Default>(folder: &Path, name: &str) -> Result<T, HostError> {
     match PrivateFolder::open(folder) {
         Ok(opened) => {
@@ -33,20 +33,19 @@ pub fn read<T: DeserializeOwned + Default>(folder: &Path, name: &str) -> Result<
     }
 }
 
-/// Checks whether the state `name` of `folder` may exist. This takes one system call. Reading a
-/// missing file takes a dozen.
+/// Checks whether the state `name` of `folder` may exist. This is faster than [`read`].
 pub fn exists(folder: &Path, name: &str) -> bool {
     let access = rustix::fs::access(folder.join(name), rustix::fs::Access::EXISTS);
     let is_missing = matches!(access, Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR));
     !is_missing
 }
 
-/// Changes the state `name` of `folder`, one process at a time. Writes the state if `change`
-/// succeeds and changes it. Creates the folder if it doesn't exist.
+/// Changes the state `name` of `folder`, one process at a time. If `change` succeeds, the state is
+/// written. Creates the folder if it doesn't exist.
 ///
 /// # Errors
 ///
-/// Returns the errors of [`read`] and of `change`, or an error if the new file can't be written.
+/// Returns the errors of [`read`] and of `change`. Also fails if the file can't be written.
 pub fn update<T, R>(
     folder: &Path,
     name: &str,
@@ -58,12 +57,12 @@ where
     update_with(folder, name, &format!("{name}.lock"), PrivateFolder::put, change)
 }
 
-/// The lock of a folder whose files only change by [`update_lightly`]. All files share this lock,
-/// so that a file can be removed without its own lock.
+/// The lock of a folder whose files are changed only by [`update_lightly`]. The files share this
+/// lock, so that a removed file leaves no lock of its own behind.
 pub const LOCK: &str = "lock";
 
-/// Changes the state like [`update`], for state that changes often. A power failure may lose the
-/// last change. Unchanged state isn't written.
+/// Changes the state like [`update`], but doesn't wait for the disk. A power failure may lose the
+/// last change. All states of the folder share [`LOCK`].
 ///
 /// # Errors
 ///
@@ -80,18 +79,19 @@ where
 }
 
 /// Returns the secret `name` of `folder`: 32 random bytes as 64 hexadecimal digits. The first use
-/// creates the secret. No other user can read it.
+/// creates the secret. Other users can't read it.
 ///
 /// # Errors
 ///
-/// [`HostError::Io`] if the folder or the file can't be trusted, the file has another content, or
-/// the system has no random bytes.
+/// [`HostError::Io`] if the folder or the file can't be trusted, the file isn't a secret, or the
+/// system has no random bytes.
 pub fn secret(folder: &Path, name: &str) -> Result<String, HostError> {
     let opened =
         PrivateFolder::make(folder).map_err(HostError::io(folder.display().to_string()))?;
     secret_in(&opened, name).map_err(|error| file_error(folder, name, error))
 }
 
+/// The lock prevents two processes from creating two secrets.
 fn secret_in(folder: &PrivateFolder, name: &str) -> io::Result<String> {
     let _lock = folder.lock(LOCK)?;
     match folder.secret(name) {
@@ -101,9 +101,10 @@ fn secret_in(folder: &PrivateFolder, name: &str) -> io::Result<String> {
     }
 }
 
+/// Reads the digits of a secret. A line end may follow the digits.
 fn read_secret(file: File) -> io::Result<String> {
     let mut text = String::new();
-    file.take(DIGITS as u64 + 2).read_to_string(&mut text)?;
+    file.take(DIGITS as u64 + "\r\n".len() as u64).read_to_string(&mut text)?;
     let digits = text.trim_end();
     if digits.len() != DIGITS || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(io::Error::new(
@@ -127,7 +128,8 @@ fn file_error(folder: &Path, name: &str, error: io::Error) -> HostError {
     HostError::io(folder.join(name).display().to_string())(error)
 }
 
-/// Changes a state with the lock `lock`. Writes the state with `put` if it has changed.
+/// Changes a state. `lock` is the name of the lock, and `put` writes the file. If `change` fails or
+/// changes nothing, writes nothing.
 fn update_with<T, R>(
     folder: &Path,
     name: &str,
@@ -142,6 +144,7 @@ where
         PrivateFolder::make(folder).map_err(HostError::io(folder.display().to_string()))?;
     let _lock = opened.lock(lock).map_err(|error| file_error(folder, name, error))?;
     let mut value: T = read_in(&opened, name).map_err(|error| file_error(folder, name, error))?;
+
     let before = serde_json::to_vec_pretty(&value)
         .map_err(|error| file_error(folder, name, error.into()))?;
     let result = change(&mut value)?;
@@ -150,7 +153,7 @@ where
     if after.len() as u64 > MAX_BYTES {
         let error = io::Error::new(
             ErrorKind::FileTooLarge,
-            "it is full; remove entries that you no longer need",
+            "the file is full; remove entries that you no longer need",
         );
         return Err(file_error(folder, name, error));
     }
@@ -166,11 +169,14 @@ fn read_in<T: DeserializeOwned + Default>(folder: &PrivateFolder, name: &str) ->
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(T::default()),
         Err(error) => return Err(error),
     };
+    // One byte above the size lets the read end without growing the buffer.
     let size = file.metadata()?.len().min(MAX_BYTES);
     let mut text = Vec::with_capacity(usize::try_from(size).unwrap_or_default() + 1);
+    // One byte above the limit shows that the file is too large.
     file.take(MAX_BYTES + 1).read_to_end(&mut text)?;
     if text.len() as u64 > MAX_BYTES {
-        return Err(damaged(&format!("larger than {} MiB", MAX_BYTES >> 20)));
+        let mebibytes = MAX_BYTES >> 20;
+        return Err(damaged(&format!("larger than {mebibytes} MiB")));
     }
     serde_json::from_slice(&text).map_err(|error| damaged(&error.to_string()))
 }
@@ -178,7 +184,9 @@ fn read_in<T: DeserializeOwned + Default>(folder: &PrivateFolder, name: &str) ->
 fn damaged(why: &str) -> io::Error {
     io::Error::new(
         ErrorKind::InvalidData,
-        format!("it is damaged ({why}); fix it, or remove it to start with an empty one"),
+        format!(
+            "the file is damaged ({why}); fix the file, or remove it to start with an empty file"
+        ),
     )
 }
 

@@ -1,5 +1,5 @@
-//! Follows a path to its target, and finds links on the way that programs of this user can
-//! exchange.
+//! Resolves a path and records the links on the way. Programs of this user can replace some of
+//! these links.
 
 use std::ffi::OsString;
 use std::io;
@@ -9,56 +9,58 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{Access, access};
 use rustix::process::geteuid;
 
-/// Most links on the way of a path, as in the kernel.
+/// The limit of the kernel.
 const MAX_LINKS: usize = 40;
 
-/// The way of a path, in the order in which the kernel follows it.
+/// The resolution of a path, in the kernel's order.
 #[derive(Debug, Default)]
 pub struct Way {
-    /// The end of the way. Missing components are unchanged.
+    /// The resolved path. Missing components are unchanged.
     pub real: PathBuf,
-    /// The links on the way. Each has the real path of its folder and its own name. If a link is
-    /// exchanged, the path has another target.
+    /// The real paths of the links on the way. If a link is replaced, the path has another target.
     pub links: Vec<PathBuf>,
-    /// The folders that the path leaves with `..`. If a link replaces such a folder, the path has
-    /// another target.
+    /// The folders that the path enters and leaves again by `..`. If a link replaces such a folder,
+    /// the path has another target.
     pub left: Vec<PathBuf>,
 }
 
 impl Way {
-    /// Follows a path to its end.
+    /// Resolves an existing path, and records the links on it.
     ///
     /// # Errors
     ///
-    /// Returns an error if the path doesn't exist, can't be read, or contains more than 40 links.
+    /// Returns an error if the path doesn't exist, can't be read, or has more than 40 links.
     pub fn follow(path: &Path) -> io::Result<Self> {
         let mut way = Self::default();
+        // `Err` passes each error on.
         way.follow_parts(path, &mut Err)?;
         Ok(way)
     }
 
-    /// Follows the existing part of a path.
+    /// Resolves the existing part of a path.
     pub fn as_far_as_it_exists(path: &Path) -> Self {
         let mut way = Self::default();
-        // The closure ignores all errors, so no step fails.
+        // The closure ignores all errors.
         let _ = way.follow_parts(path, &mut |_| Ok(()));
         way
     }
 
-    /// Follows a path component by component. If `on_error` ignores an error, the component stays
-    /// unchanged.
+    /// Follows each part of a path, and records the links and the folders that `..` leaves. A part
+    /// that can't be read isn't followed if `on_error` returns `Ok`.
     fn follow_parts(
         &mut self,
         path: &Path,
         on_error: &mut dyn FnMut(io::Error) -> io::Result<()>,
     ) -> io::Result<()> {
+        // The remaining parts, as a stack. The parts of a link's target come before the other
+        // parts.
         let mut pending: Vec<OsString> = Vec::new();
         push_parts(&mut pending, &std::path::absolute(path)?);
         while let Some(part) = pending.pop() {
             match Path::new(&part).components().next() {
                 Some(Component::Normal(name)) => {
                     let next = self.real.join(name);
-                    match self.target(&next) {
+                    match self.link_target(&next) {
                         Ok(None) => self.real = next,
                         Ok(Some(target)) => {
                             push_parts(&mut pending, &target);
@@ -72,9 +74,9 @@ impl Way {
                 }
                 Some(Component::RootDir) => self.real = PathBuf::from("/"),
                 Some(Component::ParentDir) => {
-                    let parent = self.real.parent().map(Path::to_owned);
-                    if let Some(parent) = parent {
-                        self.left.push(std::mem::replace(&mut self.real, parent));
+                    if let Some(parent) = self.real.parent().map(Path::to_owned) {
+                        let folder = std::mem::replace(&mut self.real, parent);
+                        self.left.push(folder);
                     }
                 }
                 _ => {}
@@ -83,32 +85,31 @@ impl Way {
         Ok(())
     }
 
-    /// Returns the target of the link at a path. Returns `None` if the path isn't a link.
-    fn target(&self, path: &Path) -> io::Result<Option<PathBuf>> {
+    fn link_target(&self, path: &Path) -> io::Result<Option<PathBuf>> {
         if !path.symlink_metadata()?.is_symlink() {
             return Ok(None);
         }
         if self.links.len() == MAX_LINKS {
-            return Err(io::Error::other("it leads through too many links"));
+            return Err(io::Error::other("the path leads through too many links"));
         }
         path.read_link().map(Some)
     }
 }
 
-/// Pushes the components of a path on the stack, so that the first component is popped first.
 fn push_parts(pending: &mut Vec<OsString>, path: &Path) {
     pending.extend(path.components().rev().map(|part| part.as_os_str().to_owned()));
 }
 
 impl Way {
-    /// Returns a link on the way that programs of this user can replace. Current grants don't
-    /// matter. Tools may have other grants with another working directory or configuration, and a
-    /// project may contain the link.
+    /// Returns a link on the way that programs of this user can replace. Current grants have no
+    /// effect, because tools may have other grants with another working directory or configuration.
     pub fn exchangeable(&self) -> Option<&Path> {
         self.links.iter().map(PathBuf::as_path).find(|link| can_be_exchanged(link))
     }
 }
 
+/// Checks whether a program of this user could replace a link. Returns true if the answer is
+/// unknown.
 fn can_be_exchanged(link: &Path) -> bool {
     let user = geteuid().as_raw();
     let Some(folder) = link.parent() else { return true };
@@ -117,7 +118,7 @@ fn can_be_exchanged(link: &Path) -> bool {
     if folder_metadata.uid() == user {
         return true;
     }
-    // In a sticky folder, such as `/tmp`, only the owner of a file can remove its name.
+    // In a sticky folder such as `/tmp`, only the owner of a file can rename or remove it.
     let is_sticky = folder_metadata.mode() & 0o1000 != 0;
     if is_sticky && link_metadata.uid() != user {
         return false;

@@ -1,5 +1,4 @@
-//! Wakes the runner of tasks at a moment of the wall clock, or when another process changes the
-//! tasks.
+//! Wakes the runner of tasks at a time, or when another process changes the tasks.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,14 +15,14 @@ use rustix::time::{
 };
 use toolhold_data_dir::PrivateFolder;
 
-/// The file whose replacement signals a change.
+/// The file that is replaced at each change.
 const CHANGED: &str = "changed";
 
-/// The longest wait in seconds. Changes without a signal are noticed after this time.
-const LONGEST: i64 = 3600;
+/// The longest wait in seconds. A change without a signal is noticed after this wait.
+const MAX_WAIT_SECONDS: i64 = 3600;
 
-/// Wakes the runner. The alarm is a timer on the wall clock, so that it also fires directly after a
-/// suspended machine resumes or the clock is set. No code runs between two events.
+/// Wakes the runner. The timer uses the wall clock, so it also fires after a suspend, or when the
+/// clock is set.
 #[derive(Clone, Debug)]
 pub struct Alarm(Arc<Fds>);
 
@@ -34,6 +33,7 @@ struct Fds {
 }
 
 impl Alarm {
+    /// Makes an alarm. A file that is moved into `folder` also ends the wait.
     pub(crate) fn new(folder: &Path) -> io::Result<Self> {
         let timer = timerfd_create(
             TimerfdClockId::Realtime,
@@ -44,36 +44,36 @@ impl Alarm {
         Ok(Self(Arc::new(Fds { timer, changes })))
     }
 
-    /// Tells the runner of a change.
     pub(crate) fn ring(folder: &PrivateFolder) -> io::Result<()> {
         folder.put_lightly(CHANGED, b"")
     }
 
-    /// Sets the time when [`wait`](Self::wait) returns. `None` means that there is no such time.
+    /// Sets the time at which [`wait`](Self::wait) returns. `wait` returns after an hour at the
+    /// latest.
     ///
     /// # Errors
     ///
     /// Returns the system's error.
     pub fn set(&self, at: Option<Timestamp>, now: Timestamp) -> io::Result<()> {
-        let latest = now.as_second().saturating_add(LONGEST);
+        let latest = now.as_second().saturating_add(MAX_WAIT_SECONDS);
         let (seconds, nanoseconds) = match at {
             Some(at) if at.as_second() < latest => (at.as_second(), at.subsec_nanosecond()),
-            _ => (latest, 0),
+            Some(_) | None => (latest, 0),
         };
-        // Zero would stop the timer.
+        // Zero stops the timer.
         let it_value = Timespec { tv_sec: seconds.max(1), tv_nsec: nanoseconds.max(0).into() };
-        // Without an interval, the timer ends once.
+        // The timer fires once.
         let it_interval = Timespec { tv_sec: 0, tv_nsec: 0 };
         let flags = TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET;
         timerfd_settime(&self.0.timer, flags, &Itimerspec { it_interval, it_value })?;
         Ok(())
     }
 
-    /// Waits until the moment has come, the clock was set, or the tasks have changed. Blocks.
+    /// Blocks until the time has come, the clock was set, or the tasks have changed.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns the system's error.
     pub fn wait(&self) -> io::Result<()> {
         let mut fds = [
             PollFd::new(&self.0.timer, PollFlags::IN),
@@ -81,13 +81,15 @@ impl Alarm {
         ];
         loop {
             match poll(&mut fds, None) {
+                // A signal interrupted the wait.
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
                 Ok(_) => break,
             }
         }
+        // All events are read, because a remaining event ends the next wait at once. An error means
+        // that there are no more events, or that the clock was set.
         for fd in [&self.0.timer, &self.0.changes] {
-            // The loop reads until the queue is empty. ECANCELED means that the clock was set.
             let mut buffer = [0; 4096];
             while matches!(rustix::io::read(fd, &mut buffer), Ok(1..)) {}
         }

@@ -7,10 +7,9 @@ use toolhold_store::{DatabaseForm, StoreError};
 
 use crate::error::ScheduleError;
 
-/// The form of the database. Times are milliseconds of Unix time. The result of a step is on disk
-/// before the next step begins.
+/// Times are milliseconds of Unix time.
 const FORM: DatabaseForm = DatabaseForm {
-    // `berT`.
+    // In ASCII: `berT`.
     application: 0x6265_7254,
     tables: "
         CREATE TABLE IF NOT EXISTS tasks (
@@ -34,9 +33,8 @@ const FORM: DatabaseForm = DatabaseForm {
         CREATE INDEX IF NOT EXISTS runs_open ON runs (state) WHERE ended IS NULL;
         PRAGMA application_id = 0x62657254;
         PRAGMA user_version = 1;",
-    // In version 1, the names of a user's tasks were shared by all directories, and the directory
-    // was a part of the maker. The upgrade doesn't change task numbers, because runs refer to them
-    // and numbers are never reused.
+    // In version 1, all directories of a user shared the names of tasks. The upgrade keeps the
+    // numbers of tasks, because runs refer to them.
     upgrades: &["
         CREATE TABLE moved (
             id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -59,14 +57,13 @@ const FORM: DatabaseForm = DatabaseForm {
         DROP TABLE tasks;
         ALTER TABLE moved RENAME TO tasks;
         CREATE INDEX tasks_next ON tasks (next);"],
-    // A task includes its arguments and its bounds.
+    // The longest value is a task with its arguments and bounds.
     longest: 1 << 20,
-    // This is more than all tasks with all their runs need.
+    // All tasks with all their runs need less.
     bytes: 1 << 30,
     is_derived: false,
 };
 
-/// Opens the database. Creates it if it is missing.
 pub(crate) fn open(path: &Path) -> Result<Connection, ScheduleError> {
     let connection = FORM.open(path).map_err(|error| match error {
         StoreError::Sqlite(error) => ScheduleError::Sqlite(error),

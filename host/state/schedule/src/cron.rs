@@ -1,27 +1,25 @@
-//! Parses cron expressions (five or six fields, and the short names), and finds the next time of an
-//! expression.
+//! Parses cron expressions and finds their next times.
 
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{SignedDuration, Timestamp, ToSpan};
 use thiserror::Error;
 
-/// Bytes of an expression.
 const MAX: usize = 256;
 
-/// The number of years in which the next time is searched. A date such as Monday, 29 February,
-/// recurs every 28 years, and after 40 years around some centuries.
+/// The years that are searched for the next time. A date such as Monday, 29 February, occurs again
+/// after at most 40 years.
 const YEARS: i16 = 48;
 
-/// The largest clock change that is treated as summer time or similar. A larger change, as when
-/// Samoa skipped a day, is a correction. Times within a correction don't exist.
+/// The largest clock change that is treated as summer time. A larger change is a correction, as
+/// when Samoa skipped a day. The times that a correction skips don't exist.
 const CORRECTION: SignedDuration = SignedDuration::from_hours(3);
 
-/// A parsed expression.
+/// A parsed cron expression.
 ///
-/// Expressions have the meaning of cron(8), even when the clock changes. If the change skips the
-/// fixed time of a job, the job runs directly after the change. If a fixed time occurs twice, the
-/// job runs the first time. A job with a `*` in its minute or hour follows the clock.
+/// When the clock changes, expressions work as in cron(8). A job at a skipped fixed time runs
+/// directly after the change. A job at a repeated fixed time runs once, at the first occurrence. A
+/// job with `*` as the minute or the hour follows the clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cron {
     seconds: u64,
@@ -31,13 +29,13 @@ pub struct Cron {
     months: u64,
     /// Bit 0 is Sunday.
     weekdays: u64,
-    /// Whether both the day and the weekday must match, because one of them begins with `*`.
+    /// Whether both the day and the weekday must match. This is true if the day or the weekday
+    /// begins with `*`.
     both_days: bool,
     /// Whether the minute or the hour begins with `*`.
     by_clock: bool,
 }
 
-/// A field: its name, its range, and the names of its values.
 struct Field {
     name: &'static str,
     from: u8,
@@ -72,19 +70,20 @@ const SHORT: [(&str, &str); 7] = [
     ("@hourly", "0 * * * *"),
 ];
 
-/// The form, for errors.
-const FORM: &str = "write five fields, minute hour day month weekday, as in `30 9 * * 1-5` for 9:30 from Monday to Friday; a sixth in front is the second; or @hourly, @daily, @weekly, @monthly, @yearly";
+const FORM: &str = "write five fields, minute hour day month weekday, as in `30 9 * * 1-5` for \
+                    9:30 from Monday to Friday; an optional sixth field in front is the second; or \
+                    write @hourly, @daily, @weekly, @monthly or @yearly";
 
-/// A reason why a text isn't a cron expression, with the form.
+/// The error for a text that isn't a cron expression.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CronError {
     /// The expression is too long. The number is its length in bytes.
     #[error("a cron expression is {0} bytes; the limit is {MAX}")]
     TooLong(usize),
-    /// The expression has another number of fields, or an unknown short name.
+    /// The number of fields is wrong, or the short name is unknown.
     #[error("`{0}` isn't a cron expression: {FORM}")]
     Form(String),
-    /// A field of the expression isn't valid.
+    /// A field of the expression is invalid.
     #[error("`{expression}` isn't a cron expression: {error}; {FORM}")]
     Field {
         /// The expression.
@@ -92,15 +91,15 @@ pub enum CronError {
         /// The fault of the field.
         error: CronFieldError,
     },
-    /// The expression has no next time.
+    /// The expression has no time in the next decades.
     #[error("`{0}` never runs: this day doesn't exist")]
     NeverRuns(String),
 }
 
-/// A reason why a part of a field isn't valid.
+/// The error for a part of a field.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CronFieldError {
-    /// The part isn't one of the field's values.
+    /// The part isn't a value of the field.
     #[error("`{part}` isn't a valid {field}")]
     Value {
         /// The part.
@@ -108,7 +107,7 @@ pub enum CronFieldError {
         /// The field's name.
         field: &'static str,
     },
-    /// The step is too large, or isn't a number.
+    /// The step is too large or isn't a number.
     #[error("in `{part}`, the step isn't 1 to {most}")]
     Step {
         /// The part.
@@ -116,7 +115,7 @@ pub enum CronFieldError {
         /// The largest step.
         most: u8,
     },
-    /// The part is a range that ends before it begins.
+    /// The part is a range whose start is after its end.
     #[error("in `{part}`, the first {field} is after the last")]
     Order {
         /// The part.
@@ -127,17 +126,18 @@ pub enum CronFieldError {
 }
 
 impl Cron {
-    /// Reads an expression.
+    /// Parses an expression.
     ///
     /// # Errors
     ///
-    /// The text isn't a cron expression, or never runs.
+    /// Returns an error if the text isn't a cron expression, or has no next time.
     pub fn parse(text: &str) -> Result<Self, CronError> {
         if text.len() > MAX {
             return Err(CronError::TooLong(text.len()));
         }
         let trimmed = text.trim();
         let mut expression = trimmed;
+        // A short form, such as `@daily`.
         if trimmed.starts_with('@') {
             let (_, fields) = SHORT
                 .iter()
@@ -145,6 +145,7 @@ impl Cron {
                 .ok_or_else(|| CronError::Form(trimmed.to_owned()))?;
             expression = fields;
         }
+        // An expression without seconds runs at the start of the minute.
         let fields: Vec<&str> = expression.split_ascii_whitespace().collect();
         let all_fields = match fields[..] {
             [minute, hour, day, month, weekday] => ["0", minute, hour, day, month, weekday],
@@ -155,6 +156,7 @@ impl Cron {
         };
         let cron = Self::from_fields(all_fields)
             .map_err(|error| CronError::Field { expression: trimmed.to_owned(), error })?;
+        // A date such as 30 February never comes, whatever the start is.
         let any_start = DateTime::constant(2000, 1, 1, 0, 0, 0, 0);
         match cron.civil_from(any_start) {
             Some(_) => Ok(cron),
@@ -162,6 +164,7 @@ impl Cron {
         }
     }
 
+    /// Reads the fields of an expression. A set of numbers has one bit for each number.
     fn from_fields(
         [second, minute, hour, day, month, weekday]: [&str; 6],
     ) -> Result<Self, CronFieldError> {
@@ -174,42 +177,45 @@ impl Cron {
             hours: HOUR.read(hour)?,
             days: DAY.read(day)?,
             months: MONTH.read(month)?,
-            // 7 also means Sunday.
+            // 0 and 7 are Sunday, so bit 7 is moved to bit 0.
             weekdays: (weekdays | weekdays >> 7) & 0x7f,
+            // As in cron, one matching field is enough if neither field has a `*`.
             both_days: day.starts_with('*') || weekday.starts_with('*'),
+            // Such a task runs at each matching time of the clock, also at a repeated time.
             by_clock: minute.starts_with('*') || hour.starts_with('*'),
         })
     }
 
-    /// Returns the first time after `after`. Returns `None` if the expression has no time in the
-    /// next decades.
+    /// Returns the first time after `after`, or `None` if there is no time in the next 48 years.
     pub fn next(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         if self.by_clock { self.next_by_clock(after, zone) } else { self.next_fixed(after, zone) }
     }
 
-    /// Searches each period between two changes of the clock by itself, by the times of the clock.
+    /// Returns the next time for a task that follows the clock. Searches each period between two
+    /// clock changes separately, because the offset of the zone is fixed in a period.
     fn next_by_clock(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
-        let mut from = start_of_next_second(after)?;
+        let mut period_start = start_of_next_second(after)?;
         let last_year = zone.to_datetime(after).year().saturating_add(YEARS);
         loop {
-            let offset = zone.to_offset(from);
-            let civil = self.civil_from(offset.to_datetime(from));
+            let offset = zone.to_offset(period_start);
+            let civil = self.civil_from(offset.to_datetime(period_start));
             let next = civil.and_then(|civil| offset.to_timestamp(civil).ok());
-            let Some(change) = zone.following(from).next() else { return next };
-            let change = change.timestamp();
+            // A missing change means that this period has no end.
+            let Some(change) = zone.following(period_start).next() else { return next };
+            let period_end = change.timestamp();
             if let Some(next) = next
-                && next < change
+                && next < period_end
             {
                 return Some(next);
             }
-            if offset.to_datetime(change).year() > last_year {
+            if offset.to_datetime(period_end).year() > last_year {
                 return None;
             }
-            from = change;
+            period_start = period_end;
         }
     }
 
-    /// Returns the next time of an expression with fixed times. Each matching date and time is one
+    /// Returns the next time for a task with fixed times. Each matching date and time is one
     /// moment, even when the clock changes.
     fn next_fixed(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let mut civil = zone.to_datetime(after);
@@ -223,14 +229,14 @@ impl Cron {
         }
     }
 
-    /// Returns the first date and time from `from` on that fits.
+    /// Returns the first matching date and time at or after `from`, within [`YEARS`].
     fn civil_from(&self, from: DateTime) -> Option<DateTime> {
-        let last = from.year().checked_add(YEARS)?;
+        let last_year = from.year().checked_add(YEARS)?;
         let mut date = from.date();
+        // `None` if no matching time follows on the first day.
         let mut time = self.time_from(from.time());
-        while date.year() <= last {
-            let has_month = self.months >> date.month() & 1 == 1;
-            if !has_month {
+        while date.year() <= last_year {
+            if !has_bit(self.months, date.month()) {
                 date = date.first_of_month().checked_add(1.month()).ok()?;
                 time = self.time_from(Time::midnight());
                 continue;
@@ -247,20 +253,20 @@ impl Cron {
     }
 
     fn has_day(&self, date: Date) -> bool {
-        let fits_day = self.days >> date.day() & 1 == 1;
-        let fits_weekday = self.weekdays >> date.weekday().to_sunday_zero_offset() & 1 == 1;
+        let fits_day = has_bit(self.days, date.day());
+        let fits_weekday = has_bit(self.weekdays, date.weekday().to_sunday_zero_offset());
         if self.both_days { fits_day && fits_weekday } else { fits_day || fits_weekday }
     }
 
-    /// Returns the first time of a day from `from` on that fits.
+    /// Returns the first matching time of the day at or after `from`.
     fn time_from(&self, from: Time) -> Option<Time> {
-        // Fractions of a second would need rounding up, but callers only pass whole seconds.
+        // Callers pass whole seconds, so a fraction isn't rounded up.
         let hour = from.hour();
         let minute = from.minute();
-        let has_hour = self.hours >> hour & 1 == 1;
-        if has_hour {
-            let has_minute = self.minutes >> minute & 1 == 1;
-            if has_minute && let Some(second) = from_bit(self.seconds, from.second()) {
+        if has_bit(self.hours, hour) {
+            if has_bit(self.minutes, minute)
+                && let Some(second) = from_bit(self.seconds, from.second())
+            {
                 return Time::new(hour, minute, second, 0).ok();
             }
             if let Some(next_minute) = from_bit(self.minutes, minute + 1) {
@@ -272,34 +278,38 @@ impl Cron {
     }
 }
 
-/// Returns the moment of a date and time. Returns `None` for a time that a correction of the clock
-/// skipped.
+/// Returns the moment of a date and time, or `None` for a time that a correction skipped.
 fn moment_of(civil: DateTime, zone: &TimeZone) -> Option<Timestamp> {
     match zone.to_ambiguous_timestamp(civil).offset() {
         AmbiguousOffset::Unambiguous { offset } => offset.to_timestamp(civil).ok(),
-        // This time occurs twice. The first occurrence is used.
+        // The time occurs twice. The first occurrence is used.
         AmbiguousOffset::Fold { before, .. } => before.to_timestamp(civil).ok(),
-        // The clock skips this time. The moment of the change is used.
+        // The clock skips the time. The moment of the change is used.
         AmbiguousOffset::Gap { before, after } => {
             if after.duration_since(before) > CORRECTION {
                 return None;
             }
-            let inside = before.to_timestamp(civil).ok()?;
-            // The change itself is a moment before the next second.
-            let above = inside.checked_add(1.second()).ok()?;
-            Some(zone.preceding(above).next()?.timestamp())
+            // With the earlier offset, the skipped time is a moment at or after the change.
+            // `preceding` leaves out a change at exactly this moment, so a second is added.
+            let skipped = before.to_timestamp(civil).ok()?;
+            let after_change = skipped.checked_add(1.second()).ok()?;
+            Some(zone.preceding(after_change).next()?.timestamp())
         }
     }
 }
 
-/// Returns the first bit of a set from `from` on.
+/// Returns the first number of a set that is at least `from`.
 fn from_bit(set: u64, from: i8) -> Option<i8> {
-    let from = u32::try_from(from).ok()?;
-    let shifted = set.checked_shr(from)?;
-    if shifted == 0 {
+    let first_bit = u32::try_from(from).ok()?;
+    let remaining = set.checked_shr(first_bit)?;
+    if remaining == 0 {
         return None;
     }
-    i8::try_from(from + shifted.trailing_zeros()).ok()
+    i8::try_from(first_bit + remaining.trailing_zeros()).ok()
+}
+
+fn has_bit(set: u64, number: i8) -> bool {
+    set >> number & 1 == 1
 }
 
 fn first_bit(set: u64) -> i8 {
@@ -317,59 +327,74 @@ fn start_of_next_second(after: Timestamp) -> Option<Timestamp> {
 }
 
 impl Field {
-    /// Returns the set of the values, in which bit N represents the value N.
+    /// Returns the set of the values. Bit N is the value N.
     fn read(&self, text: &str) -> Result<u64, CronFieldError> {
-        text.split(',').try_fold(0, |set, part| Ok(set | self.part(part)?))
+        text.split(',').try_fold(0, |set, part| Ok(set | self.parse_part(part)?))
     }
 
-    fn part(&self, text: &str) -> Result<u64, CronFieldError> {
+    /// Reads a part of a field, such as `5`, `1-5` or `*/10`, as a set of numbers.
+    fn parse_part(&self, text: &str) -> Result<u64, CronFieldError> {
         let (range, step) = match text.split_once('/') {
             None => (text, None),
-            Some((range, step)) => match number(step) {
+            Some((range, written_step)) => match number(written_step) {
                 Some(step) if (1..=self.to).contains(&step) => (range, Some(step)),
                 _ => return Err(CronFieldError::Step { part: text.to_owned(), most: self.to }),
             },
         };
-        let wrong_value = CronFieldError::Value { part: text.to_owned(), field: self.name };
-        let (from, to) = match range.split_once('-') {
-            _ if range == "*" => (self.from, self.to),
-            Some((from, to)) => match (self.value(from), self.value(to)) {
-                (Some(from), Some(to)) => (from, to),
-                _ => return Err(wrong_value),
-            },
-            // As in cron, a step needs a range, because `5/10` has different meanings in other
-            // programs.
-            None if step.is_some() => return Err(wrong_value),
-            None => {
-                let Some(value) = self.value(range) else { return Err(wrong_value) };
-                (value, value)
-            }
+
+        // A step needs a range, as in cron, because programs read `5/10` differently.
+        let is_range = range == "*" || range.contains('-');
+        let bounds = if step.is_some() && !is_range { None } else { self.parse_bounds(range) };
+        let Some((from, mut to)) = bounds else {
+            return Err(CronFieldError::Value { part: text.to_owned(), field: self.name });
         };
-        // A Sunday at the end of a range is the Sunday after Saturday.
-        let to = if to == 0 && from > 0 && self.to == WEEKDAY.to { WEEKDAY.to } else { to };
+        // In `5-0`, Sunday comes after Saturday, so Sunday is 7.
+        if to == 0 && from > 0 && self.to == WEEKDAY.to {
+            to = WEEKDAY.to;
+        }
         if from > to {
             return Err(CronFieldError::Order { part: text.to_owned(), field: self.name });
         }
-        let values = (from..=to).step_by(step.unwrap_or(1).into());
-        Ok(values.fold(0, |set, value| set | 1 << value))
+
+        let every_value = 1;
+        let mut set: u64 = 0;
+        for value in (from..=to).step_by(step.unwrap_or(every_value).into()) {
+            set |= 1 << value;
+        }
+        Ok(set)
     }
 
-    fn value(&self, text: &str) -> Option<u8> {
-        let word = self.words.iter().position(|word| word.eq_ignore_ascii_case(text));
-        let value = match word {
+    /// Returns the first and the last number of `5`, `1-5` or `*`.
+    fn parse_bounds(&self, range: &str) -> Option<(u8, u8)> {
+        if range == "*" {
+            return Some((self.from, self.to));
+        }
+        if let Some((first, last)) = range.split_once('-') {
+            return Some((self.parse_value(first)?, self.parse_value(last)?));
+        }
+        let value = self.parse_value(range)?;
+        Some((value, value))
+    }
+
+    fn parse_value(&self, text: &str) -> Option<u8> {
+        // The first word, such as `jan`, stands for the first number.
+        let word_index = self.words.iter().position(|word| word.eq_ignore_ascii_case(text));
+        let value = match word_index {
             Some(index) => u8::try_from(index).ok()? + self.from,
             None => number(text)?,
         };
-        (self.from..=self.to).contains(&value).then_some(value)
+        if !(self.from..=self.to).contains(&value) {
+            return None;
+        }
+        Some(value)
     }
 }
 
-/// Returns the field of a day with `*` for any day. Quartz and similar programs use `?`.
+/// Replaces `?` by `*`. Quartz and similar programs use `?` for any day.
 fn any_day(field: &str) -> &str {
     if field == "?" { "*" } else { field }
 }
 
-/// Returns a number of one or two digits, without a sign.
 fn number(text: &str) -> Option<u8> {
     let is_number = (1..=2).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     if !is_number {

@@ -1,5 +1,5 @@
-//! Decides which runs of tasks are due and which times were missed, and records the start and end
-//! of runs. Only the process with the runner's lock does this.
+//! Claims due runs, handles missed times, and records the start and the end of runs. Only the
+//! process that holds the runner's lock may call these functions.
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
@@ -9,19 +9,19 @@ use toolhold_contract::text::{counted, cut, neutral};
 
 use crate::error::ScheduleError;
 use crate::maker::Maker;
-use crate::tasks::{Owner, Schedule, listed_of, moment, text, when};
+use crate::tasks::{Owner, Schedule, moment, read_listed, read_when, text};
 use crate::when::Pending;
 use crate::{INTERRUPTED, MAX_MISSED, MAX_OUTPUT, MAX_RUNS};
 
-/// The longest delay of a run that isn't missed yet.
+/// A run is missed if it is later than this.
 const LATE: SignedDuration = SignedDuration::from_secs(60);
 
-/// The smallest clock change that is treated as a correction. Without the correction, no task would
-/// run until the clock reaches the last run again. After a smaller change, such as a manual end of
-/// summer time, no run is repeated.
+/// The clock was wrong if the last run of a task is further in the future than this. The task then
+/// gets a new time, because it must not wait until the wrong time. After a smaller change, such as
+/// a manual end of summer time, no run is repeated.
 const CORRECTION: SignedDuration = SignedDuration::from_hours(3);
 
-/// A claimed run, which may be started.
+/// A claimed run that hasn't started.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClaimedRun {
     /// The number of the run.
@@ -32,7 +32,7 @@ pub struct ClaimedRun {
     pub owner: Owner,
     /// The task's name.
     pub name: String,
-    /// The maker of the task, and its bounds.
+    /// The maker and the bounds of the task.
     pub maker: Maker,
     /// The action of the task.
     pub action: TaskAction,
@@ -40,7 +40,7 @@ pub struct ClaimedRun {
     pub due: Timestamp,
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunEnd {
     /// The run succeeded.
@@ -49,7 +49,7 @@ pub enum RunEnd {
     Failed,
     /// A rule denied the run, or the run needed approval.
     Denied,
-    /// The run was told to end. It isn't repeated, because its progress is unknown.
+    /// The run was interrupted. It isn't repeated, because its progress is unknown.
     Interrupted,
 }
 
@@ -58,12 +58,13 @@ pub enum RunEnd {
 pub struct RunResult {
     /// How the run ended.
     pub end: RunEnd,
-    /// The answer, or the reason of the failure. The store cuts and neutralises this text.
+    /// The answer or the reason of the failure. Long text is cut, and control characters are
+    /// neutralised.
     pub output: String,
 }
 
 impl RunEnd {
-    /// Returns the name in the list of runs.
+    /// Returns the name for lists of runs.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -75,72 +76,75 @@ impl RunEnd {
 }
 
 impl Schedule {
-    /// Ends the runs that were running when an earlier runner died. They aren't repeated, because
-    /// their progress is unknown. Returns the number of these runs.
+    /// Ends the runs of an earlier runner that died, and returns their number. These runs aren't
+    /// repeated, because their progress is unknown.
     ///
     /// # Errors
     ///
-    /// Returns an error if the database can't be written.
+    /// Fails if the database can't be written.
     pub fn take_over(&self, now: Timestamp) -> Result<usize, ScheduleError> {
         self.run(|connection| {
-            Ok(connection
-                .prepare_cached(
-                    "UPDATE runs SET state = 'interrupted', ended = ?1, output = ?2
+            let mut statement = connection.prepare_cached(
+                "UPDATE runs SET state = 'interrupted', ended = ?1, output = ?2
                      WHERE state = 'running'",
-                )?
-                .execute(params![now.as_millisecond(), INTERRUPTED])?)
+            )?;
+            let ended_runs = statement.execute(params![now.as_millisecond(), INTERRUPTED])?;
+            Ok(ended_runs)
         })
     }
 
-    /// Claims the next due run. `busy`: tasks that already run, since a task never runs twice at a
-    /// time.
+    /// Claims the next due run. Skips the tasks in `busy`, which run now, because a task must not
+    /// run twice at the same time.
     ///
-    /// The run may have been claimed by an earlier runner that didn't start it, may have been
-    /// requested, or its time has come. When this function returns, the next time of the task is on
-    /// disk.
+    /// A run that an earlier runner claimed but didn't start comes first, then requested runs, then
+    /// due times. The next time of the task is on disk when this function returns. Returns `None`
+    /// if no run is due.
     ///
     /// # Errors
     ///
-    /// Returns an error if the database can't be written.
+    /// Fails if the database can't be written.
     pub fn claim(&self, now: Timestamp, busy: &[i64]) -> Result<Option<ClaimedRun>, ScheduleError> {
         self.run(|connection| {
             let transaction =
                 connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            correct(&transaction, now)?;
-            let run = claim(&transaction, now, busy)?;
+            correct_future_tasks(&transaction, now)?;
+            let run = claim_readable(&transaction, now, busy)?;
             transaction.commit()?;
             Ok(run)
         })
     }
 
-    /// Marks a claimed run as started, so that it is never started again. Returns false if its task
-    /// was removed meanwhile.
+    /// Marks a claimed run as started. A started run is never started again. Returns `false` if the
+    /// task was removed in the meantime.
     ///
     /// # Errors
     ///
-    /// Returns an error if the database can't be written. The run must then not begin.
+    /// Returns an error if the database can't be written. The caller must then not start the run.
     pub fn start(&self, run: &ClaimedRun, now: Timestamp) -> Result<bool, ScheduleError> {
         self.run(|connection| {
             let mut statement = connection.prepare_cached(
                 "UPDATE runs SET state = 'running', started = ?2
                  WHERE id = ?1 AND state = 'waiting'",
             )?;
-            Ok(statement.execute(params![run.id, now.as_millisecond()])? > 0)
+            let changed_rows = statement.execute(params![run.id, now.as_millisecond()])?;
+            Ok(changed_rows > 0)
         })
     }
 
-    /// Records the end of a run, and removes runs that are too old.
+    /// Records the end of a run, and removes the oldest runs above the limit.
     ///
     /// # Errors
     ///
-    /// Returns an error if the database can't be written.
+    /// Fails if the database can't be written.
     pub fn end(
         &self,
         run: &ClaimedRun,
         result: &RunResult,
         now: Timestamp,
     ) -> Result<(), ScheduleError> {
-        let output = neutral(cut(&result.output, MAX_OUTPUT)).into_owned();
+        // Neutralising can lengthen the text, so the text is cut again.
+        let neutral_output = neutral(cut(&result.output, MAX_OUTPUT));
+        let output = cut(&neutral_output, MAX_OUTPUT);
         let state = result.end.as_str();
         self.run(|connection| {
             let transaction =
@@ -149,18 +153,18 @@ impl Schedule {
                 .prepare_cached(
                     "UPDATE runs SET state = ?2, ended = ?3, output = ?4 WHERE id = ?1",
                 )?
-                .execute(params![run.id, state, now.as_millisecond(), cut(&output, MAX_OUTPUT)])?;
+                .execute(params![run.id, state, now.as_millisecond(), output])?;
             prune(&transaction, run.task)?;
             transaction.commit()?;
             Ok(())
         })
     }
 
-    /// Returns the removed tasks among `tasks`.
+    /// Returns the tasks in `tasks` that were removed.
     ///
     /// # Errors
     ///
-    /// Returns an error if the database can't be read.
+    /// Fails if the database can't be read.
     pub fn removed(&self, tasks: &[i64]) -> Result<Vec<i64>, ScheduleError> {
         self.run(|connection| {
             let mut statement = connection.prepare_cached("SELECT 1 FROM tasks WHERE id = ?1")?;
@@ -174,12 +178,11 @@ impl Schedule {
         })
     }
 
-    /// Returns the time when the next task that isn't `busy` is due. Returns `None` if no task has
-    /// a time.
+    /// Returns the next due time of a task that isn't in `busy`.
     ///
     /// # Errors
     ///
-    /// Returns an error if the database can't be read.
+    /// Fails if the database can't be read.
     pub fn next_due(&self, busy: &[i64]) -> Result<Option<Timestamp>, ScheduleError> {
         self.run(|connection| {
             let mut statement = connection.prepare_cached(
@@ -196,14 +199,18 @@ impl Schedule {
     }
 }
 
-/// Finds new times for tasks whose last run is in the far future, because the clock was wrong then.
-fn correct(connection: &Connection, now: Timestamp) -> Result<(), ScheduleError> {
-    let far = now.as_millisecond().saturating_add(CORRECTION.as_secs().saturating_mul(1000));
+/// Sets new times for tasks whose last run is in the far future, because the clock was wrong when
+/// such a task ran.
+fn correct_future_tasks(connection: &Connection, now: Timestamp) -> Result<(), ScheduleError> {
+    let correction_millis = CORRECTION.as_secs().saturating_mul(1000);
+    let far_future = now.as_millisecond().saturating_add(correction_millis);
     let mut statement =
         connection.prepare_cached("SELECT id FROM tasks WHERE last > ?1 AND next IS NOT NULL")?;
-    let ids = statement.query_map([far], |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()?;
+    let ids =
+        statement.query_map([far_future], |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()?;
     for id in ids {
-        let next = when(connection, id)?.ok().and_then(|when| when.next(now));
+        // A task that can't be read has no next time.
+        let next = read_when(connection, id)?.ok().and_then(|when| when.next(now));
         connection
             .prepare_cached("UPDATE tasks SET next = ?2, last = NULL WHERE id = ?1")?
             .execute(params![id, next.map(Timestamp::as_millisecond)])?;
@@ -211,7 +218,8 @@ fn correct(connection: &Connection, now: Timestamp) -> Result<(), ScheduleError>
     Ok(())
 }
 
-fn claim(
+/// Claims the next run of a readable task. Pauses unreadable tasks.
+fn claim_readable(
     connection: &Connection,
     now: Timestamp,
     busy: &[i64],
@@ -219,42 +227,45 @@ fn claim(
     while let Some((id, task)) = claim_next(connection, now, busy)? {
         match read_claimed(connection, id, task)? {
             Ok(run) => return Ok(Some(run)),
-            Err(error) => set_aside(connection, id, task, &error, now)?,
+            Err(error) => pause_unreadable(connection, id, task, &error, now)?,
         }
     }
     Ok(None)
 }
 
-/// Claims the next run. Returns the number of the run and the number of its task.
+/// Claims the next run. Returns the ID of the run and of its task.
 fn claim_next(
     connection: &Connection,
     now: Timestamp,
     busy: &[i64],
 ) -> Result<Option<(i64, i64)>, ScheduleError> {
+    let no_limit = None;
     let waiting = "SELECT id, task FROM runs WHERE state = 'waiting' ORDER BY id";
-    if let Some(run) = first_free(connection, waiting, None, busy)? {
+    if let Some(run) = first_free(connection, waiting, no_limit, busy)? {
         return Ok(Some(run));
     }
 
     let requested = "SELECT id, id FROM tasks WHERE asked = 1 ORDER BY id";
-    if let Some((task, _)) = first_free(connection, requested, None, busy)? {
+    if let Some((task, _)) = first_free(connection, requested, no_limit, busy)? {
         connection.prepare_cached("UPDATE tasks SET asked = 0 WHERE id = ?1")?.execute([task])?;
-        let id = insert(connection, task, now, 0)?;
+        let missed = 0;
+        let id = insert_waiting(connection, task, now, missed)?;
         return Ok(Some((id, task)));
     }
 
     let due = "SELECT next, id FROM tasks WHERE next <= ?1 AND paused = 0 ORDER BY next, id";
-    let until = now.as_millisecond();
-    while let Some((first, task)) = first_free(connection, due, Some(until), busy)? {
-        if let Some(id) = claim_due(connection, task, moment(first), now)? {
+    let until = Some(now.as_millisecond());
+    while let Some((next, task)) = first_free(connection, due, until, busy)? {
+        // If `claim_due` skipped the time, the task now has a later time.
+        if let Some(id) = claim_due(connection, task, moment(next), now)? {
             return Ok(Some((id, task)));
         }
     }
     Ok(None)
 }
 
-/// Returns the first row of a query for two numbers, whose second number must be a task that isn't
-/// busy.
+/// Returns the first row of a query whose task isn't in `busy`. The second number of a row is the
+/// task. `until` is the parameter of the query, if there is one.
 fn first_free(
     connection: &Connection,
     query: &str,
@@ -276,20 +287,21 @@ fn first_free(
     Ok(None)
 }
 
-/// Claims a run of a due task, by its policy for missed times. Returns `None` if all of its times
-/// are skipped, or its times can't be read.
+/// Claims a run of a due task, by the task's policy for missed times. Returns `None` if all times
+/// are skipped, or if the task's times can't be read.
 fn claim_due(
     connection: &Connection,
     task: i64,
     first: Timestamp,
     now: Timestamp,
 ) -> Result<Option<i64>, ScheduleError> {
-    let when = match when(connection, task)? {
+    let when = match read_when(connection, task)? {
         Ok(when) => when,
         Err(error) => {
-            // A task with an unknown time doesn't run.
             set_next(connection, task, None, now)?;
-            note(connection, task, first, now, "failed", 0, &error.to_string())?;
+            let missed = 0;
+            let why = error.to_string();
+            record_unstarted(connection, task, first, now, "failed", missed, &why)?;
             return Ok(None);
         }
     };
@@ -298,8 +310,8 @@ fn claim_due(
         .query_row([task], |row| text(row, 0))?;
     let Pending { mut times, more } = when.pending(first, now);
     if times.is_empty() {
-        // The expression gives another time than the stored one, for example because the rules of
-        // the time zone changed. The stored time is used.
+        // The expression may give only later times, for example because the rules of the time zone
+        // changed. The stored time is used then.
         times.push(first);
     }
     let earliest = times[0];
@@ -307,29 +319,48 @@ fn claim_due(
     if missed_policy == "all" {
         let next = times.get(1).copied().or_else(|| when.next(earliest));
         set_next(connection, task, next, earliest)?;
-        return insert(connection, task, earliest, 0).map(Some);
+        let missed = 0;
+        return insert_waiting(connection, task, earliest, missed).map(Some);
     }
 
     set_next(connection, task, when.next(now.max(latest)), latest)?;
-    let others = u32::try_from(times.len() - 1).unwrap_or(u32::MAX) + u32::from(more);
-    if missed_policy != "skip" {
-        return insert(connection, task, latest, others).map(Some);
+    if missed_policy == "skip" {
+        return claim_latest(connection, task, &times, more, now);
     }
+    insert_waiting(connection, task, latest, count_missed(&times, more)).map(Some)
+}
 
+/// Returns the number of times before the latest time. `more` means that earlier times were left
+/// out.
+fn count_missed(times: &[Timestamp], more: bool) -> u32 {
+    u32::try_from(times.len() - 1).unwrap_or(u32::MAX) + u32::from(more)
+}
+
+/// Records the earlier times as skipped, and claims a run for the latest time. If the latest time
+/// is late too, all times are skipped.
+fn claim_latest(
+    connection: &Connection,
+    task: i64,
+    times: &[Timestamp],
+    more: bool,
+    now: Timestamp,
+) -> Result<Option<i64>, ScheduleError> {
+    let latest = times[times.len() - 1];
+    let others = count_missed(times, more);
     let is_late = now.duration_since(latest) > LATE;
     let skipped = if is_late { others + 1 } else { others };
     if skipped > 0 {
-        // The note is for the last skipped time.
-        let last = if is_late { latest } else { times[times.len() - 2] };
+        let last_skipped = if is_late { latest } else { times[times.len() - 2] };
         let passed =
             if more { format!("{MAX_MISSED} times or more") } else { counted(skipped, "time") };
-        let why = format!("no process ran tasks, and {passed} passed");
-        note(connection, task, last, now, "skipped", skipped - 1, &why)?;
+        let why = format!("no process ran tasks, so {passed} passed without a run");
+        record_unstarted(connection, task, last_skipped, now, "skipped", skipped - 1, &why)?;
     }
     if is_late {
         return Ok(None);
     }
-    insert(connection, task, latest, 0).map(Some)
+    let missed = 0;
+    insert_waiting(connection, task, latest, missed).map(Some)
 }
 
 fn set_next(
@@ -344,7 +375,8 @@ fn set_next(
     Ok(())
 }
 
-fn insert(
+/// Adds a waiting run, and returns its ID. `missed` is the number of times that the run replaces.
+fn insert_waiting(
     connection: &Connection,
     task: i64,
     due: Timestamp,
@@ -358,8 +390,8 @@ fn insert(
     Ok(connection.last_insert_rowid())
 }
 
-/// Records a run that was skipped or failed before it began.
-fn note(
+/// Records a skipped run, or a run that failed before its start. `why` becomes the run's output.
+fn record_unstarted(
     connection: &Connection,
     task: i64,
     due: Timestamp,
@@ -384,7 +416,7 @@ fn note(
     prune(connection, task)
 }
 
-/// Removes the runs of a task that are too old.
+/// Removes the oldest ended runs of a task above the limit.
 fn prune(connection: &Connection, task: i64) -> Result<(), ScheduleError> {
     connection
         .prepare_cached(
@@ -395,16 +427,17 @@ fn prune(connection: &Connection, task: i64) -> Result<(), ScheduleError> {
     Ok(())
 }
 
-/// A reason why a stored task can't be read.
+/// The error for a stored task that can't be read.
 #[derive(Debug, Error)]
 enum KeptTaskError {
-    #[error("its maker: {0}")]
+    #[error("the stored creator of the task can't be read: {0}")]
     Maker(#[source] serde_json::Error),
-    #[error("its action: {0}")]
+    #[error("the stored action of the task can't be read: {0}")]
     Action(#[source] serde_json::Error),
 }
 
-/// Reads a claimed run. Returns the inner error if its task can't be read.
+/// Reads a claimed run. The outer error means that the database failed. The inner error means that
+/// the task can't be read.
 fn read_claimed(
     connection: &Connection,
     id: i64,
@@ -415,13 +448,21 @@ fn read_claimed(
         .query_row([id], |row| row.get(0))?;
     let mut statement = connection
         .prepare_cached(&format!("SELECT {} FROM tasks WHERE id = ?1", crate::tasks::COLUMNS))?;
+    let maker_column = 5;
+    let action_column = 11;
     let row = statement
-        .query_row([task], |row| Ok((listed_of(row)?, text(row, 5)?, text(row, 11)?)))
+        .query_row([task], |row| {
+            Ok((read_listed(row)?, text(row, maker_column)?, text(row, action_column)?))
+        })
         .optional()?;
-    let Some((listed, maker, action)) = row else {
+    let Some((listed, stored_maker, stored_action)) = row else {
         return Err(ScheduleError::Removed);
     };
-    Ok(read_kept(&maker, &action).map(|(maker, action)| ClaimedRun {
+    let (maker, action) = match read_kept(&stored_maker, &stored_action) {
+        Ok(read) => read,
+        Err(error) => return Ok(Err(error)),
+    };
+    Ok(Ok(ClaimedRun {
         id,
         task,
         owner: listed.owner,
@@ -438,8 +479,8 @@ fn read_kept(maker: &str, action: &str) -> Result<(Maker, TaskAction), KeptTaskE
     Ok((maker, action))
 }
 
-/// Pauses a task that can't be read, and records why. The other tasks go on.
-fn set_aside(
+/// Pauses an unreadable task. Its claimed run `id` ends as failed, with the reason.
+fn pause_unreadable(
     connection: &Connection,
     id: i64,
     task: i64,

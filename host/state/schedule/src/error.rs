@@ -1,4 +1,4 @@
-//! Why an operation on scheduled tasks did nothing.
+//! The errors of scheduled tasks.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,45 +9,45 @@ use thiserror::Error;
 use crate::when::WhenError;
 use crate::{MAX_ARGUMENTS, MAX_NAME, MAX_PROMPT, MAX_TASKS};
 
-/// Why the tasks did nothing.
+/// The error of an operation on tasks.
 #[derive(Debug, Error)]
 pub enum ScheduleError {
-    /// A task isn't valid.
+    /// The task isn't valid.
     #[error(transparent)]
     Invalid(#[from] TaskOrderError),
-    /// The task is gone.
+    /// The task was removed.
     #[error("the task was removed")]
     Removed,
     /// The task was removed during the operation.
-    #[error("the task was removed at the same time")]
+    #[error("another process removed the task at the same time")]
     RemovedMeanwhile,
-    /// A quota is reached.
+    /// A quota is exhausted.
     #[error(transparent)]
     Limit(#[from] TaskLimitError),
     /// The alarm can't be set or waited for.
     #[error("{0}")]
     Alarm(#[source] io::Error),
-    /// Another process writes all the time.
+    /// Other processes keep the database locked.
     #[error("other processes write to the tasks; repeat the call")]
     Busy,
-    /// The file can't be used.
+    /// The file or the folder can't be used.
     #[error("the tasks in {} can't be used: {reason}", path.display())]
     Unavailable {
-        /// The file.
+        /// The file or the folder.
         path: PathBuf,
-        /// Why, and what to do.
+        /// The reason and the remedy.
         reason: String,
     },
-    /// An error of SQLite, before it is converted to another variant.
+    /// An error of SQLite. Public functions convert it to another variant.
     #[doc(hidden)]
     #[error("{0}")]
     Sqlite(#[from] rusqlite::Error),
 }
 
-/// A reason why a task isn't valid.
+/// The error for an invalid task.
 #[derive(Debug, Error)]
 pub enum TaskOrderError {
-    /// The task's name contains other characters, or is too long.
+    /// The name contains other characters, or is too long.
     #[error(
         "a task's name has 1 to {MAX_NAME} of A-Z, a-z, 0-9, `.`, `_`, `-` and spaces between them"
     )]
@@ -55,19 +55,19 @@ pub enum TaskOrderError {
     /// The arguments are too long. The number is their length in bytes.
     #[error("the arguments are {0} bytes; the limit is {MAX_ARGUMENTS}")]
     LongArguments(usize),
-    /// The prompt has no words.
+    /// The prompt is blank.
     #[error("the prompt is empty; write what to do")]
     EmptyPrompt,
     /// The prompt is too long. The number is its length in bytes.
     #[error("the prompt is {0} bytes; the limit is {MAX_PROMPT}")]
     LongPrompt(usize),
-    /// An unknown way to make up for missed times, cut and neutralised.
+    /// The policy for missed times is unknown.
     #[error("`{0}` isn't valid for missed runs: use once, all or skip")]
     Missed(String),
-    /// The task has no time to run at.
+    /// The time of the task isn't valid.
     #[error(transparent)]
     When(#[from] WhenError),
-    /// The time never comes. The text is the given time.
+    /// The time never comes.
     #[error("`{0}` never runs")]
     NeverRuns(String),
     /// The task can't be written as JSON.
@@ -75,7 +75,7 @@ pub enum TaskOrderError {
     Json(#[from] serde_json::Error),
 }
 
-/// A reason why no further task may be created.
+/// The error for a task that exceeds a limit.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TaskLimitError {
     /// The task would run too often.
@@ -88,26 +88,26 @@ pub enum TaskLimitError {
         /// The shortest allowed period in seconds.
         least: i64,
     },
-    /// The limit of tasks is reached. `here`: the number of the owner's tasks.
+    /// The number of tasks is at its limit.
     #[error(
-        "{quota}; {here} of them are listed here. Remove a task that is no longer needed. \
-         `toolhold tasks list` shows all tasks to a person"
+        "{quota}; {here} of these tasks are listed here. Remove a task that is no longer needed. \
+         The user can list all tasks with `toolhold tasks list`"
     )]
     Tasks {
-        /// The quota.
+        /// The quota that is exhausted.
         quota: TaskQuotaError,
-        /// The tasks that the owner sees.
+        /// The number of tasks that the owner sees.
         here: u64,
     },
 }
 
-/// A quota that is reached.
+/// The quota that is exhausted.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TaskQuotaError {
-    /// Of all tasks of the user.
+    /// The quota of all tasks of the user.
     #[error("there are {0} tasks; the limit is {MAX_TASKS}")]
     All(u64),
-    /// Of a plugin.
+    /// The quota of a plugin.
     #[error(
         "the plugin `{plugin}` has {tasks} tasks; the limit is {limit} (`schedule_tasks` in \
          [plugins.{plugin}])"
@@ -120,7 +120,7 @@ pub enum TaskQuotaError {
         /// The limit of its tasks.
         limit: u64,
     },
-    /// Of a principal.
+    /// The quota of a principal.
     #[error("you have {tasks} tasks; the limit is {limit} (`max_tasks` in [tools.scheduler])")]
     Principal {
         /// The number of tasks.
@@ -131,13 +131,15 @@ pub enum TaskQuotaError {
 }
 
 impl ScheduleError {
-    /// Returns the error for the file at `path`.
+    /// Converts an error of SQLite for the database at `path`. Returns other errors as they are.
     pub(crate) fn at(self, path: &Path) -> Self {
         let Self::Sqlite(error) = self else { return self };
         let reason = match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => return Self::Busy,
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-                "it is damaged. To start without tasks, move it and its `-wal` file away".to_owned()
+                "the file is damaged. To start without tasks, move the file and its `-wal` file \
+                 away"
+                    .to_owned()
             }
             Some(ErrorCode::DiskFull) => "the disk is full".to_owned(),
             _ => error.to_string(),

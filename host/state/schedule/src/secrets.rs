@@ -1,11 +1,11 @@
-//! Hides the secrets in tasks and runs that people are shown.
+//! Redacts secrets in tasks and runs.
 
 use toolhold_contract::{TaskAction, TaskRun};
 use toolhold_redaction::{self as redaction, Keys};
 
 use crate::tasks::Listed;
 
-/// Redacts a task before it is shown, for example in answers and in the audit log.
+/// Redacts a task before it is shown or logged.
 pub fn hide_secrets(task: &mut Listed) {
     match &mut task.state.order.action {
         TaskAction::Call { arguments, .. } => {

@@ -1,5 +1,4 @@
-//! Stores the scheduled tasks of an owner: creates, changes, lists, pauses and removes them, within
-//! quotas.
+//! Stores the scheduled tasks of an owner within quotas.
 
 use std::fmt;
 use std::fs::{File, TryLockError};
@@ -21,61 +20,62 @@ use crate::maker::Maker;
 use crate::when::{When, WhenError, find_zone, machine_zone};
 use crate::{MAX_ARGUMENTS, MAX_NAME, MAX_PROMPT, MAX_RUNS, MAX_TASKS, connection};
 
-/// The file in the folder.
 const FILE: &str = "tasks.db";
+
+/// Bytes of the longest process ID in the lock file.
+const MAX_PROCESS_ID: u64 = 20;
 
 /// The lock of the process that runs the tasks.
 const RUNNER: &str = "runner.lock";
 
-/// The owner of tasks. An owner only sees and changes its own tasks.
+/// The owner of tasks. An owner sees and changes only its own tasks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Owner {
-    /// The plugin that creates the tasks.
+    /// The plugin that created the tasks.
     pub plugin: String,
-    /// The principal of the calls that create the tasks.
+    /// The principal of the calls that created the tasks.
     pub principal: String,
-    /// The real path of the working directory where the tasks are created and run. UTF-8.
+    /// The real path of the working directory of the tasks.
     pub directory: String,
 }
 
 impl Owner {
-    /// The principal of the user who runs this process.
+    /// The principal for the user of this process.
     pub const USER: &'static str = "user";
 
-    /// Returns the principal if it is a caller of a server. Returns `None` for the user of this
-    /// machine.
+    /// Returns the principal if it is a caller of a server. Returns `None` for the user.
     pub fn served(&self) -> Option<&str> {
         let is_user = self.principal == Self::USER;
         if is_user { None } else { Some(self.principal.as_str()) }
     }
 }
 
-/// The limits on the number of tasks, in addition to [`MAX_TASKS`], and on how often they run.
+/// Limits of an owner's tasks, in addition to [`MAX_TASKS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quotas {
-    /// Tasks of the plugin, for all principals.
+    /// The most tasks of the plugin, for all principals.
     pub of_plugin: u64,
-    /// Tasks of the principal, from all plugins.
+    /// The most tasks of the principal, from all plugins.
     pub of_principal: u64,
     /// The shortest time between two runs of a task, in seconds.
     pub interval: u64,
 }
 
-/// A task that was stored.
+/// A task that was just stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeptTask {
     /// The task.
     pub state: TaskState,
-    /// Whether the task replaced another one with the same name.
+    /// Whether the task replaced a task with the same name.
     pub has_replaced: bool,
-    /// Finished tasks that were removed to make room for the new task, because a quota was reached.
+    /// Finished tasks that were removed because a quota was reached.
     pub gave_way: Vec<Listed>,
 }
 
-/// A task with its owner, for the operator.
+/// A task with its owner.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Listed {
-    /// A number that no other task ever has.
+    /// The number of the task. It is never used for another task.
     pub id: i64,
     /// The owner of the task.
     #[serde(flatten)]
@@ -86,7 +86,7 @@ pub struct Listed {
 }
 
 impl Listed {
-    /// Checks whether the task has a next time.
+    /// Checks whether the task isn't paused and has a next time.
     pub fn is_waiting(&self) -> bool {
         !self.state.paused && self.state.next.is_some()
     }
@@ -95,11 +95,10 @@ impl Listed {
 /// The process that runs the tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct RunnerProcess {
-    /// The process ID. `None` while the process takes over.
+    /// The process ID. `None` while a new runner hasn't written it yet.
     pub id: Option<u32>,
 }
 
-/// `process 4711`.
 impl fmt::Display for RunnerProcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.id {
@@ -109,8 +108,7 @@ impl fmt::Display for RunnerProcess {
     }
 }
 
-/// The tasks of a user. The file is opened, or created, by the first operation. All operations
-/// block.
+/// The tasks of a user. The first operation opens or creates the file. All operations block.
 pub struct Schedule {
     folder: PathBuf,
     connection: Mutex<Option<Connection>>,
@@ -122,10 +120,9 @@ impl fmt::Debug for Schedule {
     }
 }
 
-/// The columns that [`state_of`] reads, after the ID.
+/// The columns that [`read_listed`] reads.
 pub(crate) const COLUMNS: &str = "id, owner, principal, directory, name, maker, made, kind, spec, zone, missed, action, next, paused";
 
-/// The SQL condition for the tasks of an owner.
 const OF_OWNER: &str = "owner = ?1 AND principal = ?2 AND directory = ?3";
 
 impl Schedule {
@@ -134,15 +131,15 @@ impl Schedule {
         Self { folder: data.join("schedule"), connection: Mutex::new(None) }
     }
 
-    /// Waits to become the only process of the user that runs the tasks. Dropping the result ends
-    /// this role. If the process dies, another one takes over.
+    /// Waits until this process is the only process of the user that runs tasks. Dropping the
+    /// returned file ends this role. If the process dies, another process takes over.
     ///
     /// # Errors
     ///
-    /// Returns an error if the folder can't be used.
+    /// Fails if the folder can't be used.
     pub fn become_runner(&self) -> Result<File, ScheduleError> {
-        let mut lock = self.private()?.lock(RUNNER).map_err(|error| self.unusable(&error))?;
-        // A process that finds the file locked reads the process ID of the runner from it.
+        let mut lock =
+            self.open_private_folder()?.lock(RUNNER).map_err(|error| self.unusable(&error))?;
         let number = std::process::id().to_string();
         lock.set_len(0)
             .and_then(|()| lock.write_all(number.as_bytes()))
@@ -150,12 +147,11 @@ impl Schedule {
         Ok(lock)
     }
 
-    /// Returns the process that runs the tasks at this moment, or `None` if there is no such
-    /// process. Creates no file.
+    /// Returns the process that runs the tasks, if there is one. Creates no file.
     ///
     /// # Errors
     ///
-    /// Returns an error if the folder can't be used.
+    /// Fails if the folder can't be used.
     pub fn runner(&self) -> Result<Option<RunnerProcess>, ScheduleError> {
         let file = PrivateFolder::open(&self.folder).and_then(|folder| folder.file(RUNNER));
         let mut file = match file {
@@ -163,7 +159,7 @@ impl Schedule {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(self.unusable(&error)),
         };
-        // The lock is shared, so that two processes that check at the same time don't take each
+        // The lock is shared, because two processes that check at the same time must not take each
         // other for the runner.
         match file.try_lock_shared() {
             Ok(()) => Ok(None),
@@ -171,7 +167,7 @@ impl Schedule {
             Err(TryLockError::WouldBlock) => {
                 let mut number = String::new();
                 (&mut file)
-                    .take(20)
+                    .take(MAX_PROCESS_ID)
                     .read_to_string(&mut number)
                     .map_err(|error| self.unusable(&error))?;
                 Ok(Some(RunnerProcess { id: number.parse().ok() }))
@@ -179,9 +175,9 @@ impl Schedule {
         }
     }
 
-    /// Checks whether the user has ever had a task.
+    /// Checks whether the database exists.
     pub fn is_there(&self) -> bool {
-        // The file isn't opened, because closing it would end the locks of this process's
+        // The file isn't opened, because closing it releases the locks of this process's
         // connection.
         self.folder.join(FILE).exists()
     }
@@ -190,18 +186,18 @@ impl Schedule {
     ///
     /// # Errors
     ///
-    /// Returns an error if the folder can't be watched, or the system has no such timer.
+    /// Fails if the folder can't be watched, or if the system has no such timer.
     pub fn alarm(&self) -> Result<Alarm, ScheduleError> {
-        self.private()?;
+        self.open_private_folder()?;
         Alarm::new(&self.folder).map_err(|error| self.unusable(&error))
     }
 
-    /// Stores a task. Replaces the owner's task with the same name, but not its runs. If a quota is
-    /// reached, finished tasks of the plugin and the principal are removed.
+    /// Stores a task. A task of the owner with the same name is replaced, and its runs stay. At a
+    /// quota, finished tasks of the plugin and the principal are removed.
     ///
     /// # Errors
     ///
-    /// Returns an error if the task isn't valid, a quota is reached, or the database can't be
+    /// Returns an error if the task isn't valid, a quota is exhausted, or the database can't be
     /// written.
     pub fn put(
         &self,
@@ -257,13 +253,13 @@ impl Schedule {
         Ok(kept)
     }
 
-    /// Changes only the times of a task. Its maker, its action and its bounds don't change, and a
-    /// paused task stays paused. Only the name and the times of the order are used.
+    /// Changes only the times of a task. The maker, the action, the bounds and a pause stay. Only
+    /// the name and the times of `order` are used.
     ///
     /// # Errors
     ///
-    /// Returns an error if the owner has no such task, the times aren't valid, or the database
-    /// can't be written.
+    /// Fails if the owner has no such task, if the times aren't valid, or if the database can't be
+    /// written.
     pub fn change_times(
         &self,
         owner: &Owner,
@@ -299,28 +295,29 @@ impl Schedule {
         Ok(state)
     }
 
-    /// Removes a task with its runs. Returns false if the owner has no task with this name.
+    /// Removes a task with its runs. Returns `false` if the owner has no task with this name.
     ///
     /// # Errors
     ///
-    /// Returns an error if the database can't be written.
+    /// Fails if the database can't be written.
     pub fn remove(&self, owner: &Owner, name: &str) -> Result<bool, ScheduleError> {
         let removed = self.run(|connection| {
             let mut statement = connection
                 .prepare_cached(&format!("DELETE FROM tasks WHERE {OF_OWNER} AND name = ?4"))?;
             let parameters = params![owner.plugin, owner.principal, owner.directory, name];
-            Ok(statement.execute(parameters)? > 0)
+            let removed_rows = statement.execute(parameters)?;
+            Ok(removed_rows > 0)
         })?;
         self.ring();
         Ok(removed)
     }
 
-    /// Pauses or resumes a task. Times during the pause are skipped. Returns false if the owner has
-    /// no task with this name.
+    /// Pauses or resumes a task. Times during the pause are skipped. Returns `false` if the owner
+    /// has no task with this name.
     ///
     /// # Errors
     ///
-    /// Returns an error if the database can't be written.
+    /// Fails if the database can't be written.
     pub fn pause(
         &self,
         owner: &Owner,
@@ -335,16 +332,9 @@ impl Schedule {
             transaction
                 .prepare_cached("UPDATE tasks SET paused = ?2 WHERE id = ?1")?
                 .execute(params![listed.id, paused])?;
-            if !paused && listed.state.paused {
-                // A task that runs once runs late rather than never.
-                if let Ok(repeating @ (When::Every { .. } | When::Cron(..))) =
-                    when(&transaction, listed.id)?
-                {
-                    let next = repeating.next(now);
-                    transaction
-                        .prepare_cached("UPDATE tasks SET next = ?2 WHERE id = ?1")?
-                        .execute(params![listed.id, next.map(Timestamp::as_millisecond)])?;
-                }
+            let is_resumed = !paused && listed.state.paused;
+            if is_resumed {
+                skip_paused_times(&transaction, listed.id, now)?;
             }
             transaction.commit()?;
             Ok(true)
@@ -353,29 +343,30 @@ impl Schedule {
         Ok(changed)
     }
 
-    /// Requests one additional run of a task as soon as possible. Returns false if the owner has no
-    /// task with this name.
+    /// Requests an additional run of a task as soon as possible. Returns `false` if the owner has
+    /// no task with this name.
     ///
     /// # Errors
     ///
-    /// Returns an error if the database can't be written.
+    /// Fails if the database can't be written.
     pub fn run_soon(&self, owner: &Owner, name: &str) -> Result<bool, ScheduleError> {
         let changed = self.run(|connection| {
             let mut statement = connection.prepare_cached(&format!(
                 "UPDATE tasks SET asked = 1 WHERE {OF_OWNER} AND name = ?4"
             ))?;
             let parameters = params![owner.plugin, owner.principal, owner.directory, name];
-            Ok(statement.execute(parameters)? > 0)
+            let changed_rows = statement.execute(parameters)?;
+            Ok(changed_rows > 0)
         })?;
         self.ring();
         Ok(changed)
     }
 
-    /// Returns the tasks of an owner, or of all owners, sorted by name.
+    /// Returns the tasks of an owner, or of all owners, sorted by name. Each task has its last run.
     ///
     /// # Errors
     ///
-    /// The file can't be read.
+    /// Returns an error if the database can't be read.
     pub fn tasks(&self, owner: Option<&Owner>) -> Result<Vec<Listed>, ScheduleError> {
         self.run(|connection| {
             let condition = if owner.is_some() { OF_OWNER } else { "true" };
@@ -386,13 +377,14 @@ impl Schedule {
             let rows = match owner {
                 Some(owner) => statement.query_map(
                     params![owner.plugin, owner.principal, owner.directory],
-                    listed_of,
+                    read_listed,
                 )?,
-                None => statement.query_map([], listed_of)?,
+                None => statement.query_map([], read_listed)?,
             };
             let mut tasks = rows.collect::<Result<Vec<_>, _>>()?;
+            let only_last = 1;
             for task in &mut tasks {
-                task.state.last = runs(connection, task.id, 1)?.pop();
+                task.state.last = runs(connection, task.id, only_last)?.pop();
             }
             Ok(tasks)
         })
@@ -402,7 +394,7 @@ impl Schedule {
     ///
     /// # Errors
     ///
-    /// The file can't be read.
+    /// Returns an error if the database can't be read.
     pub fn runs_of(&self, owner: &Owner, name: &str) -> Result<Vec<TaskRun>, ScheduleError> {
         self.run(|connection| match find(connection, owner, name)? {
             Some(listed) => runs(connection, listed.id, MAX_RUNS),
@@ -410,18 +402,17 @@ impl Schedule {
         })
     }
 
-    /// Wakes the runner, because the tasks have changed or a run has ended.
+    /// Wakes the runner after a change of the tasks or the end of a run.
     pub fn ring(&self) {
-        // An error is harmless: the change is stored, and the runner checks from time to time
-        // anyway.
-        let _ = self.private().map(|folder| Alarm::ring(&folder));
+        // The change is already stored. If this signal fails, the runner notices the change within
+        // an hour.
+        let _ = self.open_private_folder().map(|folder| Alarm::ring(&folder));
     }
 
-    /// Opens the folder. Creates it if it doesn't exist.
-    fn private(&self) -> Result<PrivateFolder, ScheduleError> {
+    fn open_private_folder(&self) -> Result<PrivateFolder, ScheduleError> {
         let private = PrivateFolder::make(&self.folder).map_err(|error| self.unusable(&error))?;
-        // SQLite opens the file by its path. No other user can enter the folder, so no other user
-        // can exchange the file.
+        // SQLite opens the file by its path. No other user must be able to enter the folder and
+        // replace the file.
         private.check_closed().map_err(|error| self.unusable(&error))?;
         Ok(private)
     }
@@ -430,18 +421,18 @@ impl Schedule {
         ScheduleError::Unavailable { path: self.folder.clone(), reason: error.to_string() }
     }
 
-    /// Runs an operation on the file.
+    /// Runs an operation on the database. The first operation opens the database.
     pub(crate) fn run<T>(
         &self,
         operation: impl FnOnce(&mut Connection) -> Result<T, ScheduleError>,
     ) -> Result<T, ScheduleError> {
-        // An operation that panicked has rolled back.
-        let mut opened = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        // A panicked operation was rolled back, so the lock can still be used.
+        let mut open_connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         let path = self.folder.join(FILE);
-        let connection = match &mut *opened {
+        let connection = match &mut *open_connection {
             Some(connection) => connection,
             none => {
-                self.private()?;
+                self.open_private_folder()?;
                 let new_connection = connection::open(&path).map_err(|error| error.at(&path))?;
                 none.insert(new_connection)
             }
@@ -450,8 +441,8 @@ impl Schedule {
     }
 }
 
-/// Checks a task, and returns its first time. Replaces a duration by a time, and a missing zone by
-/// the machine's zone.
+/// Checks a task and returns its first time. Stores a duration as a time. If the zone is missing,
+/// adds the machine's zone.
 fn check(
     order: &mut TaskOrder,
     quotas: Quotas,
@@ -495,29 +486,51 @@ fn check(
     when.next(now).ok_or_else(|| TaskOrderError::NeverRuns(order.when.trim().to_owned()).into())
 }
 
+/// Sets the next time of a resumed task to a time after `now`.
+fn skip_paused_times(
+    connection: &Connection,
+    id: i64,
+    now: Timestamp,
+) -> Result<(), ScheduleError> {
+    let repeating = match read_when(connection, id)? {
+        // A task that runs once keeps its time, so that it runs late instead of never. The runner
+        // reports unreadable times.
+        Ok(When::Once(_)) | Err(_) => return Ok(()),
+        Ok(repeating) => repeating,
+    };
+    let next = repeating.next(now);
+    connection
+        .prepare_cached("UPDATE tasks SET next = ?2 WHERE id = ?1")?
+        .execute(params![id, next.map(Timestamp::as_millisecond)])?;
+    Ok(())
+}
+
+/// Checks the length and the characters of a task's name. A space at the start or the end isn't
+/// allowed.
 fn check_name(name: &str) -> Result<(), TaskOrderError> {
-    let count = name.chars().count();
-    let is_allowed = name.chars().all(|c| c.is_ascii_alphanumeric() || "._- ".contains(c));
-    if count == 0 || count > MAX_NAME || !is_allowed || name.trim() != name {
+    let has_valid_length = (1..=MAX_NAME).contains(&name.chars().count());
+    let has_valid_characters =
+        name.chars().all(|c| c.is_ascii_alphanumeric() || "._- ".contains(c));
+    if !has_valid_length || !has_valid_characters || name.trim() != name {
         return Err(TaskOrderError::Name);
     }
     Ok(())
 }
 
-/// Removes finished tasks of the plugin and the principal until a new task is within the quotas. A
-/// task with a next time or an unfinished run is never removed.
+/// Removes finished tasks of the plugin and the principal until a new task is within the quotas.
+/// Returns the removed tasks. A task with a next time or an unfinished run is never removed.
 ///
-/// Tasks whose last run was denied are removed last, because a person may still allow it.
-/// Otherwise, tasks of the same directory are removed first, in the order in which they ended.
+/// Tasks of the same directory are removed first, in the order in which they ended. Tasks whose
+/// last run was denied are removed last, because a person may still allow them.
 fn make_room(
     connection: &Connection,
     owner: &Owner,
     quotas: Quotas,
 ) -> Result<Vec<Listed>, ScheduleError> {
-    let mut gave_way = Vec::new();
+    let mut removed_tasks = Vec::new();
     loop {
         let limit = match check_quotas(connection, owner, quotas) {
-            Ok(()) => return Ok(gave_way),
+            Ok(()) => return Ok(removed_tasks),
             Err(ScheduleError::Limit(limit)) => limit,
             Err(error) => return Err(error),
         };
@@ -533,15 +546,17 @@ fn make_room(
                      directory != ?3,
                      (SELECT max(ended) FROM runs WHERE task = tasks.id), last, id LIMIT 1"
             ))?
-            .query_row([&owner.plugin, &owner.principal, &owner.directory], listed_of)
+            .query_row([&owner.plugin, &owner.principal, &owner.directory], read_listed)
             .optional()?
-            // The caller rolls back, so that no task is removed if the new task isn't stored.
+            // The caller rolls back, so no task is removed if the new task isn't stored.
             .ok_or(ScheduleError::Limit(limit))?;
         connection.prepare_cached("DELETE FROM tasks WHERE id = ?1")?.execute([oldest.id])?;
-        gave_way.push(oldest);
+        removed_tasks.push(oldest);
     }
 }
 
+/// Checks whether a further task of the owner is within the quotas. The error also has the number
+/// of tasks in the owner's directory.
 fn check_quotas(
     connection: &Connection,
     owner: &Owner,
@@ -577,12 +592,12 @@ fn find(
     let mut statement = connection
         .prepare_cached(&format!("SELECT {COLUMNS} FROM tasks WHERE {OF_OWNER} AND name = ?4"))?;
     let parameters = params![owner.plugin, owner.principal, owner.directory, name];
-    Ok(statement.query_row(parameters, listed_of).optional()?)
+    Ok(statement.query_row(parameters, read_listed).optional()?)
 }
 
-/// Reads the times of a task. Returns the inner error if the stored zone or expression is no longer
-/// valid.
-pub(crate) fn when(
+/// Reads the times of a task. The outer error means that the database failed. The inner error means
+/// that the stored zone or expression isn't valid any more.
+pub(crate) fn read_when(
     connection: &Connection,
     id: i64,
 ) -> Result<Result<When, WhenError>, ScheduleError> {
@@ -598,14 +613,13 @@ pub(crate) fn moment(milliseconds: i64) -> Timestamp {
     Timestamp::from_millisecond(milliseconds).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// Formats a moment for people, in the time zone and with seconds.
 fn shown(milliseconds: i64, zone: &TimeZone) -> String {
     let moment = moment(milliseconds.div_euclid(1000).saturating_mul(1000));
     moment.display_with_offset(zone.to_offset(moment)).to_string()
 }
 
-/// Returns a text of a row, or an empty text for `NULL`. A text that isn't UTF-8 must not hide or
-/// stop the other tasks.
+/// Returns the text of a column. Other bytes than UTF-8 are replaced, so that they don't make the
+/// other tasks unreadable.
 pub(crate) fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
     Ok(optional_text(row, column)?.unwrap_or_default())
 }
@@ -615,18 +629,21 @@ fn optional_text(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<String
     Ok(bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned()))
 }
 
-pub(crate) fn listed_of(row: &Row<'_>) -> rusqlite::Result<Listed> {
+/// Reads a row with the columns of [`COLUMNS`]. The last run isn't read.
+pub(crate) fn read_listed(row: &Row<'_>) -> rusqlite::Result<Listed> {
     let zone = optional_text(row, 9)?;
     let next: Option<i64> = row.get(12)?;
+    // A zone that no longer exists is shown as UTC.
     let in_zone = find_zone(zone.as_deref()).unwrap_or(TimeZone::UTC);
     let kind = text(row, 7)?;
     let mut when = text(row, 8)?;
-    // The time is stored in UTC.
+    // The stored time is in UTC.
     if kind == "once"
         && let Ok(at) = when.parse::<Timestamp>()
     {
         when = shown(at.as_millisecond(), &in_zone);
     }
+    // An unreadable action is shown as an empty prompt.
     let action =
         serde_json::from_str(&text(row, 11)?).unwrap_or_else(|_| TaskAction::Prompt(String::new()));
     Ok(Listed {
@@ -648,11 +665,13 @@ pub(crate) fn listed_of(row: &Row<'_>) -> rusqlite::Result<Listed> {
     })
 }
 
+/// Returns at most `most` last runs of a task, the latest first.
 fn runs(connection: &Connection, task: i64, most: usize) -> Result<Vec<TaskRun>, ScheduleError> {
-    let zone = connection
+    let zone_name = connection
         .prepare_cached("SELECT zone FROM tasks WHERE id = ?1")?
         .query_row([task], |row| optional_text(row, 0))?;
-    let zone = find_zone(zone.as_deref()).unwrap_or(TimeZone::UTC);
+    // A zone that no longer exists is shown as UTC.
+    let zone = find_zone(zone_name.as_deref()).unwrap_or(TimeZone::UTC);
     let mut statement = connection.prepare_cached(
         "SELECT due, started, ended, state, missed, output FROM runs
          WHERE task = ?1 ORDER BY id DESC LIMIT ?2",

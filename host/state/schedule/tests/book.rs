@@ -148,7 +148,7 @@ fn one_skipped_time_has_no_other_before_it() {
         let skipped = scene.runs(name).into_iter().find(|run| run.state == "skipped");
         let skipped = skipped.expect("it is noted");
         assert_eq!((skipped.missed, skipped.due), (0, format!("2026-06-01T{due}+00:00")), "{name}");
-        assert_eq!(skipped.output, "no process ran tasks, and 1 time passed");
+        assert_eq!(skipped.output, "no process ran tasks, so 1 time passed without a run");
     }
 }
 
@@ -163,7 +163,7 @@ fn more_missed_times_than_are_counted_are_said_to_be_more() {
     let skipped = scene.runs("skip").into_iter().find(|run| run.state == "skipped");
     let skipped = skipped.expect("it is noted");
     assert_eq!(skipped.missed, 99, "those before the one that it is for");
-    assert_eq!(skipped.output, "no process ran tasks, and 100 times or more passed");
+    assert_eq!(skipped.output, "no process ran tasks, so 100 times or more passed without a run");
 }
 
 #[test]
@@ -321,7 +321,7 @@ fn ten_thousand_tasks_stop_at_the_limits() {
     let elsewhere = Owner { directory: "/other".to_owned(), ..owner() };
     refused(
         put(2, &elsewhere, more),
-        "you have 5 tasks; the limit is 5 (`max_tasks` in [tools.scheduler]); 0 of them are listed \
+        "you have 5 tasks; the limit is 5 (`max_tasks` in [tools.scheduler]); 0 of these tasks are listed \
          here",
     );
     let mut kept = 5;

@@ -1,4 +1,4 @@
-//! Opens, hardens, shares and stops an SQLite file of a plugin.
+//! Opens and protects a plugin's SQLite file, and stops its operations.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,47 +13,56 @@ use toolhold_data_dir::PrivateFolder;
 use crate::Stop;
 use crate::error::StoreError;
 
-/// The version of the tables of a new form. Each upgrade increases it by one.
+/// The version of new tables. Each upgrade increases it by one.
 const FIRST_VERSION: i32 = 1;
 
-/// How long an operation waits for another process that writes, at most.
+/// The longest wait for another process that writes.
 const BUSY: Duration = Duration::from_secs(5);
 
-/// The pause before a step is retried that SQLite itself doesn't retry.
+/// The pause between attempts that SQLite itself doesn't repeat.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Instructions of SQLite's machine between two looks at the deadline.
+/// SQLite's instructions between two checks of the deadline.
 const STEPS: i32 = 1000;
 
 /// Bytes of a page of the file.
 const PAGE: u64 = 4096;
 
-/// The form of a database.
+/// Pages of the smallest and of the largest limit for a file.
+const MIN_PAGES: u64 = 64;
+const MAX_PAGES: u64 = 1 << 30;
+
+/// Bytes of the longest SQL statement.
+const MAX_STATEMENT: i32 = 4096;
+
+/// Bytes of the write-ahead log after it was written into the file.
+const MAX_LOG: i32 = 4 << 20;
+
+/// The tables and limits of a database.
 #[derive(Clone, Copy, Debug)]
 pub struct DatabaseForm {
-    /// The number in the file's header that identifies the kind of the file.
+    /// Identifies the kind of the file, in its header.
     pub application: i32,
     /// Statements that create the tables and set `application_id` and the `user_version` 1.
     pub tables: &'static str,
-    /// Statements that upgrade the tables from version 1 to version 2, and so on. A new file runs
-    /// them too.
+    /// Statements that upgrade the tables from version 1 to 2, and so on. They also run on a new
+    /// file.
     pub upgrades: &'static [&'static str],
-    /// Most bytes of a row.
+    /// The most bytes of a row.
     pub longest: usize,
-    /// Most bytes of the file.
+    /// The most bytes of the file.
     pub bytes: u64,
-    /// Whether the content can be created again, so that a write needn't wait for the disk. After a
-    /// power failure, the file is intact, but the last writes may be missing.
+    /// Whether the content can be created again. A write then doesn't wait for the disk, and a
+    /// power failure may lose the last writes.
     pub is_derived: bool,
 }
 
 impl DatabaseForm {
-    /// Opens a file. Creates it if it doesn't exist. The file must be in one of Toolhold's own
-    /// folders, which no other user can enter.
+    /// Opens or creates a file. The file must be in a folder that no other user can enter.
     ///
     /// # Errors
     ///
-    /// Returns an error if the file doesn't have this form, or SQLite fails.
+    /// Returns an error if the file is of another kind, or SQLite fails.
     pub fn open(&self, path: &Path) -> Result<Connection, StoreError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
@@ -61,17 +70,21 @@ impl DatabaseForm {
         let connection = Connection::open_with_flags(path, flags)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+        // A larger number has no effect, because SQLite's own limit is lower than the largest
+        // `i32`.
         let longest = i32::try_from(self.longest).unwrap_or(i32::MAX);
         connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, longest)?;
-        connection.set_limit(Limit::SQLITE_LIMIT_SQL_LENGTH, 4096)?;
+        connection.set_limit(Limit::SQLITE_LIMIT_SQL_LENGTH, MAX_STATEMENT)?;
         connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
+
         connection.busy_timeout(BUSY)?;
-        // Readers don't wait for a writer. A finished write is on disk.
-        keep_log(&connection)?;
+        // With a write-ahead log, readers don't wait for a writer.
+        enable_log(&connection)?;
         let synchronous = if self.is_derived { "NORMAL" } else { "FULL" };
         connection.pragma_update(None, "synchronous", synchronous)?;
-        connection.pragma_update(None, "journal_size_limit", 4 << 20)?;
-        connection.pragma_update(None, "max_page_count", (self.bytes / PAGE).clamp(64, 1 << 30))?;
+        connection.pragma_update(None, "journal_size_limit", MAX_LOG)?;
+        let pages = (self.bytes / PAGE).clamp(MIN_PAGES, MAX_PAGES);
+        connection.pragma_update(None, "max_page_count", pages)?;
         prepare(&connection, path, self)?;
         Ok(connection)
     }
@@ -87,8 +100,8 @@ pub struct Database {
 }
 
 impl Database {
-    /// Returns the database `name` in one of Toolhold's own folders. `name`: a plugin's name,
-    /// `[a-z0-9-]`.
+    /// Makes the database of a plugin in one of Toolhold's own folders. `name` is the plugin's
+    /// name, `[a-z0-9-]`. Opens no file.
     pub fn named(folder: impl Into<PathBuf>, name: impl Into<String>, form: DatabaseForm) -> Self {
         Self { folder: folder.into(), name: name.into(), form, connection: Mutex::new(None) }
     }
@@ -98,54 +111,55 @@ impl Database {
         self.folder.join(format!("{}.db", self.name))
     }
 
-    /// Runs an operation until `stop`. Blocks.
+    /// Runs an operation until `stop` is due. Blocks.
     ///
     /// # Errors
     ///
-    /// The errors of the operation, a file that can't be used, or the stop.
+    /// Returns the errors of the operation, or an error if the file can't be used or `stop` is due.
     pub fn run<T>(
         &self,
         stop: &Stop,
         operation: impl FnOnce(&mut Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        // An operation that panicked has rolled back.
-        let mut kept = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        // A panicked operation was rolled back, so the lock can still be used.
+        let mut open_connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         if stop.is_due() {
             return Err(StoreError::Stopped);
         }
         let path = self.path();
-        let connection = match &mut *kept {
+        let connection = match &mut *open_connection {
             Some(connection) => connection,
             none => none.insert(self.open(&path).map_err(|error| error.at(&path))?),
         };
         let time_left = stop.deadline.saturating_duration_since(Instant::now());
-        bounded(connection, time_left.min(BUSY), stop, operation).map_err(|error| error.at(&path))
+        let max_wait = time_left.min(BUSY);
+        run_until(connection, max_wait, stop, operation).map_err(|error| error.at(&path))
     }
 
+    /// Checks the name of the plugin, makes the folder, and opens the file.
     fn open(&self, path: &Path) -> Result<Connection, StoreError> {
-        let is_valid_name = !self.name.is_empty()
-            && self.name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
-        if !is_valid_name {
-            return Err(StoreError::unavailable(path, "it needs the name of a plugin"));
+        let has_valid_characters =
+            self.name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+        if self.name.is_empty() || !has_valid_characters {
+            return Err(StoreError::unavailable(path, "a plugin's name is required"));
         }
         let private =
             PrivateFolder::make(&self.folder).map_err(|error| self.folder_error(&error))?;
-        // SQLite opens the file by its path. No other user can enter the folder, so no other user
-        // can exchange the file. The file is not opened here, because closing it would end the
-        // locks of other connections of this process.
+        // SQLite opens the file by its path. No other user must be able to enter the folder and
+        // replace the file. The file isn't opened here, because closing it releases the locks of
+        // other connections in this process.
         private.check_closed().map_err(|error| self.folder_error(&error))?;
         self.form.open(path)
     }
 
-    /// Returns the error for a fault of the folder, not of the file.
     fn folder_error(&self, error: &io::Error) -> StoreError {
         StoreError::unavailable(&self.folder, error.to_string())
     }
 }
 
-/// Enables the write-ahead log of the file. SQLite fails immediately if several processes do this
-/// to a new file, so this is retried until it succeeds.
-fn keep_log(connection: &Connection) -> Result<(), rusqlite::Error> {
+/// Enables the write-ahead log. SQLite fails at once if several processes do this to a new file, so
+/// the statement is repeated for some time.
+fn enable_log(connection: &Connection) -> Result<(), rusqlite::Error> {
     let deadline = Instant::now() + BUSY;
     loop {
         match connection.pragma_update(None, "journal_mode", "WAL") {
@@ -160,47 +174,50 @@ fn keep_log(connection: &Connection) -> Result<(), rusqlite::Error> {
     }
 }
 
-/// Creates the tables of a new file, or checks and upgrades those of an old file.
+/// Creates the tables of a new file, or checks and upgrades the tables of an existing file.
 fn prepare(connection: &Connection, path: &Path, form: &DatabaseForm) -> Result<(), StoreError> {
-    step(connection, (0, 0), form.tables)?;
+    // A new file has no application and no version.
+    let new_file = (0, 0);
+    run_in_state(connection, new_file, form.tables)?;
     let mut newest = FIRST_VERSION;
     for upgrade in form.upgrades {
-        let next = newest.saturating_add(1);
-        let upgrade = format!("{upgrade};PRAGMA user_version = {next};");
-        step(connection, (form.application, newest), &upgrade)?;
-        newest = next;
+        let next_version = newest.saturating_add(1);
+        let statements = format!("{upgrade};PRAGMA user_version = {next_version};");
+        run_in_state(connection, (form.application, newest), &statements)?;
+        newest = next_version;
     }
-    match state(connection)? {
-        (application, _) if application != form.application => {
-            Err(StoreError::unavailable(path, "another program has made the file. Move it away"))
-        }
-        (_, version) if version != newest => {
-            let reason = format!(
-                "the file has version {version}; this Toolhold reads version {newest}. Use a newer \
-                 Toolhold"
-            );
-            Err(StoreError::unavailable(path, reason))
-        }
-        _ => Ok(()),
+
+    let (application, version) = read_state(connection)?;
+    if application != form.application {
+        let reason = "another program created the file. Move the file away";
+        return Err(StoreError::unavailable(path, reason));
     }
+    if version != newest {
+        let reason = format!(
+            "the file has version {version}; this Toolhold reads version {newest}. Use a newer \
+             Toolhold"
+        );
+        return Err(StoreError::unavailable(path, reason));
+    }
+    Ok(())
 }
 
-/// Runs statements on a file in the state `before`. Does nothing in another state. If several
-/// processes call this at the same time, only the first one runs the statements.
-fn step(
+/// Runs statements on a file in the state `before`: its application and its version. Does nothing
+/// in another state. Of several processes, only the first runs the statements.
+fn run_in_state(
     connection: &Connection,
     before: (i32, i32),
     statements: &str,
 ) -> Result<(), rusqlite::Error> {
-    if state(connection)? != before {
+    if read_state(connection)? != before {
         return Ok(());
     }
-    // With foreign keys, replacing a table would delete the rows that refer to it.
+    // Foreign keys are off, because replacing a table would delete the rows that refer to it.
     connection.pragma_update(None, "foreign_keys", false)?;
     connection.execute_batch("BEGIN IMMEDIATE")?;
-    let result = match state(connection) {
-        Ok(now) if now == before => connection.execute_batch(statements),
-        // Another process has run the statements meanwhile.
+    let result = match read_state(connection) {
+        Ok(locked_state) if locked_state == before => connection.execute_batch(statements),
+        // Another process has run the statements in the meantime.
         Ok(_) => Ok(()),
         Err(error) => Err(error),
     };
@@ -208,22 +225,22 @@ fn step(
     result
 }
 
-/// Reads the application number of the file, and the version of its tables.
-fn state(connection: &Connection) -> Result<(i32, i32), rusqlite::Error> {
+fn read_state(connection: &Connection) -> Result<(i32, i32), rusqlite::Error> {
     let application = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let version = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     Ok((application, version))
 }
 
-/// Runs an operation that stops when `stop` is due, and waits at most `busy` for other processes.
-fn bounded<T>(
+/// Runs an operation until `stop` is due, and waits at most `max_wait` for other processes.
+fn run_until<T>(
     connection: &mut Connection,
-    busy: Duration,
+    max_wait: Duration,
     stop: &Stop,
     operation: impl FnOnce(&mut Connection) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
-    connection.busy_timeout(busy)?;
+    connection.busy_timeout(max_wait)?;
     let stop = stop.clone();
+    // SQLite calls the handler regularly, and ends the operation if it returns true.
     connection.progress_handler(STEPS, Some(move || stop.is_due()))?;
     let result = operation(connection);
     connection.progress_handler(STEPS, None::<fn() -> bool>)?;

@@ -1,8 +1,8 @@
-//! The store of a plugin: keys and values that persist between its calls, within a quota.
+//! The store of a plugin: keys and values that persist between calls, within a quota.
 //!
-//! Each plugin has one file, an SQLite database in Toolhold's own data folder. All SQL statements
-//! are constants of this crate. A guest's data is only bound as a parameter. Several processes may
-//! use a store at the same time.
+//! Each plugin has an SQLite file in Toolhold's own data folder. A guest can't inject SQL: all
+//! statements are constants of this crate, and a guest's data is only bound as a parameter. Several
+//! processes may use a store at the same time.
 //!
 //! [`index`] stores and searches documents.
 
@@ -19,37 +19,37 @@ use toolhold_contract::CancellationToken;
 pub use database::{Database, DatabaseForm};
 pub use error::StoreError;
 
-/// Most bytes of a key. An empty string is no key.
+/// Most bytes of a key. An empty key is refused.
 pub const MAX_KEY: usize = 512;
 /// Most bytes of a value.
 pub const MAX_VALUE: usize = 1 << 20;
-/// The most expectations and changes of one write together.
+/// Most expectations and changes of one write, added together.
 pub const MAX_CHANGES: usize = 1000;
 /// Most entries of a page.
 pub const MAX_ENTRIES: usize = 1000;
-/// The most bytes of the keys and values of a page. A single entry always fits.
+/// Most bytes of a page. A page with one entry may be larger.
 pub const MAX_PAGE: usize = 4 << 20;
 
-/// Limits of a plugin's entries.
+/// The limits of a plugin's entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
-    /// Bytes of all keys and values together.
+    /// The bytes of all keys and values.
     pub bytes: u64,
-    /// Number of keys.
+    /// The number of keys.
     pub keys: u64,
 }
 
-/// When an operation has to stop.
+/// The conditions that end an operation.
 #[derive(Clone, Debug)]
 pub struct Stop {
-    /// The latest time.
+    /// The latest time at which the operation ends.
     pub deadline: Instant,
-    /// Set when nobody waits any more.
+    /// Cancelled when the caller no longer waits.
     pub cancel: CancellationToken,
 }
 
 impl Stop {
-    /// Checks whether the operation has to stop now.
+    /// Checks whether the operation must stop now.
     pub fn is_due(&self) -> bool {
         self.cancel.is_cancelled() || Instant::now() >= self.deadline
     }
@@ -64,25 +64,34 @@ pub struct Entry {
     pub value: Vec<u8>,
 }
 
-/// A part of a listing.
+/// A page of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
     /// The entries, sorted by the bytes of their keys.
     pub entries: Vec<Entry>,
-    /// The start of the next page. `None` if this is the last page.
+    /// The start of the next page. `None` for the last page.
     pub cursor: Option<String>,
 }
 
-/// A key and a value that a write expects or makes.
+/// A key and its value, as an expectation or a change of a write.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyValue<'a> {
     /// The key.
     pub key: &'a str,
-    /// The expected or new value of the key. `None` if the key must be missing, or is deleted.
+    /// The value. `None` means that an expected key must be missing, or that a changed key is
+    /// deleted.
     pub value: Option<&'a [u8]>,
 }
 
-/// The tables of a store.
+/// Identifies a store in the header of its file: `berS`.
+const APPLICATION: i32 = 0x6265_7253;
+
+/// Bytes of SQLite's header of a row.
+const ROW_HEADER: usize = 64;
+
+/// Bytes in the file for each key, in addition to the key and its value.
+const BYTES_PER_KEY: u64 = 1024;
+
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS entries (key BLOB PRIMARY KEY, value BLOB NOT NULL) STRICT;
     CREATE TABLE IF NOT EXISTS totals (
@@ -92,7 +101,7 @@ const TABLES: &str = "
     PRAGMA application_id = 0x62657253;
     PRAGMA user_version = 1;";
 
-/// The store of one plugin. The first operation opens or creates its file. All operations block.
+/// The store of a plugin. The first operation opens or creates its file. All operations block.
 #[derive(Debug)]
 pub struct Store {
     database: Database,
@@ -100,23 +109,26 @@ pub struct Store {
 }
 
 impl Store {
-    /// Returns the store `name` in one of Toolhold's own folders. `name`: a plugin's name,
+    /// Makes the store of a plugin in a folder of Toolhold. `name` is the plugin's name,
     /// `[a-z0-9-]`.
     pub fn named(folder: impl Into<PathBuf>, name: impl Into<String>, quota: Quota) -> Self {
         let form = DatabaseForm {
-            application: 0x6265_7253,
+            application: APPLICATION,
             tables: TABLES,
             upgrades: &[],
-            // The row of an entry has its key and its value.
-            longest: MAX_KEY + MAX_VALUE + 64,
-            // Entries need at most twice their size, and some pages for the index.
-            bytes: quota.bytes.saturating_mul(2).saturating_add(quota.keys.saturating_mul(1024)),
+            // A row has a key, a value, and the header of SQLite.
+            longest: MAX_KEY + MAX_VALUE + ROW_HEADER,
+            // Entries need at most twice their size, and some pages for SQLite's index.
+            bytes: quota
+                .bytes
+                .saturating_mul(2)
+                .saturating_add(quota.keys.saturating_mul(BYTES_PER_KEY)),
             is_derived: false,
         };
         Self { database: Database::named(folder, name, form), quota }
     }
 
-    /// Returns the store's file.
+    /// Returns the path of the file.
     pub fn path(&self) -> PathBuf {
         self.database.path()
     }
@@ -125,26 +137,25 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// Returns an error if the key isn't valid, the store can't be read, or the operation is
-    /// stopped.
+    /// Fails if the key isn't valid, if the store can't be read, or if the operation is stopped.
     pub fn get(&self, key: &str, stop: &Stop) -> Result<Option<Vec<u8>>, StoreError> {
         check_key(key)?;
         self.database.run(stop, |connection| {
-            Ok(connection
-                .prepare_cached("SELECT value FROM entries WHERE key = ?1")?
-                .query_row([key.as_bytes()], |row| row.get(0))
-                .optional()?)
+            let mut statement =
+                connection.prepare_cached("SELECT value FROM entries WHERE key = ?1")?;
+            let value = statement.query_row([key.as_bytes()], |row| row.get(0)).optional()?;
+            Ok(value)
         })
     }
 
-    /// Returns the entries whose keys begin with `prefix`. A page has at most `limit` entries, and
-    /// at most [`MAX_ENTRIES`] and [`MAX_PAGE`]. `cursor`: the start of this page, from the
-    /// previous page.
+    /// Returns a page of the entries whose keys begin with `prefix`. A page ends at `limit` or
+    /// [`MAX_ENTRIES`] entries, or at [`MAX_PAGE`] bytes. `cursor` is the start of the page, from
+    /// the previous page.
     ///
     /// # Errors
     ///
-    /// Returns an error if the prefix or cursor is too long, the store can't be read, or the
-    /// operation is stopped.
+    /// Fails if the prefix or cursor is too long, if the store can't be read, or if the operation
+    /// is stopped.
     pub fn list(
         &self,
         prefix: &str,
@@ -159,8 +170,8 @@ impl Store {
         }
         let limit = limit.clamp(1, MAX_ENTRIES);
         self.database.run(stop, |connection| {
-            // SQLite uses the index for a single lower bound. With two bounds, each page would read
-            // all keys before it.
+            // SQLite uses its index only for one lower bound. A query with two bounds reads all
+            // earlier keys again.
             let mut statement = connection.prepare_cached(
                 "SELECT key, value FROM entries
                  WHERE key >= max(?1, ?2) AND +key > ?2 ORDER BY key",
@@ -187,13 +198,13 @@ impl Store {
         })
     }
 
-    /// Makes all `changes` at once if each key of `expected` has its value. Otherwise, changes
-    /// nothing and returns false. When this function returns, the changes are on disk.
+    /// Makes all `changes` if all keys in `expected` have their values. If a value differs, changes
+    /// nothing and returns `false`. The changes are on disk when this function returns.
     ///
     /// # Errors
     ///
-    /// Returns an error if keys or values aren't valid, the quota is reached, the store can't be
-    /// written, or the operation is stopped. Nothing is then changed.
+    /// Returns an error if a key or value isn't valid, the quota is exhausted, the store can't be
+    /// written, or the operation is stopped. Nothing is changed then.
     pub fn write(
         &self,
         expected: &[KeyValue<'_>],
@@ -227,12 +238,11 @@ impl Store {
         })
     }
 
-    /// Returns the size of the plugin's store: the number of keys, and the bytes of keys and
-    /// values.
+    /// Returns the number of keys, and the bytes of keys and values.
     ///
     /// # Errors
     ///
-    /// Returns an error if the store can't be read, or the operation is stopped.
+    /// Fails if the store can't be read, or if the operation is stopped.
     pub fn used(&self, stop: &Stop) -> Result<Quota, StoreError> {
         self.database.run(stop, |connection| totals(connection))
     }
@@ -250,7 +260,8 @@ fn key_too_long(size: usize) -> StoreError {
     StoreError::Invalid(format!("a key is {size} bytes; the limit is {MAX_KEY}"))
 }
 
-/// Checks whether each key has its expected value.
+/// Checks whether all keys have the expected values. A key with the expected value `None` must be
+/// missing.
 fn has_values(
     transaction: &Transaction<'_>,
     expected: &[KeyValue<'_>],
@@ -258,7 +269,7 @@ fn has_values(
     let mut statement =
         transaction.prepare_cached("SELECT value = ?2 FROM entries WHERE key = ?1")?;
     for KeyValue { key, value } in expected {
-        // Without a row, the key is missing. A comparison with no value is NULL.
+        // A missing key has no row. A comparison with NULL is NULL.
         let is_equal: Option<Option<bool>> =
             statement.query_row(params![key.as_bytes(), value], |row| row.get(0)).optional()?;
         let is_as_expected = match value {
@@ -272,7 +283,6 @@ fn has_values(
     Ok(true)
 }
 
-/// Makes the changes, within the quota.
 fn apply(
     transaction: &Transaction<'_>,
     changes: &[KeyValue<'_>],
@@ -328,13 +338,12 @@ fn entry_size(key: &str, value: usize) -> u64 {
     u64::try_from(key.len() + value).unwrap_or(u64::MAX)
 }
 
-/// Checks whether a quota refuses a change. If a quota was lowered, a store or an index above the
-/// quota may still shrink.
+/// Checks whether a quota refuses a change. After a quota was lowered, an index above the quota may
+/// still shrink.
 fn exceeds(now: u64, before: u64, most: u64) -> bool {
     now > most && now > before
 }
 
-/// Reads the size of the store.
 fn totals(connection: &Connection) -> Result<Quota, StoreError> {
     Ok(connection
         .prepare_cached("SELECT bytes, keys FROM totals")?

@@ -242,7 +242,7 @@ fn damaged_or_foreign_file_is_named_and_kept() {
     for content in [&b"not a database, but long enough to be one: "[..], &[0xff; 8192]] {
         std::fs::write(&file, content.repeat(100)).expect("the file is written");
         let error = open(&folder).get("a", &stop()).expect_err("it is refused").to_string();
-        assert!(error.contains("notes.db") && error.contains("ove it"), "{error}");
+        assert!(error.contains("notes.db") && error.contains("move the file"), "{error}");
         assert_eq!(std::fs::read(&file).expect("it is there"), content.repeat(100));
     }
 }

@@ -1,8 +1,7 @@
 //! Detects conflicting changes of concurrent calls: a call changes a path that another call moves,
-//! or two calls change one file by different names.
-//!
-//! The paths of a journal depend only on the moves of its own call, and the state of a file is
-//! saved for the name that the call used. So no undo could restore such changes.
+//! or two calls change one file by different names. An undo can't restore conflicting changes. The
+//! paths of a journal depend only on the moves of its own call, and the state of a file is saved
+//! for the name that the call used.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -10,17 +9,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::state::Identity;
 
-/// The running calls of this process, by their ids.
+/// The running calls of this process, by ID.
 #[derive(Debug, Default)]
 pub(crate) struct RunningCalls(Mutex<HashMap<String, Changes>>);
 
-/// The changes of one running call.
 #[derive(Debug, Default)]
 struct Changes {
     paths: HashSet<PathBuf>,
-    /// The changed files, with the names by which they were first changed.
+    /// The changed files, each with its name at its first change.
     files: HashMap<Identity, PathBuf>,
-    /// From where, and to where.
+    /// Source and target of each move.
     moves: Vec<[PathBuf; 2]>,
 }
 
@@ -29,21 +27,13 @@ impl RunningCalls {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records that a call changes a path, and the file at this path. Returns `true` if another
-    /// call has moved an object at the path, or has changed the file by another name.
+    /// Records that a call changes a path, and the file at this path. Returns true if another
+    /// running call has moved an object at, above or below the path, or has changed the file by
+    /// another name.
     pub(crate) fn change(&self, call: &str, path: &Path, file: Option<Identity>) -> bool {
         let mut calls = self.calls();
         let mut others = calls.iter().filter(|(other, _)| *other != call);
-        let is_shared = others.any(|(_, other)| {
-            if let Some(file) = file
-                && let Some(name) = other.files.get(&file)
-                && name != path
-            {
-                return true;
-            }
-            let mut ends = other.moves.iter().flatten();
-            ends.any(|end| path.starts_with(end) || end.starts_with(path))
-        });
+        let is_shared = others.any(|(_, other)| other.conflict_with_change(path, file));
         let own = calls.entry(call.to_owned()).or_default();
         own.paths.insert(path.to_owned());
         if let Some(file) = file {
@@ -52,27 +42,45 @@ impl RunningCalls {
         is_shared
     }
 
-    /// Records that a call moves an object. Returns `true` if another call has changed either path.
+    /// Records that a call moves an object. Returns true if another running call has changed or
+    /// moved an object at one of the two paths.
     pub(crate) fn rename(&self, call: &str, from: &Path, to: &Path) -> bool {
         let mut calls = self.calls();
         let mut others = calls.iter().filter(|(other, _)| *other != call);
-        let is_changed = others.any(|(_, other)| {
-            let mut ends = other.moves.iter().flatten();
-            other.paths.iter().any(|path| is_below(path, from, to))
-                || ends.any(|end| is_below(end, from, to) || from.starts_with(end))
-        });
+        let is_changed = others.any(|(_, other)| other.conflict_with_move(from, to));
         let own = calls.entry(call.to_owned()).or_default();
         own.moves.push([from.to_owned(), to.to_owned()]);
         is_changed
     }
 
-    /// Forgets a call that has ended.
     pub(crate) fn end(&self, call: &str) {
         self.calls().remove(call);
     }
 }
 
-/// Checks whether a path is one of the two paths of a move, or below one.
+impl Changes {
+    /// Checks whether another call's change of a path conflicts with these changes. `file` is the
+    /// file at the path.
+    fn conflict_with_change(&self, path: &Path, file: Option<Identity>) -> bool {
+        if let Some(file) = file
+            && let Some(name) = self.files.get(&file)
+            && name != path
+        {
+            return true;
+        }
+        let mut moved_paths = self.moves.iter().flatten();
+        moved_paths.any(|moved| path.starts_with(moved) || moved.starts_with(path))
+    }
+
+    fn conflict_with_move(&self, from: &Path, to: &Path) -> bool {
+        if self.paths.iter().any(|path| is_below(path, from, to)) {
+            return true;
+        }
+        let mut moved_paths = self.moves.iter().flatten();
+        moved_paths.any(|moved| is_below(moved, from, to) || from.starts_with(moved))
+    }
+}
+
 fn is_below(path: &Path, from: &Path, to: &Path) -> bool {
     path.starts_with(from) || path.starts_with(to)
 }

@@ -1,11 +1,10 @@
-//! Decides which changes need no saving, because they are in caches that tools create again by
-//! themselves. Caches are large. So if a call made a file in a cache, the file isn't saved before
-//! another call changes or removes it.
+//! Decides which changes in caches aren't saved, because tools create caches again and caches are
+//! large. A file that a call created in a cache isn't saved before another call changes or removes
+//! it.
 //!
-//! Three conditions must be true: the folder has the name and the mark of a cache, the folder is
-//! older than the session, and git ignores it. Files in a cache that no call has made are saved
-//! like all other files. Files that calls have made are recognised by their identity, not by their
-//! path. So a file that was moved or linked into a cache isn't one of them.
+//! A folder is a cache if it has the name and the mark of a cache, is older than the session, and
+//! is ignored by git. Files that calls created are recognised by their identity, not by their path.
+//! A file that was moved or linked into a cache is saved.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::{self, Read as _, Write as _};
@@ -23,140 +22,130 @@ use super::folder::{Folder, TICK, UndoEntry};
 use super::rules::Rule;
 use super::state::Identity;
 
-/// Names of folders that are caches if they contain a valid `CACHEDIR.TAG`.
+/// Folders with these names are caches if they contain a valid `CACHEDIR.TAG`.
 const CACHES: [&str; 6] = ["target", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".tox", ".nox"];
 
-/// The file that marks a cache, and the start of its content in the specification.
+/// The file that marks a cache, and the first bytes of its content.
 const TAG: &str = "CACHEDIR.TAG";
 const SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
 
-/// The most bytes of the list of files that calls have made in one cache. A longer list starts
-/// again from empty. Files that aren't in the list are saved.
+/// Most bytes of the list of files that calls have created in one cache. A longer list is emptied,
+/// and files that aren't in the list are saved.
 const MAX_LIST: u64 = 8 << 20;
 
-/// Bytes of a file with patterns of git.
 const MAX_PATTERNS: u64 = 1 << 20;
 
-/// The beginning of the line for a folder that was moved into the cache.
 const MOVED_IN: &str = "moved in: ";
 
-/// The folder with these lists, inside the folder of all saved calls.
 const LISTS: &str = "caches";
 
-/// The caches that the commands of a call change.
 #[derive(Debug)]
 pub(crate) struct Caches {
     store: Arc<Folder>,
-    about: UndoEntry,
+    entry: UndoEntry,
     seen: Mutex<Seen>,
 }
 
-/// The names whose state has to be saved for a rename.
+/// The names whose state is saved for a rename.
 pub(crate) enum Rename {
-    /// No name is saved: both names are in a cache, and calls made everything there.
+    /// Neither name is saved. Both are in a cache, and calls created all their objects.
     Skipped,
-    /// Only the replaced name is saved: calls made the file, so its old name isn't needed.
+    /// Only the replaced name is saved. Calls created the renamed file in the cache.
     Replaces,
-    /// Both names.
+    /// Both names are saved.
     Moves,
 }
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// The start of the session: the time of its first saved call.
+    /// The time of the session's first saved call.
     since: Option<u64>,
-    /// The caches, by their paths. `None` if the folder isn't a cache. A folder is checked before
-    /// anything changes in it.
+    /// The checked folders. `None` if the folder isn't a cache.
     folders: HashMap<PathBuf, Option<Cache>>,
-    /// Paths in caches that this call has made.
-    made: BTreeSet<PathBuf>,
-    /// Paths in caches whose changes are saved.
+    created: BTreeSet<PathBuf>,
     saved: BTreeSet<PathBuf>,
 }
 
 #[derive(Debug)]
 struct Cache {
     identity: Identity,
-    /// The files that calls have made in the cache.
-    made: HashSet<Identity>,
-    /// Whether the list must be rewritten.
+    created: HashSet<Identity>,
     is_cut: bool,
 }
 
 impl Caches {
-    pub(crate) fn new(store: Arc<Folder>, about: UndoEntry) -> Self {
-        Self { store, about, seen: Mutex::default() }
+    pub(crate) fn new(store: Arc<Folder>, entry: UndoEntry) -> Self {
+        Self { store, entry, seen: Mutex::default() }
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Checks whether a change needs no saving, because it is in a cache and changes an object that
-    /// a call has made there.
-    pub(crate) fn skip(&self, changed: &ChangedPath<'_>) -> bool {
+    /// Checks whether a change needs no saving, because the object is in a cache and calls created
+    /// it. Remembers the path for later decisions.
+    pub(crate) fn may_skip(&self, changed: &ChangedPath<'_>) -> bool {
         let mut seen = self.seen();
         let Some(cache) = self.cache_of(&mut seen, changed.path) else { return false };
-        // A folder that was moved into a cache isn't part of the cache, and neither are the files
-        // in it.
+        // A folder that was moved into a cache isn't part of the cache.
         if changed.path.ancestors().any(|above| seen.saved.contains(above)) {
             return false;
         }
-        let is_made = self.is_made(&seen, &cache, changed);
-        if is_made {
-            seen.made.insert(changed.path.to_owned());
+        let is_created = self.is_created(&seen, &cache, changed);
+        if is_created {
+            seen.created.insert(changed.path.to_owned());
         } else {
             seen.saved.insert(changed.path.to_owned());
         }
-        is_made
+        is_created
     }
 
-    /// Checks whether calls made the object of a path in a cache. A missing object may be created
-    /// there, unless its folder was moved in.
-    fn is_made(&self, seen: &Seen, cache: &Path, changed: &ChangedPath<'_>) -> bool {
-        if Rule::Caches.is_off() {
+    /// Checks whether calls created the object at a path. The path is in `cache`.
+    fn is_created(&self, seen: &Seen, cache: &Path, changed: &ChangedPath<'_>) -> bool {
+        // Tests disable this rule.
+        if Rule::Caches.is_off_in_test() {
             return true;
         }
         let file = file_identity(changed);
-        if seen.made.contains(changed.path) {
-            // An older file may have got this name meanwhile.
+        if seen.created.contains(changed.path) {
+            // An older file may have been moved to this path in the meantime.
             let is_new = match &file {
-                Some(file) => file.born() + TICK >= self.about.at,
+                Some(file) => file.born() + TICK >= self.entry.at,
                 None => true,
             };
             if is_new {
                 return true;
             }
         }
+        // A free path is part of the cache, unless a folder above it was moved into the cache.
         if changed.object.is_none() {
             return !self.store.moved_in.has_above(changed.path, cache);
         }
-        file.is_some_and(|file| seen.has_made(cache, &file))
+        file.is_some_and(|file| seen.has_created(cache, &file))
     }
 
-    /// Decides which names must be saved for a rename.
     pub(crate) fn rename(&self, from: &ChangedPath<'_>, to: &ChangedPath<'_>) -> Rename {
         let mut seen = self.seen();
         let [from_cache, to_cache] = [from, to].map(|end| self.cache_of(&mut seen, end.path));
         let is_within = from_cache.is_some() && from_cache == to_cache;
-        let is_made =
-            seen.made.contains(from.path) || seen.has_made_file(from_cache.as_deref(), from);
+        let is_created =
+            seen.created.contains(from.path) || seen.has_created_file(from_cache.as_deref(), from);
         let is_replaceable = to.object.is_none()
-            || seen.made.contains(to.path)
-            || seen.has_made_file(to_cache.as_deref(), to);
-        let takes_saved = below(&seen.saved, from.path).next().is_some();
+            || seen.created.contains(to.path)
+            || seen.has_created_file(to_cache.as_deref(), to);
+        let contains_saved = below(&seen.saved, from.path).next().is_some();
         let is_below_saved = to.path.ancestors().any(|above| seen.saved.contains(above));
         let is_moved_in = match &to_cache {
             Some(cache) => self.store.moved_in.has_above(to.path, cache),
             None => false,
         };
-        let is_of_cache = is_within && is_made && !takes_saved;
+        let is_of_cache = is_within && is_created && !contains_saved;
         if is_of_cache && is_replaceable && !is_below_saved && !is_moved_in {
             seen.rekey(from.path, to.path);
             return Rename::Skipped;
         }
 
-        // A folder that is moved into a cache or out of a cache is no longer part of it.
+        // A folder that is moved into or out of a cache isn't part of the cache.
         for path in [&from_cache, &to_cache].into_iter().flatten() {
             if let Some(Some(cache)) = seen.folders.get_mut(path) {
                 cache.forget(from);
@@ -170,151 +159,170 @@ impl Caches {
             cache.is_cut = true;
         }
         for path in [from.path, to.path] {
-            let gone: Vec<_> = below(&seen.made, path).cloned().collect();
-            seen.made.retain(|path| !gone.contains(path));
+            let moved: Vec<_> = below(&seen.created, path).cloned().collect();
+            seen.created.retain(|path| !moved.contains(path));
         }
-        seen.saved.extend([from, to].map(|it| it.path.to_owned()));
+        seen.saved.extend([from, to].map(|end| end.path.to_owned()));
         if is_of_cache && file_identity(from).is_some() { Rename::Replaces } else { Rename::Moves }
     }
 
-    /// Updates the lists before an object gets a further name. If one of the two names is outside
-    /// of the cache, the file doesn't belong only to the cache, and neither does the new name.
+    /// Updates the lists before an object gets another name. A file with a name outside of a cache
+    /// isn't part of the cache.
     pub(crate) fn link(&self, from: &ChangedPath<'_>, to: &ChangedPath<'_>) {
         let mut seen = self.seen();
-        let [one, other] = [from, to].map(|it| self.cache_of(&mut seen, it.path));
-        if one == other {
+        let [from_cache, to_cache] = [from, to].map(|end| self.cache_of(&mut seen, end.path));
+        let is_within_one_cache = from_cache == to_cache;
+        if is_within_one_cache {
             return;
         }
-        if let Some(Some(cache)) = one.and_then(|cache| seen.folders.get_mut(&cache)) {
+        if let Some(Some(cache)) = from_cache.and_then(|cache| seen.folders.get_mut(&cache)) {
             cache.forget(from);
         }
-        seen.made.remove(from.path);
-        seen.saved.extend([from, to].map(|it| it.path.to_owned()));
+        seen.created.remove(from.path);
+        seen.saved.extend([from, to].map(|end| end.path.to_owned()));
     }
 
-    /// Returns the innermost cache that a path is in.
+    /// Each folder is examined only once.
     fn cache_of(&self, seen: &mut Seen, path: &Path) -> Option<PathBuf> {
         let folder = path.ancestors().skip(1).find(|folder| is_named(folder))?;
         if !seen.folders.contains_key(folder) {
-            let since = *seen.since.get_or_insert_with(|| self.since());
-            let cache = self.look(folder, since);
+            let since = *seen.since.get_or_insert_with(|| self.session_start());
+            let cache = self.examine(folder, since);
             seen.folders.insert(folder.to_owned(), cache);
         }
-        seen.folders.get(folder)?.as_ref().map(|_| folder.to_owned())
+        let is_cache = seen.folders.get(folder)?.is_some();
+        if is_cache { Some(folder.to_owned()) } else { None }
     }
 
-    /// Returns the time of the first saved call of the session.
-    fn since(&self) -> u64 {
-        let saved = self.store.list().unwrap_or_default();
-        let own = saved.into_iter().filter(|about| about.session == self.about.session);
-        own.map(|about| about.at).min().unwrap_or(self.about.at).min(self.about.at)
+    /// Returns the time of the session's first saved call. If the saved calls can't be read,
+    /// returns the time of this call.
+    fn session_start(&self) -> u64 {
+        let mut start = self.entry.at;
+        for entry in self.store.list().unwrap_or_default() {
+            if entry.session == self.entry.session {
+                start = start.min(entry.at);
+            }
+        }
+        start
     }
 
-    /// Reads the list of a cache. Returns `None` if the folder isn't a cache.
-    fn look(&self, folder: &Path, since: u64) -> Option<Cache> {
+    /// Examines a folder. Returns `None` if the folder isn't a cache, or if the session may have
+    /// created it. `since` is the start of the session.
+    fn examine(&self, folder: &Path, since: u64) -> Option<Cache> {
         let access = Access::default();
         let handle = DirEntryRef::find(&access, folder).and_then(|place| place.handle()).ok()?;
         let identity = Identity::at(&handle)?;
-        if identity.born() >= since || !is_tagged(&access, folder) || !is_ignored(folder) {
+        let is_older = identity.born() < since;
+        if !is_older || !is_tagged(&access, folder) || !is_ignored(folder) {
             return None;
         }
-        let (made, moved_in) = listed(&self.store, &identity).unwrap_or_default();
+        // An empty list means that calls have created nothing in the cache, so everything is saved.
+        let (created, moved_in) = read_list(&self.store, &identity).unwrap_or_default();
         self.store.moved_in.folders().extend(moved_in);
-        Some(Cache { identity, made, is_cut: false })
+        Some(Cache { identity, created, is_cut: false })
     }
 
-    /// Adds the files that this call has made to the lists.
-    fn keep(&self) -> io::Result<()> {
+    /// Adds the objects that this call created to the lists of their caches.
+    fn save_lists(&self) -> io::Result<()> {
         let seen = self.seen();
-        let caches: Vec<_> =
-            seen.folders.iter().filter_map(|(at, it)| Some((at, it.as_ref()?))).collect();
-        if seen.made.is_empty() && caches.iter().all(|(_, cache)| !cache.is_cut) {
+        let is_any_cut = seen.folders.values().flatten().any(|cache| cache.is_cut);
+        if seen.created.is_empty() && !is_any_cut {
             return Ok(());
         }
         let lists = PrivateFolder::make(&self.store.path)?.folder(LISTS)?;
         let access = Access::default();
-        for (folder, cache) in caches {
+        for (folder, cache) in &seen.folders {
+            let Some(cache) = cache else { continue };
             let name = cache.identity.to_string();
+            // A list that has lost entries is written again.
             if cache.is_cut {
-                let made = cache.made.iter().map(|made| format!("{made}\n"));
+                let created = cache.created.iter().map(|created| format!("{created}\n"));
                 let folders = self.store.moved_in.folders();
                 let moved_in = folders.iter().map(|folder| format!("{MOVED_IN}{folder}\n"));
-                let kept: String = moved_in.chain(made).collect();
-                lists.put_lightly(&name, kept.as_bytes())?;
+                let remaining: String = moved_in.chain(created).collect();
+                lists.put_lightly(&name, remaining.as_bytes())?;
             }
-            let identities = below(&seen.made, folder).filter_map(|path| {
-                let handle =
-                    DirEntryRef::find(&access, path).and_then(|place| place.handle()).ok()?;
-                // A new name for an older file doesn't make the file part of the cache.
-                Identity::at(&handle).filter(|it| it.born() >= self.about.at)
-            });
-            let new: String = identities
-                .filter(|it| !cache.made.contains(it))
-                .map(|identity| format!("{identity}\n"))
-                .collect();
+            let new_lines = self.new_lines(&access, &seen, folder, cache);
             let mut list = lists.appended(&name)?;
-            if list.metadata()?.len() + new.len() as u64 > MAX_LIST {
+            // A list that is too long is emptied. Objects that aren't in the list are saved.
+            let length = list.metadata()?.len() + new_lines.len() as u64;
+            if length > MAX_LIST {
                 list.set_len(0)?;
             }
-            list.write_all(new.as_bytes())?;
+            list.write_all(new_lines.as_bytes())?;
         }
         Ok(())
+    }
+
+    /// Returns a line for each object that this call created and that isn't in the list of `cache`.
+    fn new_lines(&self, access: &Access, seen: &Seen, folder: &Path, cache: &Cache) -> String {
+        let mut lines = String::new();
+        for path in below(&seen.created, folder) {
+            let handle = DirEntryRef::find(access, path).and_then(|place| place.handle());
+            let Ok(handle) = handle else { continue };
+            let Some(identity) = Identity::at(&handle) else { continue };
+            // A new name of an older file isn't part of the cache.
+            let is_new = identity.born() >= self.entry.at;
+            if is_new && !cache.created.contains(&identity) {
+                lines.push_str(&format!("{identity}\n"));
+            }
+        }
+        lines
     }
 }
 
 impl Drop for Caches {
     fn drop(&mut self) {
-        // Files that aren't in a list are saved.
-        let _ = self.keep();
+        // After an error, files are missing in the lists and are therefore saved.
+        let _ = self.save_lists();
     }
 }
 
 impl Seen {
-    fn has_made(&self, cache: &Path, identity: &Identity) -> bool {
-        matches!(self.folders.get(cache), Some(Some(cache)) if cache.made.contains(identity))
+    fn has_created(&self, cache: &Path, identity: &Identity) -> bool {
+        matches!(self.folders.get(cache), Some(Some(cache)) if cache.created.contains(identity))
     }
 
-    /// Checks whether calls made the file of a path in a cache. Returns `false` without a cache.
-    fn has_made_file(&self, cache: Option<&Path>, changed: &ChangedPath<'_>) -> bool {
+    fn has_created_file(&self, cache: Option<&Path>, changed: &ChangedPath<'_>) -> bool {
         let Some(cache) = cache else { return false };
         let Some(file) = file_identity(changed) else { return false };
-        self.has_made(cache, &file)
+        self.has_created(cache, &file)
     }
 
-    /// Renames the paths that this call has made.
+    /// Records that the created paths at and below `from` are now at and below `to`.
     fn rekey(&mut self, from: &Path, to: &Path) {
-        let moved: Vec<_> = below(&self.made, from).cloned().collect();
+        let moved: Vec<_> = below(&self.created, from).cloned().collect();
         for path in moved {
-            self.made.remove(&path);
+            self.created.remove(&path);
             if let Ok(rest) = path.strip_prefix(from) {
-                let at_root = rest.as_os_str().is_empty();
-                self.made.insert(if at_root { to.to_owned() } else { to.join(rest) });
+                // Joining an empty path adds a slash.
+                let is_from = rest.as_os_str().is_empty();
+                self.created.insert(if is_from { to.to_owned() } else { to.join(rest) });
             }
         }
-        self.made.insert(to.to_owned());
+        self.created.insert(to.to_owned());
     }
 }
 
-/// Returns the paths at and below another.
+/// Returns the paths at and below a path, which are next to each other in the sorted set.
 fn below<'a>(paths: &'a BTreeSet<PathBuf>, path: &'a Path) -> impl Iterator<Item = &'a PathBuf> {
-    paths.range(path.to_owned()..).take_while(move |it| it.starts_with(path))
+    paths.range(path.to_owned()..).take_while(move |other| other.starts_with(path))
 }
 
 impl Cache {
-    /// Removes a file from the lists if it leaves or enters the cache. The content of a moved
-    /// folder is unknown, so all files are then removed.
+    /// Removes a moved file from the list. After the move of a folder, empties the list, because
+    /// the content of the folder is unknown.
     fn forget(&mut self, moved: &ChangedPath<'_>) {
-        let is_forgotten = match file_identity(moved) {
-            Some(file) => self.made.remove(&file),
-            None => !std::mem::take(&mut self.made).is_empty(),
+        let has_forgotten = match file_identity(moved) {
+            Some(file) => self.created.remove(&file),
+            None => !std::mem::take(&mut self.created).is_empty(),
         };
-        if is_forgotten {
+        if has_forgotten {
             self.is_cut = true;
         }
     }
 }
 
-/// Returns the identity of the object, unless the object is a folder.
 pub(crate) fn file_identity(changed: &ChangedPath<'_>) -> Option<Identity> {
     let (identity, is_folder) = object_identity(changed)?;
     if is_folder { None } else { Some(identity) }
@@ -325,7 +333,6 @@ fn folder_identity(changed: &ChangedPath<'_>) -> Option<Identity> {
     if is_folder { Some(identity) } else { None }
 }
 
-/// Returns the identity of the object, and whether the object is a folder.
 fn object_identity(changed: &ChangedPath<'_>) -> Option<(Identity, bool)> {
     let object = changed.object?;
     let stat = rustix::fs::statat(object, "", AtFlags::EMPTY_PATH).ok()?;
@@ -333,23 +340,29 @@ fn object_identity(changed: &ChangedPath<'_>) -> Option<(Identity, bool)> {
     Some((Identity::from_stat(object, &stat)?, is_folder))
 }
 
-/// The files that calls have made in a cache, and the folders that they have moved into it.
+/// The files that calls created in a cache, and the folders that calls moved into the cache.
 type Listed = (HashSet<Identity>, HashSet<Identity>);
 
-fn listed(store: &Folder, cache: &Identity) -> io::Result<Listed> {
+/// Reads the list of a cache. The list is empty if the store doesn't exist.
+fn read_list(store: &Folder, cache: &Identity) -> io::Result<Listed> {
     let Some(root) = store.existing()? else { return Ok(Listed::default()) };
     let list = root.folder(LISTS)?.file(&cache.to_string())?;
     let mut text = String::new();
     list.take(MAX_LIST).read_to_string(&mut text)?;
-    let (moved_in, made): (Vec<_>, Vec<_>) =
-        text.lines().partition(|line| line.starts_with(MOVED_IN));
-    let moved_in = moved_in.iter().filter_map(|line| line.strip_prefix(MOVED_IN)?.parse().ok());
-    Ok((made.iter().filter_map(|line| line.parse().ok()).collect(), moved_in.collect()))
+    let (mut created, mut moved_in) = Listed::default();
+    // A line that a crash or the limit has cut is ignored.
+    for line in text.lines() {
+        match line.strip_prefix(MOVED_IN) {
+            Some(folder) => moved_in.extend(folder.parse::<Identity>().ok()),
+            None => created.extend(line.parse::<Identity>().ok()),
+        }
+    }
+    Ok((created, moved_in))
 }
 
-/// Checks whether a call has made a file in a cache. Such a file isn't saved, so any object may
-/// replace it.
-pub(crate) fn is_made_in_cache(
+/// Checks whether a call created the file at a path in a cache. Such a file isn't saved, so an undo
+/// may replace it with any object.
+pub(crate) fn is_created_in_cache(
     store: &Folder,
     access: &Access,
     path: &Path,
@@ -361,33 +374,39 @@ pub(crate) fn is_made_in_cache(
     let handle = DirEntryRef::find(access, folder).and_then(|place| place.handle());
     let Ok(handle) = handle else { return false };
     let Some(cache) = Identity::at(&handle) else { return false };
-    let Ok((made, _)) = listed(store, &cache) else { return false };
-    made.contains(file)
+    let Ok((created, _)) = read_list(store, &cache) else { return false };
+    created.contains(file)
 }
 
 fn exists(access: &Access, path: &Path) -> bool {
-    DirEntryRef::find(access, path).and_then(|place| place.stat()).is_ok_and(|it| it.is_some())
+    DirEntryRef::find(access, path).and_then(|place| place.stat()).is_ok_and(|stat| stat.is_some())
 }
 
-/// Checks whether git ignores the content of a folder, by the patterns of its repository.
 fn is_ignored(folder: &Path) -> bool {
     let access = Access::default();
-    let mut above = folder.ancestors().skip(1);
-    let Some(root) = above.find(|it| exists(&access, &it.join(".git"))) else {
+    let mut parents = folder.ancestors().skip(1);
+    let Some(root) = parents.find(|parent| exists(&access, &parent.join(".git"))) else {
         return false;
     };
+    // The files of patterns, each with its directory. The patterns that are nearest to the folder
+    // decide.
+    let mut files = Vec::new();
+    for directory in folder.ancestors().take_while(|above| above.starts_with(root)) {
+        files.push((directory, directory.join(".gitignore")));
+    }
+    files.push((root, root.join(".git/info/exclude")));
+
     let inside = folder.join(TAG);
-    let around = folder.ancestors().take_while(|it| it.starts_with(root));
-    let patterns = around
-        .map(|it| (it, it.join(".gitignore")))
-        .chain([(root, root.join(".git/info/exclude"))]);
-    for (at, file) in patterns {
-        let mut builder = GitignoreBuilder::new(at);
+    let is_directory = false;
+    for (directory, file) in files {
+        let mut builder = GitignoreBuilder::new(directory);
         for line in read_patterns(&file).lines() {
-            let _ = builder.add_line(None, line);
+            // Git also skips a line that isn't a pattern.
+            let included_from = None;
+            let _ = builder.add_line(included_from, line);
         }
         let Ok(matcher) = builder.build() else { continue };
-        let found = matcher.matched_path_or_any_parents(&inside, false);
+        let found = matcher.matched_path_or_any_parents(&inside, is_directory);
         if !found.is_none() {
             return found.is_ignore();
         }
@@ -395,6 +414,7 @@ fn is_ignored(folder: &Path) -> bool {
     false
 }
 
+/// Reads a file of patterns. A missing or unreadable file has no patterns.
 fn read_patterns(path: &Path) -> String {
     let access = Access::default();
     let mut text = Vec::new();
@@ -404,12 +424,10 @@ fn read_patterns(path: &Path) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// The checked folders, and whether each has the name and the mark of a cache.
 #[derive(Debug, Default)]
 pub(crate) struct KnownCaches(HashMap<PathBuf, bool>);
 
 impl KnownCaches {
-    /// Checks whether a path is in a cache.
     pub(crate) fn contain(&mut self, access: &Access, path: &Path) -> bool {
         let mut around = path.ancestors().skip(1).filter(|folder| is_named(folder));
         around.any(|folder| {

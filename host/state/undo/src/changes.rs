@@ -11,7 +11,7 @@ pub struct UndoChange {
     pub path: PathBuf,
     /// The kind of change.
     pub what: ChangeKind,
-    /// The current and the restored content of the file, for small texts.
+    /// The current and the restored content of the file, if both are small texts.
     pub texts: Option<(String, String)>,
 }
 
@@ -24,21 +24,20 @@ pub enum ChangeKind {
     Created,
     /// The path has its earlier state.
     Restored,
-    /// A later change stays. The call's change goes.
+    /// The call's change is removed, and a later change stays.
     Merged,
-    /// Only the permissions or times change.
+    /// The permissions or times are restored.
     Permissions,
     /// The object moves back to this path.
     MovedBack(PathBuf),
 }
 
 impl ChangeKind {
-    /// Describes the change in words. The path follows the words for
-    /// [`MovedBack`](Self::MovedBack).
+    /// Returns the change in words. The caller adds the path of [`MovedBack`](Self::MovedBack).
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Removed => "removed",
-            Self::Created => "brought back",
+            Self::Created => "created again",
             Self::Restored => "restored",
             Self::Merged => "merged with later changes",
             Self::Permissions => "permissions restored",
@@ -54,16 +53,15 @@ pub struct UndoConflict {
     pub path: PathBuf,
     /// The reason why the path can't be restored.
     pub why: String,
-    /// The remedy with which the path can still be restored.
+    /// A remedy for the user.
     pub fix: String,
-    /// The content of the file now and before the call, for small texts.
+    /// The content of the file now and before the call, if both are small texts.
     pub texts: Option<(String, String)>,
-    /// Whether no later undo can restore the path either.
+    /// Whether no later undo can restore the path.
     pub(crate) is_lost: bool,
 }
 
 impl UndoConflict {
-    /// Makes a conflict of the system's error for a path.
     pub(crate) fn from_error(path: &Path, error: &io::Error) -> Self {
         let fix = match error.kind() {
             io::ErrorKind::PermissionDenied if rustix::process::geteuid().is_root() => {
@@ -76,13 +74,13 @@ impl UndoConflict {
                 "mount the file system writable and undo the call again"
             }
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                "free some space there and undo the call again"
+                "free some space on that disk and undo the call again"
             }
             io::ErrorKind::NotFound => "create the directory again and undo the call again",
             io::ErrorKind::AlreadyExists | io::ErrorKind::DirectoryNotEmpty => {
-                "move away what is there now and undo the call again"
+                "move the current file or directory away and undo the call again"
             }
-            _ => "undo the call again when the cause is removed",
+            _ => "fix the cause and undo the call again",
         };
         Self {
             path: path.to_owned(),
@@ -93,15 +91,15 @@ impl UndoConflict {
         }
     }
 
-    /// Returns the conflict for a path that was moved together with an object that isn't restored.
+    /// Returns the conflict for a path that was moved together with an unrestored object.
     pub(crate) fn stuck(path: &Path) -> Self {
-        let why = "a file that was moved with it isn't restored";
-        Self::later(path, why, "undo the call again when that file is restored")
+        let why = "a file that was moved together with this path isn't restored";
+        Self::later(path, why, "restore that file and undo the call again")
     }
 
-    /// Returns the conflict for a path that the undo of another call brings back.
+    /// Returns the conflict for a path that another call changed later.
     pub(crate) fn until_undone(path: &Path, what: &str) -> Self {
-        let why = format!("another call has {what} it since");
+        let why = format!("a later call has {what} this path");
         Self::later(path, &why, "undo that call first, then this call again")
     }
 

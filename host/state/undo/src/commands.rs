@@ -1,4 +1,4 @@
-//! Saves the changes of a call's commands. Separate rules decide which changes are saved.
+//! Saves the changes that a call's commands make.
 
 use std::io;
 use std::path::Path;
@@ -9,37 +9,39 @@ use toolhold_contract::{ChangeRecorder, ChangedPath};
 use super::caches::{Caches, Rename};
 use super::journal::{Journal, SaveRules};
 
-/// Says whether the changes of a path are saved.
+/// Decides whether the changes of a path are saved.
 pub type Scope = Arc<dyn Fn(&Path) -> bool + Send + Sync>;
 
-/// Saves what the commands of a call change.
+/// Saves the changes that a call's commands make.
 pub struct CommandJournal {
     journal: Arc<Journal>,
     rules: SaveRules,
-    /// The scope of saved paths. `None` if all paths are saved.
+    /// The paths to save. `None` means all paths.
     scope: Option<Scope>,
     caches: Caches,
-    /// Whether the call may run only because undo can restore its changes.
-    relies: bool,
+    /// Whether the call may run only because its changes can be undone.
+    relies_on_undo: bool,
 }
 
 impl CommandJournal {
-    /// Saves into the call's journal the changes of the paths in `scope`.
+    /// Makes a recorder that saves changes in the call's `journal`. A call that `relies_on_undo`
+    /// may run only because its changes can be undone, so changes outside of `scope` are refused.
     pub fn new(
         journal: Arc<Journal>,
         rules: SaveRules,
         scope: Option<Scope>,
-        relies: bool,
+        relies_on_undo: bool,
     ) -> Self {
         let caches = journal.caches();
-        Self { journal, rules, scope, caches, relies }
+        Self { journal, rules, scope, caches, relies_on_undo }
     }
 
-    /// Handles the change of a path outside the operator's `scope`. Refuses the change if the call
-    /// may run only because undo can restore it. Otherwise, the change is made and isn't saved.
+    /// Handles the change of a path outside of the scope. If the call may run only because its
+    /// changes can be undone, the change is refused. In other calls, the change is made and not
+    /// saved.
     fn leave_out(&self, path: &Path) -> io::Result<()> {
-        if self.relies {
-            self.journal.lose(path, "`transaction_scope` excludes it", self.rules)
+        if self.relies_on_undo {
+            self.journal.record_loss(path, "`transaction_scope` excludes it", self.rules)
         } else {
             Ok(())
         }
@@ -61,7 +63,11 @@ impl ChangeRecorder for CommandJournal {
         if !self.covers(changed.path) {
             return self.leave_out(changed.path);
         }
-        if self.caches.skip(changed) { Ok(()) } else { self.journal.change(changed, self.rules) }
+        if self.caches.may_skip(changed) {
+            Ok(())
+        } else {
+            self.journal.change(changed, self.rules)
+        }
     }
 
     fn before_rename(&self, from: &ChangedPath<'_>, to: &ChangedPath<'_>) -> io::Result<()> {

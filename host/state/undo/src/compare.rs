@@ -7,79 +7,75 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use super::access::Access;
-use super::caches::is_made_in_cache;
+use super::caches::is_created_in_cache;
 use super::changes::{ChangeKind, UndoChange, UndoConflict};
 use super::files::{DirEntryRef, Meta};
 use super::folder::Folder;
 use super::journal::{After, contents, staged_at};
 use super::later::LaterSaves;
-use super::lines::{Line, Move, finals, first_saved, present, saved_file};
+use super::lines::{Line, Move, changed_paths, first_saved, path_after, saved_file};
 use super::progress::Step;
 use super::saved::SavedCall;
 use super::state::{Identity, State};
 use super::tasks::{Action, Task};
 
-/// Bytes of a text that is shown.
-const SHOWN: u64 = 1 << 20;
+/// Most bytes of a text that is shown or merged.
+const MAX_SHOWN_BYTES: u64 = 1 << 20;
 
-/// The most calls that are checked for the reason why a path differs from its state after a call.
+/// Most undone calls that are checked for a restored path.
 const MAX_UNDONE: usize = 50;
 
-/// Checks whether a move may have put another object at a path, or must be undone before the path.
-/// For example, a call may create a directory, move an object into it, and remove it.
-fn may_affect(made: &Move, path: &Path) -> bool {
-    [&made.from, &made.to].iter().any(|end| path.starts_with(end) || end.starts_with(path))
+/// Checks whether a move may have put another object at a path, or must be undone before the path
+/// is restored. For example, a call creates a directory, moves an object into it, and removes it.
+fn may_affect(made_move: &Move, path: &Path) -> bool {
+    [&made_move.from, &made_move.to]
+        .iter()
+        .any(|end| path.starts_with(end) || end.starts_with(path))
 }
 
-/// Checks whether a move may have put another object at a path.
-fn touches(made: &Move, path: &Path) -> bool {
-    path.starts_with(&made.from) || path.starts_with(&made.to)
+fn touches(made_move: &Move, path: &Path) -> bool {
+    path.starts_with(&made_move.from) || path.starts_with(&made_move.to)
 }
 
-/// A comparison of the states after the call with the current states.
 pub(crate) struct Compared<'a> {
     pub(crate) access: &'a Access,
-    pub(crate) all: &'a Folder,
-    pub(crate) read: &'a SavedCall,
+    pub(crate) store: &'a Folder,
+    pub(crate) saved_call: &'a SavedCall,
     pub(crate) moves: &'a [Move],
-    /// The paths after the call that still need work.
+    /// The paths after the call that aren't restored yet.
     pub(crate) open: &'a HashSet<PathBuf>,
     pub(crate) earlier: EarlierUndo<'a>,
     pub(crate) only: Option<&'a Path>,
-    /// The moves that are undone already.
-    pub(crate) back: &'a [&'a Move],
+    pub(crate) undone_moves: &'a [&'a Move],
     pub(crate) later: LaterSaves<'a>,
-    /// The calls that are undone. Read at the first use.
     pub(crate) undone: OnceCell<Vec<SavedCall>>,
 }
 
-/// The results of earlier undos of the call.
 pub(crate) struct EarlierUndo<'a> {
-    /// The paths after the call that a killed undo has begun to restore.
     begun: HashSet<&'a Path>,
-    /// The files that had these paths before or after the call. They may have other names now.
+    /// The files at these paths before or after the call. They may have other names now.
     begun_files: HashSet<Identity>,
-    /// The restored paths after the call, with their states before the call.
     restored: Vec<(&'a Path, &'a State)>,
 }
 
 impl<'a> EarlierUndo<'a> {
-    /// Compares a call with the current states. `steps`: the progress of each task.
-    pub(crate) fn new(read: &'a SavedCall, tasks: &'a [Task], steps: &[Step]) -> Self {
+    /// Finds the paths and files that an earlier undo of the call may have changed.
+    pub(crate) fn new(saved_call: &'a SavedCall, tasks: &'a [Task], steps: &[Step]) -> Self {
         let mut earlier =
             Self { begun: HashSet::new(), begun_files: HashSet::new(), restored: Vec::new() };
         for (Task { after, action }, step) in tasks.iter().zip(steps) {
             if *step == Step::Open {
                 continue;
             }
-            // Only a killed undo records no remaining paths. After any other undo, a change belongs
-            // to the user.
-            if read.about.left == 0 {
+            // A killed undo leaves `left` at 0, and may have changed the path. After a completed
+            // undo, the user made the change.
+            let may_be_killed = saved_call.entry.left == 0;
+            if may_be_killed {
                 earlier.begun.insert(after);
-                if let Some(ended) = &read.after
-                    && let Some(then) = ended.states.get(after)
+                if let Some(ended) = &saved_call.after
+                    && let Some(state) = ended.states.get(after)
                 {
-                    earlier.begun_files.extend(then.identity());
+                    earlier.begun_files.extend(state.identity());
                 }
             }
             if let Action::Restore { before, .. } = action
@@ -98,16 +94,15 @@ impl<'a> EarlierUndo<'a> {
         earlier
     }
 
-    /// Checks whether earlier undos may be the reason why a path differs from its state after the
-    /// call.
-    fn explains(&self, path: &Path, then: Option<&State>, now: &State) -> bool {
+    /// Checks whether an earlier undo may have made the current state of a path.
+    fn explains(&self, path: &Path, after_call: Option<&State>, now: &State) -> bool {
         if self.begun.contains(path) {
             return true;
         }
         let is_restored = self.restored.iter().any(|(restored, before)| {
             *restored == path && *now != State::Missing && before.same_contents(now)
         });
-        let file = then.and_then(State::identity);
+        let file = after_call.and_then(State::identity);
         is_restored || file.is_some_and(|file| self.begun_files.contains(&file))
     }
 }
@@ -116,113 +111,124 @@ impl<'a> EarlierUndo<'a> {
 struct Seen<'s> {
     path: &'s Path,
     before: &'s State,
-    /// The state after the call. `None` if it is unknown.
-    then: Option<&'s State>,
+    after_call: Option<&'s State>,
     now: State,
-    /// Where the object of the path is now.
-    at: PathBuf,
-    /// Whether the call moved no object at the path.
+    current_path: PathBuf,
+    /// Whether no move of the call affects the path.
     is_plain: bool,
-    /// Whether the reason is known why the path differs from its state after the call: another
-    /// undo, or a cache.
+    /// Whether another undo or a cache explains the difference between `after_call` and `now`.
     is_explained: bool,
 }
 
 impl Seen<'_> {
-    /// Checks whether the file's current contents differ from those before and after the call.
+    /// Checks whether others have changed the contents of the file, but the call hasn't.
     fn has_later_contents(&self) -> bool {
-        let Some(then) = self.then else { return false };
+        let Some(after_call) = self.after_call else { return false };
         if !self.is_plain || self.is_explained {
             return false;
         }
-        let is_unwritten =
-            then.same_contents(self.before) && then.identity() == self.before.identity();
+        let is_unwritten_by_call = after_call.same_contents(self.before)
+            && after_call.identity() == self.before.identity();
         let is_file = self.before.has_contents() && self.now.has_contents();
-        is_unwritten && is_file && !self.now.same_contents(self.before)
+        is_unwritten_by_call && is_file && !self.now.same_contents(self.before)
     }
 
-    /// Checks whether the call didn't change the path, as far as is known.
+    /// Checks whether another call may have replaced the file, or changed it by another name.
+    fn may_have_other_file(&self) -> bool {
+        let now = &self.now;
+        // The other call may have used another name of the file. With this name, it may have
+        // written the contents at this path, or removed contents that this call wrote.
+        let got_name =
+            *self.before == State::Missing && self.after_call.is_some_and(State::is_shared);
+        let lost_name = self.before.is_shared() && self.before.identity() != now.identity();
+        // The undo of the other call restores the replaced file with its permissions.
+        let has_other_file = self.after_call.and_then(State::identity) != now.identity();
+        let has_later_mode = self.after_call.is_some_and(|after_call| {
+            after_call.same_contents(now) && after_call.mode() != now.mode()
+        });
+        let is_replaced = has_other_file && (has_later_mode || self.has_later_contents());
+        got_name || lost_name || is_replaced
+    }
+
     fn is_as_before(&self) -> bool {
-        self.is_plain && !self.is_explained && self.then.is_some_and(|then| self.before.same(then))
+        self.is_plain
+            && !self.is_explained
+            && self.after_call.is_some_and(|after_call| self.before.same(after_call))
     }
 }
 
-/// The changes of an undo, and its deviations from the journal, by the paths after the call.
+/// The result of a comparison. The keys are the paths after the call.
 #[derive(Default)]
 pub(crate) struct Outcome {
-    /// The changes, by path.
     pub(crate) changes: Vec<UndoChange>,
-    /// The paths that can't be restored.
     pub(crate) conflicts: Vec<UndoConflict>,
-    /// The paths that the undo of another call has changed since.
+    /// The paths that the undo of another call has changed in the meantime.
     pub(crate) explained: HashSet<PathBuf>,
-    /// The texts that are merged.
     merged: HashMap<PathBuf, Vec<u8>>,
-    /// The paths that need nothing.
     pub(crate) unchanged: HashSet<PathBuf>,
-    /// Permissions and owners that others changed and the call didn't.
+    /// Permissions and owners that others have changed, but the call hasn't.
     modes: HashMap<PathBuf, Meta>,
-    /// The current metadata of files whose contents were changed by others and not by the call.
+    /// The current metadata of files whose contents others have changed, but the call hasn't.
     pub(crate) later_contents: HashMap<PathBuf, Meta>,
 }
 
 impl Outcome {
-    /// Changes the tasks to what the comparison found.
     pub(crate) fn adapt(&self, tasks: &mut [Task]) {
         for task in tasks {
-            if let Action::Restore { path, merged: both, .. } = &mut task.action {
-                *both = self.merged.get(path).cloned();
+            if let Action::Restore { path, merged, .. } = &mut task.action {
+                *merged = self.merged.get(path).cloned();
             }
-            if let Some(mode) = self.modes.get(&task.after)
+            // Later permissions and owners must stay.
+            if let Some(later) = self.modes.get(&task.after)
                 && let Action::Restore { before, .. } | Action::Meta { before, .. } =
                     &mut task.action
                 && let State::File { meta, .. } | State::Directory { meta, .. } = before
             {
-                meta.mode = mode.mode;
-                meta.owner = mode.owner;
+                meta.mode = later.mode;
+                meta.owner = later.owner;
             }
-            if let Some(now) = self.later_contents.get(&task.after)
+            // The times of later contents must stay.
+            if let Some(later) = self.later_contents.get(&task.after)
                 && let Action::Meta { before: State::File { meta, .. }, .. } = &mut task.action
             {
-                meta.modified = now.modified;
-                meta.accessed = now.accessed;
+                meta.modified = later.modified;
+                meta.accessed = later.accessed;
             }
         }
     }
 }
 
 impl Compared<'_> {
-    /// Decides what an undo does with each path.
     pub(crate) fn compare(&self) -> io::Result<Outcome> {
         let mut outcome = Outcome::default();
-        let finals = finals(&self.read.lines, self.moves);
+        let changed_paths = changed_paths(&self.saved_call.lines, self.moves);
         self.add_lost(&mut outcome);
 
         let mut moved = HashSet::new();
         let mut left = HashSet::new();
-        for (at, made) in self.moves.iter().enumerate() {
-            let path = present(&self.moves[at + 1..], &made.to);
+        for (at, made_move) in self.moves.iter().enumerate() {
+            let path = path_after(&self.moves[at + 1..], &made_move.to);
             if !self.is_wanted(&path) {
                 continue;
             }
-            if self.only.is_none() && self.later.have_changed_below(&path, made) {
+            if self.only.is_none() && self.later.have_changed_below(&path, made_move) {
                 outcome.conflicts.push(UndoConflict::until_undone(&path, "changed"));
                 left.insert(path);
-            } else if self.only.is_none() && self.later.have_moved_above(made) {
-                let why = "another call has moved a file into its place";
+            } else if self.only.is_none() && self.later.have_moved_above(made_move) {
+                let why = "a later call has moved another file to this path";
                 let fix = "undo that call first, then this call again";
                 outcome.conflicts.push(UndoConflict::later(&path, why, fix));
                 left.insert(path);
             } else {
                 moved.insert(path.clone());
-                let what = ChangeKind::MovedBack(made.from.clone());
+                let what = ChangeKind::MovedBack(made_move.from.clone());
                 outcome.changes.push(UndoChange { path, what, texts: None });
             }
         }
 
-        // Directories that another call's undo brings back.
+        // Directories that the undo of another call restores.
         let mut replaced: Vec<&Path> = Vec::new();
-        for (path, before) in &finals {
+        for (path, before) in &changed_paths {
             if !self.is_wanted(path) || left.contains(path) {
                 continue;
             }
@@ -230,7 +236,7 @@ impl Compared<'_> {
                 outcome.conflicts.push(UndoConflict::until_undone(path, "replaced"));
                 continue;
             }
-            match self.change(path, before, &finals, moved.contains(path)) {
+            match self.change(path, before, &changed_paths, moved.contains(path)) {
                 Ok(Found::Waiting(what)) => {
                     outcome.conflicts.push(UndoConflict::until_undone(path, what));
                     if matches!(before, State::Directory { .. }) {
@@ -266,27 +272,24 @@ impl Compared<'_> {
         Ok(outcome)
     }
 
-    /// Adds a conflict for each path whose state wasn't saved.
+    /// Adds a conflict for each path whose earlier state wasn't saved.
     fn add_lost(&self, outcome: &mut Outcome) {
-        for line in &self.read.lines {
+        for line in &self.saved_call.lines {
             let Line::Lost { path, lost } = line else { continue };
             if !self.is_selected(path) {
                 continue;
             }
-            let why = format!("its state before the call wasn't saved: {lost}");
+            let why = format!("the earlier state wasn't saved: {lost}");
             let mut conflict = UndoConflict::later(path, &why, "Toolhold can't restore it");
             conflict.is_lost = true;
             outcome.conflicts.push(conflict);
         }
     }
 
-    /// Checks whether a path still needs work, and this undo may do it.
     fn is_wanted(&self, path: &Path) -> bool {
         self.open.contains(path) && self.is_selected(path)
     }
 
-    /// Checks whether the undo includes a path. An undo is for all paths, or for those below one
-    /// path.
     fn is_selected(&self, path: &Path) -> bool {
         match self.only {
             Some(only) => path.starts_with(only),
@@ -294,16 +297,15 @@ impl Compared<'_> {
         }
     }
 
-    /// Decides what an undo does with a path.
     fn change(
         &self,
         path: &Path,
         before: &State,
-        finals: &BTreeMap<PathBuf, State>,
+        changed_paths: &BTreeMap<PathBuf, State>,
         is_moved: bool,
     ) -> io::Result<Found> {
-        let Some(seen) = self.see(path, before)? else { return Ok(Found::Unchanged) };
-        if let Some(what) = self.is_for_another(&seen) {
+        let Some(seen) = self.compare_states(path, before)? else { return Ok(Found::Unchanged) };
+        if let Some(what) = self.change_of_another(&seen) {
             return Ok(Found::Waiting(what));
         }
         let is_directory = matches!(before, State::Directory { .. });
@@ -315,45 +317,45 @@ impl Compared<'_> {
             return Ok(Found::Unchanged);
         }
         if seen.has_later_contents() && self.only.is_none() {
-            return Ok(self.mode_alone(&seen));
+            return Ok(self.compare_mode(&seen));
         }
 
-        let Seen { then, now, at, is_plain, is_explained, .. } = &seen;
-        let Some(mut what) = kind(before, now) else { return Ok(Found::Nothing) };
+        let Seen { after_call, now, current_path, is_plain, is_explained, .. } = &seen;
+        let Some(mut what) = change_kind(before, now) else { return Ok(Found::Nothing) };
         let is_whole = self.only.is_none();
         if what == ChangeKind::Permissions
             && *is_plain
             && !is_explained
             && is_whole
-            && let Some(then) = then
+            && let Some(after_call) = after_call
         {
-            let is_later = then.has_contents() && then.mode() != now.mode();
+            let is_later = after_call.has_contents() && after_call.mode() != now.mode();
             if is_later && before.mode() != now.mode() {
                 return Ok(self.left_for_its_mode(path));
             }
         }
-        if is_whole && self.is_another(&seen) {
-            let why = "another file was moved there after the call";
+        if is_whole && self.is_other_object(&seen) {
+            let why = "another file was moved to this path after the call";
             return Ok(Found::Left(vec![UndoConflict::later(path, why, &self.restore_one(path))]));
         }
-        let mut wanted = copy_of(self.read, before)?;
+        let mut wanted = copy_of(self.saved_call, before)?;
 
         let mut both = None;
         let is_restored = *is_plain && what == ChangeKind::Permissions;
-        if let Some(then) = then
-            && !then.same_contents(now)
+        if let Some(after_call) = after_call
+            && !after_call.same_contents(now)
             && !is_restored
             && is_whole
             && !is_explained
-            && !self.is_refreshed(path, at, now)
+            && !self.is_refreshed(path, current_path, now)
         {
             if *is_plain {
-                both = merge(self.access, self.read, at, before, then, now)?;
+                both = merge(self.access, self.saved_call, current_path, before, after_call, now)?;
             }
             let Some(merged) = &both else {
-                let why = "it was changed after the call";
+                let why = "the file was changed after the call";
                 let mut conflict = UndoConflict::later(path, why, &self.restore_one(path));
-                conflict.texts = texts(self.access, at, now, wanted);
+                conflict.texts = texts(self.access, current_path, now, wanted);
                 return Ok(Found::Left(vec![conflict]));
             };
             what = ChangeKind::Merged;
@@ -363,115 +365,125 @@ impl Compared<'_> {
             && !is_moved
             && let State::Directory { .. } = now
         {
-            let left = self.new_entries(path, at, finals)?;
+            let left = self.new_entries(path, current_path, changed_paths)?;
             if !left.is_empty() {
                 return Ok(Found::Left(left));
             }
         }
         let texts = match what {
             ChangeKind::Permissions => None,
-            _ => texts(self.access, at, now, wanted),
+            _ => texts(self.access, current_path, now, wanted),
         };
         let change = UndoChange { path: path.to_owned(), what, texts };
         Ok(Found::Change { change, both, mode, is_explained: *is_explained })
     }
 
-    /// Reads the current state of a path. Returns `None` if another undo has restored the state
-    /// before both calls.
-    fn see<'s>(&'s self, path: &'s Path, before: &'s State) -> io::Result<Option<Seen<'s>>> {
-        let then = self.read.after.as_ref().and_then(|after| after.states.get(path));
-        let is_plain = !self.moves.iter().any(|made| may_affect(made, path));
-        let mut along = self.moves.iter().filter(|made| touches(made, path));
-        let is_replaced = along.all(|made| made.to == path);
-        let at = path_now(self.back, path);
-        let now = State::at(self.access, &at, then.unwrap_or(before).depth())?;
-        let compared = if is_replaced && self.only.is_none() { then } else { None };
-        let is_explained = match compared.and_then(|then| self.undone_with(path, then, &now)) {
+    /// Compares the state of a path before the call, after the call and now. Returns `None` if the
+    /// undo of another call has restored the state from before both calls.
+    fn compare_states<'s>(
+        &'s self,
+        path: &'s Path,
+        before: &'s State,
+    ) -> io::Result<Option<Seen<'s>>> {
+        let after_call = self.saved_call.after.as_ref().and_then(|after| after.states.get(path));
+        let is_plain = !self.moves.iter().any(|made_move| may_affect(made_move, path));
+        let current_path = path_now(self.undone_moves, path);
+        let now = State::at(self.access, &current_path, after_call.unwrap_or(before).depth())?;
+
+        let mut touching_moves = self.moves.iter().filter(|made_move| touches(made_move, path));
+        // The moves have only put another object at the path itself.
+        let is_replaced = touching_moves.all(|made_move| made_move.to == path);
+        let order = match after_call {
+            Some(after_call) if is_replaced && self.only.is_none() => {
+                self.undone_with(path, after_call, &now)
+            }
+            _ => None,
+        };
+        let is_explained = match order {
             Some(Order::Earlier) => return Ok(None),
             Some(Order::Later) => true,
             None => {
-                self.earlier.explains(path, then, &now)
-                    || self.is_explained_by_file(before, then, &now, &at)
+                self.earlier.explains(path, after_call, &now)
+                    || self.is_explained_by_file(before, after_call, &now, &current_path)
             }
         };
-        Ok(Some(Seen { path, before, then, now, at, is_plain, is_explained }))
+        Ok(Some(Seen { path, before, after_call, now, current_path, is_plain, is_explained }))
     }
 
-    /// Checks whether the file itself explains the current state, because an undo restored its
-    /// contents by another name, or a call made it in a cache.
+    /// Checks whether the file itself explains the current state: an undo restored its contents by
+    /// another name, or a call created the file in a cache.
     fn is_explained_by_file(
         &self,
         before: &State,
-        then: Option<&State>,
+        after_call: Option<&State>,
         now: &State,
-        at: &Path,
+        current_path: &Path,
     ) -> bool {
-        let file = now.identity();
-        let is_new_name = *before == State::Missing && then.and_then(State::identity) == file;
-        let Some(file) = file else { return false };
-        (is_new_name && self.has_saved(file, now))
-            || is_made_in_cache(self.all, self.access, at, &file)
+        let Some(file) = now.identity() else { return false };
+        let is_same_file = after_call.and_then(State::identity) == Some(file);
+        let is_new_name = *before == State::Missing && is_same_file;
+        if is_new_name && self.has_saved(file, now) {
+            return true;
+        }
+        is_created_in_cache(self.store, self.access, current_path, &file)
     }
 
-    /// Checks whether an undo may have restored the contents of the file by another name.
+    /// Checks whether the call saved the current contents of a file, under any name.
     fn has_saved(&self, file: Identity, now: &State) -> bool {
-        self.read.lines.iter().any(|line| match line {
-            Line::Before { before, .. } => {
-                before.identity() == Some(file) && before.same_contents(now)
+        for line in &self.saved_call.lines {
+            if let Line::Before { before, .. } = line
+                && before.identity() == Some(file)
+                && before.same_contents(now)
+            {
+                return true;
             }
-            _ => false,
-        })
+        }
+        false
     }
 
-    /// Checks whether the undo of another call restores a path. Returns the change that the other
-    /// call has made.
-    fn is_for_another(&self, seen: &Seen<'_>) -> Option<&'static str> {
-        let Seen { path, before, then, now, .. } = seen;
+    /// If the undo of another call restores a path, describes the change of the other call in a
+    /// word.
+    fn change_of_another(&self, seen: &Seen<'_>) -> Option<&'static str> {
+        let Seen { path, before, after_call, now, .. } = seen;
         if self.only.is_some() {
             return None;
         }
-        if then.is_some_and(|then| *then != State::Missing) && self.later.have_moved(path) {
+        if after_call.is_some_and(|after_call| *after_call != State::Missing)
+            && self.later.have_moved(path)
+        {
             return Some("moved");
         }
-        // The object that the other call has put at this path must be removed first, even if its
-        // contents equal those before or after this call.
-        let is_taken = then.is_some() && self.later.have_moved_to(path);
-        let is_alike = **before != State::Missing && before.same_contents(now);
-        if is_taken || (is_alike && self.later.have_made(path)) {
+        // The other call has put an object at this path. The undo of the other call must remove
+        // this object first, even if the contents are the same.
+        let is_taken = after_call.is_some() && self.later.have_moved_to(path);
+        let has_same_contents = **before != State::Missing && before.same_contents(now);
+        if is_taken || (has_same_contents && self.later.have_created(path)) {
             return Some("replaced");
         }
-        // After the undo of that call has restored this call's state, this undo removes the object.
-        let is_open = seen.is_as_before()
+        // This call left the path as it was. The undo of the other call restores another state of
+        // the path, which this undo must then change.
+        let is_restored_later = seen.is_as_before()
             && !matches!(before, State::Directory { .. })
             && !before.same_contents(now)
-            && self.later.have_seen_another(path, before);
-        if is_open {
-            return Some("changed");
-        }
-        // Through another name of the file, the other call may have written contents with this
-        // name, or may have removed contents that this call wrote.
-        let got_name = **before == State::Missing && then.is_some_and(State::is_shared);
-        let lost_name = before.is_shared() && before.identity() != now.identity();
-        // The path has another file now. The other call's undo restores the permissions that this
-        // call set or kept.
-        let has_other_file = then.and_then(State::identity) != now.identity();
-        let has_later_mode =
-            then.is_some_and(|then| then.same_contents(now) && then.mode() != now.mode());
-        let is_replaced = has_other_file && (has_later_mode || seen.has_later_contents());
-        if (got_name || lost_name || is_replaced) && self.later.have_changed(path) {
+            && self.later.have_found_other_state(path, before);
+        if is_restored_later || (seen.may_have_other_file() && self.later.have_changed(path)) {
             return Some("changed");
         }
         None
     }
 
-    /// Checks whether another object was moved to the path after the call. The current object was
-    /// then elsewhere when the call ended, even if its contents are the same.
-    fn is_another(&self, seen: &Seen<'_>) -> bool {
-        let (Some(then), Some(now)) = (seen.then.and_then(State::object), seen.now.object()) else {
+    /// Checks whether another object was moved to the path after the call. Both objects may have
+    /// the same contents.
+    fn is_other_object(&self, seen: &Seen<'_>) -> bool {
+        let (Some(after_call), Some(now)) =
+            (seen.after_call.and_then(State::object), seen.now.object())
+        else {
             return false;
         };
-        let ended = self.read.after.as_ref().map_or(0, |after| after.at);
-        if then == now || now.born() > ended || seen.is_explained {
+        // If the end of the call is unknown, every object counts as new.
+        let ended = self.saved_call.after.as_ref().map_or(0, |after| after.at);
+        let is_new = now.born() > ended;
+        if after_call == now || is_new || seen.is_explained {
             return false;
         }
         let undone = self.undone.get_or_init(|| self.undone_calls());
@@ -482,141 +494,166 @@ impl Compared<'_> {
         !is_restored
     }
 
-    /// Decides about a file whose contents were changed by others and not by the call. The contents
-    /// are not restored.
-    fn mode_alone(&self, seen: &Seen<'_>) -> Found {
+    /// Decides about a file whose contents others have changed, but the call hasn't. Only its
+    /// permissions may be restored.
+    fn compare_mode(&self, seen: &Seen<'_>) -> Found {
         let before = seen.before.meta().map(Meta::permissions);
-        let then = seen.then.and_then(State::meta).map(Meta::permissions);
-        let now = seen.now.meta().map(Meta::permissions);
-        match seen.now.meta() {
-            Some(meta) if before != then && then == now => {
-                let path = seen.path.to_owned();
-                let what = ChangeKind::Permissions;
-                Found::Mode { change: UndoChange { path, what, texts: None }, now: *meta }
-            }
-            Some(_) if before != then && before != now => self.left_for_its_mode(seen.path),
-            _ => Found::Unchanged,
+        let after_call = seen.after_call.and_then(State::meta).map(Meta::permissions);
+        let Some(meta) = seen.now.meta() else { return Found::Unchanged };
+        let now = Some(meta.permissions());
+        let is_changed_by_call = before != after_call;
+        if !is_changed_by_call || before == now {
+            return Found::Unchanged;
         }
+        let is_changed_by_others = after_call != now;
+        if is_changed_by_others {
+            return self.left_for_its_mode(seen.path);
+        }
+        let path = seen.path.to_owned();
+        let change = UndoChange { path, what: ChangeKind::Permissions, texts: None };
+        Found::Mode { change, now: *meta }
     }
 
     fn left_for_its_mode(&self, path: &Path) -> Found {
-        let why = "its permissions were changed after the call";
+        let why = "the permissions were changed after the call";
         Found::Left(vec![UndoConflict::later(path, why, &self.restore_one(path))])
     }
 
-    /// Returns the permissions and owner of a path if others changed them and the call didn't. They
-    /// are not restored.
+    /// Returns the current metadata of a path if others have changed the permissions or the owner,
+    /// but the call hasn't. The undo keeps these changes.
     fn later_mode(&self, seen: &Seen<'_>) -> Option<Meta> {
-        let then = seen.then.and_then(State::meta)?.permissions();
+        let after_call = seen.after_call.and_then(State::meta)?.permissions();
         let before = seen.before.meta()?.permissions();
         let now = seen.now.meta()?;
-        let is_later = then == before && before != now.permissions();
-        let is_moved = self.moves.iter().any(|made| touches(made, seen.path));
+        let is_later = after_call == before && before != now.permissions();
+        let is_moved = self.moves.iter().any(|made_move| touches(made_move, seen.path));
         if is_later && !is_moved && !seen.is_explained && self.only.is_none() {
             return Some(*now);
         }
         None
     }
 
-    /// Returns the fix for a path that was changed since the call.
     fn restore_one(&self, path: &Path) -> String {
         let path = quoted(path);
-        let call = &self.read.about.call;
+        let call = &self.saved_call.entry.call;
         format!("to restore it and discard the later change: toolhold undo --path {path} {call}")
     }
 
-    /// Finds another call that also changed a path and is undone, which explains the path's current
-    /// state. Returns which of the two calls saved the path first, or `None` if there is no such
-    /// call.
-    fn undone_with(&self, path: &Path, then: &State, now: &State) -> Option<Order> {
-        let (own, found) = self.later.first_saved(path)?;
+    /// Finds an undone call that also changed a path and explains the path's current state. Returns
+    /// whether the other call saved the path before or after this call.
+    fn undone_with(&self, path: &Path, after_call: &State, now: &State) -> Option<Order> {
+        let own = self.later.first_saved(path)?;
         let undone = self.undone.get_or_init(|| self.undone_calls());
-        let (began, ended) = self.read.span()?;
-        let orders = undone.iter().filter_map(|other| {
-            let (at, before) = first_saved(&other.lines, path)?;
-            if !before.same_contents(now) {
-                return None;
-            }
-            // The other call may have changed the same file by another name before.
-            let file = before.identity().filter(|file| found.identity() == Some(*file));
-            let at = file.and_then(|file| saved_file(&other.lines, file)).unwrap_or(at);
-            if at < own {
-                // The state that this call saved may come from the other call.
-                let is_it = other.about.undo_at? > own
-                    && before.same_but_for_times(now)
-                    && other.has_restored(path);
-                return is_it.then_some(Order::Earlier);
-            }
-            let (other_began, other_ended) = other.span()?;
-            let is_beside = other_began <= ended && began <= other_ended;
-            let after = other.after.as_ref()?.states.get(path)?;
-            // The state after this call may come from the other call.
-            let is_last = other_ended > ended || after.same_contents(then);
-            (is_beside && is_last).then_some(Order::Later)
-        });
-        orders.min()
+        undone.iter().filter_map(|other| self.order_of(other, path, own, after_call, now)).min()
+    }
+
+    /// Returns whether an undone call saved the path before or after this call. Returns `None` if
+    /// its undo doesn't explain the current state. `own` is the time and the state that this call
+    /// saved first.
+    fn order_of(
+        &self,
+        other: &SavedCall,
+        path: &Path,
+        own: (u64, &State),
+        after_call: &State,
+        now: &State,
+    ) -> Option<Order> {
+        let (own_time, own_state) = own;
+        let (began, ended) = self.saved_call.span()?;
+        let (first_time, before) = first_saved(&other.lines, path)?;
+        if !before.same_contents(now) {
+            return None;
+        }
+        let mut other_time = first_time;
+        if let Some(file) = before.identity()
+            && own_state.identity() == Some(file)
+            && let Some(file_time) = saved_file(&other.lines, file)
+        {
+            // The other call may have changed this file earlier by another name.
+            other_time = file_time;
+        }
+
+        if other_time < own_time {
+            // This call changed the state that the other call had made. The undo of the other call
+            // then restored an even earlier state.
+            let is_undone_later = other.entry.undo_at? > own_time;
+            let has_restored =
+                is_undone_later && before.same_but_for_times(now) && other.has_restored(path);
+            return if has_restored { Some(Order::Earlier) } else { None };
+        }
+        let (other_began, other_ended) = other.span()?;
+        let is_concurrent = other_began <= ended && began <= other_ended;
+        let after_other_call = other.after.as_ref()?.states.get(path)?;
+        // The other call may have made the last change of the path.
+        let is_last = other_ended > ended || after_other_call.same_contents(after_call);
+        if is_concurrent && is_last { Some(Order::Later) } else { None }
     }
 
     fn undone_calls(&self) -> Vec<SavedCall> {
-        let saved = self.all.list().unwrap_or_default();
-        let others = saved.into_iter().filter(|about| about.call != self.read.about.call);
-        let undone = others.filter(|about| about.undone || about.left > 0);
-        let read =
-            undone.take(MAX_UNDONE).filter_map(|it| SavedCall::read(self.all, &it.call).ok());
-        read.flatten().collect()
+        let mut undone_entries = self.store.list().unwrap_or_default();
+        undone_entries.retain(|entry| {
+            let is_undone_in_part = entry.left > 0;
+            entry.call != self.saved_call.entry.call && (entry.undone || is_undone_in_part)
+        });
+        let mut calls = Vec::new();
+        for entry in undone_entries.into_iter().take(MAX_UNDONE) {
+            // An unreadable call explains nothing.
+            if let Ok(Some(call)) = SavedCall::read(self.store, &entry.call) {
+                calls.push(call);
+            }
+        }
+        calls
     }
 
-    /// Checks whether a path is git's index and has the same staged files as after the call. Each
-    /// git command may update the times of files in the index.
-    fn is_refreshed(&self, path: &Path, at: &Path, now: &State) -> bool {
-        let staged = self.read.after.as_ref().and_then(|After { staged, .. }| staged.get(path));
-        staged.is_some_and(|staged| staged_at(self.access, at, now).as_ref() == Some(staged))
+    /// Checks whether a path is git's index with the same staged files as after the call. Git
+    /// commands update only times in the index. `path` is the path after the call.
+    fn is_refreshed(&self, path: &Path, current_path: &Path, now: &State) -> bool {
+        let Some(After { staged, .. }) = &self.saved_call.after else { return false };
+        let Some(staged_after_call) = staged.get(path) else { return false };
+        staged_at(self.access, current_path, now).as_ref() == Some(staged_after_call)
     }
 
-    /// Returns conflicts for entries that others made in a directory of the call. If there are any,
-    /// also returns a conflict for the directory.
+    /// Returns a conflict for each entry that others created in a directory of the call, and a
+    /// conflict for such a directory. `path` is the directory's path after the call.
     fn new_entries(
         &self,
         path: &Path,
-        at: &Path,
-        finals: &BTreeMap<PathBuf, State>,
+        current_path: &Path,
+        changed_paths: &BTreeMap<PathBuf, State>,
     ) -> io::Result<Vec<UndoConflict>> {
-        let why = "it is new, in a directory that the call made";
+        let why_entry = "this file is new, in a directory that the call created";
         let mut conflicts = Vec::new();
-        for name in DirEntryRef::find(self.access, at)?.entries()? {
+        for name in DirEntryRef::find(self.access, current_path)?.entries()? {
             let entry = path.join(name);
-            if !finals.contains_key(&entry) {
-                conflicts.push(UndoConflict::later(&entry, why, "move it away"));
+            if !changed_paths.contains_key(&entry) {
+                conflicts.push(UndoConflict::later(&entry, why_entry, "move the file away"));
             }
         }
         if !conflicts.is_empty() {
-            let why = "it contains something new";
+            let why_directory = "the directory contains new files";
             let fix = "move the new files away and undo the call again";
-            conflicts.push(UndoConflict::later(path, why, fix));
+            conflicts.push(UndoConflict::later(path, why_directory, fix));
         }
         Ok(conflicts)
     }
 }
 
-/// Whether another call saved a path before or after this one.
+/// The time at which an undone call saved a path, compared with this call.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Order {
     Earlier,
     Later,
 }
 
-/// The decision about a path.
 enum Found {
-    /// The call didn't change the path in the end, or the path has an even earlier state. The times
-    /// of a directory change with its entries.
+    /// The call left the path unchanged, or the path has an even earlier state.
     Unchanged,
-    /// The path has its earlier state.
     Nothing,
     Left(Vec<UndoConflict>),
-    /// The undo of another call must come first. The text describes that call's change of the path.
-    /// The same is true for everything below a directory.
+    /// The undo of another call must come first. The text describes the other call's change. If the
+    /// path is a directory, all paths below it wait too.
     Waiting(&'static str),
-    /// Only the permissions of the file change. The value has the current permissions and times.
+    /// Only permissions are restored. `now` is the current metadata.
     Mode {
         change: UndoChange,
         now: Meta,
@@ -629,45 +666,47 @@ enum Found {
     },
 }
 
-pub(crate) fn copy_of(read: &SavedCall, state: &State) -> io::Result<Option<Vec<u8>>> {
+pub(crate) fn copy_of(saved_call: &SavedCall, state: &State) -> io::Result<Option<Vec<u8>>> {
     match state {
-        State::File { copy: Some(copy), .. } => contents(&read.folder, *copy).map(Some),
+        State::File { copy: Some(copy), .. } => contents(&saved_call.folder, *copy).map(Some),
         _ => Ok(None),
     }
 }
 
-/// Removes the call's change from the current contents of a file. Returns `None` if later changes
-/// overlap the call's change.
+/// Merges the undo of the call with later changes of a text. Returns `None` if the texts conflict,
+/// or if a file isn't a saved text.
 fn merge(
     access: &Access,
-    read: &SavedCall,
+    saved_call: &SavedCall,
     path: &Path,
     before: &State,
-    then: &State,
+    after_call: &State,
     now: &State,
 ) -> io::Result<Option<Vec<u8>>> {
-    if !matches!(now, State::File { size, .. } if *size <= SHOWN) {
+    if !matches!(now, State::File { size, .. } if *size <= MAX_SHOWN_BYTES) {
         return Ok(None);
     }
-    let (Some(then), Some(before)) = (copy_of(read, then)?, copy_of(read, before)?) else {
+    let (Some(after_call), Some(before)) =
+        (copy_of(saved_call, after_call)?, copy_of(saved_call, before)?)
+    else {
         return Ok(None);
     };
     let mut now = Vec::new();
-    DirEntryRef::find(access, path)?.open()?.take(SHOWN + 1).read_to_end(&mut now)?;
-    // Parts of two binary files are no valid file.
-    if [&then, &now, &before].iter().any(|bytes| bytes.contains(&0)) {
+    // The file may grow during the read, so the read is limited.
+    DirEntryRef::find(access, path)?.open()?.take(MAX_SHOWN_BYTES + 1).read_to_end(&mut now)?;
+    // A merge makes a binary file invalid.
+    if [&after_call, &now, &before].iter().any(|bytes| bytes.contains(&0)) {
         return Ok(None);
     }
-    Ok(diffy::merge_bytes(&then, &now, &before).ok())
+    Ok(diffy::merge_bytes(&after_call, &now, &before).ok())
 }
 
-/// Returns the current path of the object that has a path after the call. `back`: the moves that
-/// are already undone.
-pub(crate) fn path_now(back: &[&Move], path: &Path) -> PathBuf {
-    back.iter().fold(path.to_owned(), |path, made| made.undone(path))
+/// Returns the current path of an object. `path` is the object's path after the call.
+pub(crate) fn path_now(undone_moves: &[&Move], path: &Path) -> PathBuf {
+    undone_moves.iter().fold(path.to_owned(), |path, made_move| made_move.undone(path))
 }
 
-/// Quotes a path for a shell, in one line.
+/// Quotes a path for a shell. Control characters and bytes that aren't UTF-8 become escapes.
 fn quoted(path: &Path) -> String {
     let text = path.to_str().filter(|text| !text.contains(char::is_control));
     if let Some(quoted) = text.and_then(|text| shlex::try_quote(text).ok()) {
@@ -685,9 +724,8 @@ fn escaped(byte: u8) -> String {
     }
 }
 
-/// Returns the kind of change that restores a path. Returns `None` if the path already has its
-/// earlier state.
-fn kind(before: &State, now: &State) -> Option<ChangeKind> {
+/// Returns the change that restores `before`, or `None` if nothing changes.
+fn change_kind(before: &State, now: &State) -> Option<ChangeKind> {
     match (before, now) {
         (State::Missing, State::Missing) => None,
         (State::Missing, _) => Some(ChangeKind::Removed),
@@ -699,7 +737,8 @@ fn kind(before: &State, now: &State) -> Option<ChangeKind> {
     }
 }
 
-/// Returns the current and the restored contents of a small text.
+/// Returns the current text at a path, and the text of the restored contents `wanted`. Returns
+/// `None` if one of the texts can't be shown. A missing file has an empty text.
 fn texts(
     access: &Access,
     path: &Path,
@@ -713,15 +752,15 @@ fn texts(
     Some((text_at(access, path, now)?, restored))
 }
 
-/// Reads the current contents of a small text. A missing file has empty contents.
+/// Returns the current text at a path, or `None` if the file isn't a text that can be shown.
 fn text_at(access: &Access, path: &Path, now: &State) -> Option<String> {
     match now {
         State::Missing => Some(String::new()),
-        State::File { size, .. } if *size <= SHOWN => {
+        State::File { size, .. } if *size <= MAX_SHOWN_BYTES => {
             let place = DirEntryRef::find(access, path).ok()?;
             let file = place.open().ok()?;
             let mut bytes = Vec::new();
-            file.take(SHOWN).read_to_end(&mut bytes).ok()?;
+            file.take(MAX_SHOWN_BYTES).read_to_end(&mut bytes).ok()?;
             text(&bytes)
         }
         _ => None,
@@ -729,7 +768,7 @@ fn text_at(access: &Access, path: &Path, now: &State) -> Option<String> {
 }
 
 fn text(bytes: &[u8]) -> Option<String> {
-    if bytes.len() as u64 > SHOWN || bytes.contains(&0) {
+    if bytes.len() as u64 > MAX_SHOWN_BYTES || bytes.contains(&0) {
         return None;
     }
     String::from_utf8(bytes.to_vec()).ok()

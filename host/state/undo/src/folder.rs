@@ -1,5 +1,4 @@
-//! The folder of all saved calls, with a folder for each call. Lists them, and removes old ones to
-//! make room.
+//! The folder of all saved calls, with a folder for each call.
 
 use std::io::{self, BufReader};
 use std::os::unix::fs::FileExt as _;
@@ -12,59 +11,59 @@ use toolhold_data_dir::PrivateFolder;
 use super::beside::RunningCalls;
 use super::moved_in::MovedIn;
 
-/// Journals that are looked at.
 const MAX_CALLS: usize = 100_000;
 
-/// The file with the states before a call.
 pub(crate) const JOURNAL: &str = "journal.jsonl";
 
-/// The suffix of the id of a call whose journal was set aside.
+/// The separator between the ID of a call and a number, after the call's journal was set aside.
 pub(crate) const ASIDE: char = '~';
 
-/// The most nanoseconds by which the times of files may be behind the clock.
+/// Most nanoseconds by which the time of a change may be earlier than the clock. The kernel uses
+/// the time of its last tick.
 pub(crate) const TICK: u64 = 20_000_000;
 
-/// The most calls, beginning with the newest, that are checked for concurrent or later changes.
+/// The size in the name of a call's folder while the real size is unknown.
+const NO_SIZE: u64 = 0;
+
+/// Most calls, the newest first, that are checked for concurrent or later changes.
 const MAX_BESIDE: usize = 1000;
 
-/// A file that reserves disk space for the notes of an undo and for its entry in the audit log.
+/// Reserved disk space for the notes of an undo and for its entry in the audit log.
 const RESERVE: &str = "reserve";
 const RESERVED: usize = 64 * 1024;
 
-/// Calls without approval drop no younger journal.
+/// Calls without approval must not remove younger journals.
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// The percentage of the store's limit from which a warning is shown.
+const PERCENT: u64 = 100;
+
+/// The percentage of the limit from which the store counts as almost full.
 const ALMOST_FULL: u64 = 80;
 
-/// How much is saved, and for how long.
+/// Limits of the saved data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UndoLimits {
-    /// The most bytes that are saved for one call.
+    /// Most bytes that are saved for one call.
     pub call_bytes: u64,
-    /// The most bytes of all journals together. The oldest journals are removed first.
+    /// Most bytes of all journals together. Above this limit, the oldest journals are removed.
     pub total_bytes: u64,
-    /// The longest time that a journal is stored.
+    /// The age at which journals are removed.
     pub age: Duration,
 }
 
 impl Default for UndoLimits {
     fn default() -> Self {
         let mebibyte = 1 << 20;
-        Self {
-            call_bytes: 64 * mebibyte,
-            total_bytes: 512 * mebibyte,
-            age: Duration::from_secs(7 * 24 * 3600),
-        }
+        Self { call_bytes: 64 * mebibyte, total_bytes: 512 * mebibyte, age: 7 * DAY }
     }
 }
 
-/// The call that a journal is of.
+/// The call of a journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UndoEntry {
-    /// The id of the call.
+    /// The ID of the call.
     pub call: String,
-    /// The tool.
+    /// The name of the tool.
     pub tool: String,
     /// The session.
     pub session: String,
@@ -73,13 +72,13 @@ pub struct UndoEntry {
     /// Whether the call was undone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub undone: bool,
-    /// Whether the call only changed times: those of files, or those in git's index.
+    /// Whether the call only changed times of files or times in git's index.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub only_times: bool,
-    /// The start of the agent's turn to which the call belongs, in nanoseconds since 1970.
+    /// The start of the agent's turn, in nanoseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<u64>,
-    /// The number of paths that an undo has not restored.
+    /// The number of paths that the last undo has not restored.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left: usize,
     /// The end of the call's last undo, in nanoseconds since 1970.
@@ -93,10 +92,9 @@ fn is_zero(number: &usize) -> bool {
 }
 
 impl UndoEntry {
-    /// Returns a call that begins at `at`.
+    /// Makes the entry of a call that starts at `at`.
     pub fn new(call: &str, tool: &str, session: &str, at: SystemTime) -> Self {
-        let at = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-        let at = u64::try_from(at).unwrap_or(u64::MAX);
+        let at = nanoseconds(at);
         let [call, tool, session] = [call, tool, session].map(str::to_owned);
         Self {
             call,
@@ -111,13 +109,13 @@ impl UndoEntry {
         }
     }
 
-    /// Sets the turn of the agent that the call belongs to.
+    /// Sets the agent's turn.
     #[must_use]
     pub fn in_turn(self, turn: Option<u64>) -> Self {
         Self { turn, ..self }
     }
 
-    /// Returns the maker of the call, in words.
+    /// Describes the caller.
     pub fn who(&self) -> String {
         match self.session.split_once(' ') {
             Some(("agent", session)) => format!("the agent in session {session}"),
@@ -128,7 +126,7 @@ impl UndoEntry {
         }
     }
 
-    /// Checks whether an undo of the last change takes this call.
+    /// Checks whether an undo of the last change may choose this call.
     pub fn is_next(&self) -> bool {
         !self.undone && !self.only_times && self.left == 0
     }
@@ -138,7 +136,7 @@ impl UndoEntry {
     }
 }
 
-/// The folder of all saved calls of the user. The first change creates it.
+/// All saved calls of the user. The first change creates the folder.
 #[derive(Debug)]
 pub(crate) struct Folder {
     pub(crate) path: PathBuf,
@@ -148,7 +146,6 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    /// Returns the folder, if it exists.
     pub(crate) fn existing(&self) -> io::Result<Option<PrivateFolder>> {
         match PrivateFolder::open(&self.path) {
             Ok(root) => Ok(Some(root)),
@@ -157,114 +154,129 @@ impl Folder {
         }
     }
 
-    /// Makes the folder of a call.
-    pub(crate) fn begin(&self, about: &UndoEntry) -> io::Result<PrivateFolder> {
+    pub(crate) fn begin(&self, entry: &UndoEntry) -> io::Result<PrivateFolder> {
         let root = PrivateFolder::make(&self.path)?;
         root.check_closed()?;
-        // A full disk must not keep an undo from being noted.
+        // An undo must write notes even on a full disk. The undo frees this space first.
         if let Ok(reserve) = root.updated(RESERVE)
-            && reserve.metadata().is_ok_and(|it| it.len() < RESERVED as u64)
+            && reserve.metadata().is_ok_and(|metadata| metadata.len() < RESERVED as u64)
         {
             let _ = reserve.write_all_at(&[0; RESERVED], 0);
         }
-        let folder = root.folder(&Name::for_entry(about, 0).text())?;
-        about.save(&folder)?;
+        let folder = root.folder(&Name::for_entry(entry, NO_SIZE).text())?;
+        entry.save(&folder)?;
         Ok(folder)
     }
 
-    /// Returns the available bytes for a call that may not remove the journals of the last day.
-    pub(crate) fn room(&self, about: &UndoEntry) -> u64 {
+    /// Returns the number of bytes that a call can save before a journal of the last day must be
+    /// removed.
+    pub(crate) fn room(&self, entry: &UndoEntry) -> u64 {
+        // A missing or unreadable folder counts as empty.
         let root = self.existing().ok().flatten();
         let names = root.and_then(|root| root.names(MAX_CALLS).ok()).unwrap_or_default();
         let mut young_bytes = 0;
         for name in &names {
             let Some(parsed) = Name::parse(name) else { continue };
-            if parsed.at >= young_since() && parsed.call != about.call {
+            let is_young = parsed.at >= young_since();
+            if is_young && parsed.call != entry.call {
                 young_bytes += parsed.bytes;
             }
         }
         self.bounds.total_bytes.saturating_sub(young_bytes)
     }
 
-    /// Ends a call: records its size, and removes the oldest journals to make room. `keeps_young`:
-    /// whether journals of the last day are not removed. Returns a warning if this call made the
-    /// store almost full.
-    pub(crate) fn end(&self, about: &UndoEntry, bytes: u64, keeps_young: bool) -> Option<String> {
-        let kept_bytes = match self.note_size(about, bytes, keeps_young) {
+    /// Ends a call: records its size, and removes the oldest journals above the limit. With
+    /// `keeps_young`, journals of the last day stay. Returns a warning if this call made the store
+    /// almost full.
+    pub(crate) fn end(&self, entry: &UndoEntry, bytes: u64, keeps_young: bool) -> Option<String> {
+        let kept_bytes = match self.record_size_and_prune(entry, bytes, keeps_young) {
             Ok(kept_bytes) => kept_bytes,
             Err(error) => {
-                tracing::warn!("the saved changes can't be cleaned up: {error}");
-                0
+                tracing::warn!("cleaning up the saved changes failed: {error}");
+                return None;
             }
         };
-        let threshold = self.bounds.total_bytes / 100 * ALMOST_FULL;
-        if kept_bytes <= threshold || kept_bytes - bytes > threshold {
+        let threshold = self.bounds.total_bytes / PERCENT * ALMOST_FULL;
+        let is_almost_full = kept_bytes > threshold;
+        if !is_almost_full {
             return None;
         }
+        let was_almost_full = kept_bytes - bytes > threshold;
+        if was_almost_full {
+            return None;
+        }
+        // The limit may be 0.
+        let divisor = self.bounds.total_bytes.max(1);
         Some(format!(
-            "the storage of undo is {} % full. When it is full, calls that change files need \
-             approval, and the saved changes of the oldest calls are deleted, so that \
-             `toolhold undo` can't restore them",
-            kept_bytes.saturating_mul(100) / self.bounds.total_bytes.max(1)
+            "the storage of undo is {} % full. Once the storage is full, calls that change files \
+             need approval, and the saved changes of the oldest calls are deleted, so `toolhold \
+             undo` can't restore these changes",
+            kept_bytes.saturating_mul(PERCENT) / divisor
         ))
     }
 
-    /// Puts the size of a call into the name of its folder, and removes the oldest journals.
-    /// Returns the number of stored bytes.
-    fn note_size(&self, about: &UndoEntry, bytes: u64, keeps_young: bool) -> io::Result<u64> {
+    /// Renames the call's folder, because the name contains the size, and removes the oldest
+    /// journals. Returns the number of stored bytes.
+    fn record_size_and_prune(
+        &self,
+        entry: &UndoEntry,
+        bytes: u64,
+        keeps_young: bool,
+    ) -> io::Result<u64> {
         let Some(root) = self.existing()? else { return Ok(0) };
         if bytes > 0 {
-            let name = Name::for_entry(about, 0).text();
-            let name_with_size = Name::for_entry(about, bytes).text();
+            let name = Name::for_entry(entry, NO_SIZE).text();
+            let name_with_size = Name::for_entry(entry, bytes).text();
             root.rename(&name, &name_with_size)?;
         }
-        self.prune(&root, &about.call, keeps_young)
+        self.prune(&root, &entry.call, keeps_young)
     }
 
-    /// Removes a journal without content.
-    pub(crate) fn forget(&self, about: &UndoEntry) {
+    pub(crate) fn forget(&self, entry: &UndoEntry) {
         if let Ok(Some(root)) = self.existing() {
-            let _ = root.remove_folder(&Name::for_entry(about, 0).text());
+            let _ = root.remove_folder(&Name::for_entry(entry, NO_SIZE).text());
         }
     }
 
-    /// Removes journals that are too old, and the oldest journals if there are too many bytes. The
-    /// journal of the call `newest` isn't removed. Returns the number of stored bytes.
+    /// Removes journals over the limits of age and size, except the journal of the call `newest`.
+    /// With `keeps_young`, journals of the last day stay. Returns the number of stored bytes.
     fn prune(&self, root: &PrivateFolder, newest: &str, keeps_young: bool) -> io::Result<u64> {
+        // If the clock is before 1970, no journal is too old.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let oldest = now.saturating_sub(self.bounds.age).as_nanos();
-        let mut bytes = 0_u64;
-        let mut kept = 0_u64;
+        let mut checked_bytes = 0_u64;
+        let mut kept_bytes = 0_u64;
+        // The newest journals come first, so the oldest journals exceed the limit.
         for name in root.names(MAX_CALLS)?.iter().rev() {
             let Some(parsed) = Name::parse(name) else { continue };
-            bytes = bytes.saturating_add(parsed.bytes);
+            checked_bytes = checked_bytes.saturating_add(parsed.bytes);
             let is_newest = parsed.call == newest;
-            let is_protected = keeps_young && parsed.at >= young_since();
-            let is_too_much = bytes > self.bounds.total_bytes;
+            let is_protected = is_newest || (keeps_young && parsed.at >= young_since());
+            let is_too_much = checked_bytes > self.bounds.total_bytes;
             let is_too_old = u128::from(parsed.at) < oldest;
-            if (is_too_much || is_too_old) && !is_newest && !is_protected {
+            if (is_too_much || is_too_old) && !is_protected {
                 root.remove_folder(name)?;
             } else {
-                kept += parsed.bytes;
+                kept_bytes += parsed.bytes;
             }
         }
-        Ok(kept)
+        Ok(kept_bytes)
     }
 
-    /// Returns the saved calls, the newest first.
+    /// Returns the saved calls, the newest first. Unreadable calls are left out.
     pub(crate) fn list(&self) -> io::Result<Vec<UndoEntry>> {
         let Some(root) = self.existing()? else { return Ok(Vec::new()) };
         let mut calls = Vec::new();
         for name in root.names(MAX_CALLS)?.into_iter().rev() {
             if Name::parse(&name).is_some() {
-                calls.extend(root.folder(&name).and_then(|folder| entry(&folder)).ok());
+                calls.extend(root.folder(&name).and_then(|folder| read_entry(&folder)).ok());
             }
         }
         Ok(calls)
     }
 
-    /// Returns the folders of the newest other calls that have saved something since a time, in
-    /// nanoseconds since 1970.
+    /// Returns the folders of other calls whose journals were written after `time`, in nanoseconds
+    /// since 1970. Unreadable journals are left out.
     pub(crate) fn saved_since(&self, call: &str, time: u64) -> Vec<PrivateFolder> {
         let since = UNIX_EPOCH + Duration::from_nanos(time.saturating_sub(TICK));
         let Some(root) = self.existing().ok().flatten() else { return Vec::new() };
@@ -284,44 +296,42 @@ impl Folder {
         folders
     }
 
-    /// Returns the folder of a call.
     pub(crate) fn find(&self, call: &str) -> io::Result<Option<(PrivateFolder, UndoEntry)>> {
         let Some(root) = self.existing()? else { return Ok(None) };
         let Some(name) = name_of_call(&root, call)? else { return Ok(None) };
         let folder = root.folder(&name)?;
-        let about = entry(&folder)?;
-        Ok(Some((folder, about)))
+        let entry = read_entry(&folder)?;
+        Ok(Some((folder, entry)))
     }
 
-    /// Gives the folder of an undone call another id. The folder is still needed, because
-    /// concurrent calls have seen its changes.
+    /// Gives the folder of an undone call another ID, so that a new call can have the old ID. Undos
+    /// of concurrent calls can still read the folder.
     pub(crate) fn set_aside(&self, call: &str) -> io::Result<()> {
         let Some(root) = self.existing()? else { return Ok(()) };
         let Some(name) = name_of_call(&root, call)? else { return Ok(()) };
         let folder = root.folder(&name)?;
-        let mut about = entry(&folder)?;
-        about.call = format!("{call}{ASIDE}{}", now());
-        about.save(&folder)?;
-        root.rename(&name, &Name::for_entry(&about, 0).text())
+        let mut entry = read_entry(&folder)?;
+        entry.call = format!("{call}{ASIDE}{}", now());
+        entry.save(&folder)?;
+        root.rename(&name, &Name::for_entry(&entry, NO_SIZE).text())
     }
 
-    /// Gives the reserved room to the notes of an undo, if the disk is full.
+    /// If the disk is full, frees the reserved space for the notes of an undo.
     pub(crate) fn use_reserve(&self) {
-        if let Ok(stat) = rustix::fs::statvfs(&self.path)
-            && stat.f_bavail.saturating_mul(stat.f_frsize) < RESERVED as u64
-            && let Ok(Some(root)) = self.existing()
-        {
+        let Ok(stat) = rustix::fs::statvfs(&self.path) else { return };
+        let free_bytes = stat.f_bavail.saturating_mul(stat.f_frsize);
+        let is_full = free_bytes < RESERVED as u64;
+        if is_full && let Ok(Some(root)) = self.existing() {
             let _ = root.remove(RESERVE);
         }
     }
 
-    /// Waits until no other undo goes on.
+    /// Waits until no other undo runs.
     pub(crate) fn lock(&self) -> io::Result<std::fs::File> {
         PrivateFolder::make(&self.path)?.lock("lock")
     }
 }
 
-/// Returns the name of the folder of a call. Returns `None` if the call isn't saved.
 fn name_of_call(root: &PrivateFolder, call: &str) -> io::Result<Option<String>> {
     for name in root.names(MAX_CALLS)? {
         if let Some(parsed) = Name::parse(&name)
@@ -333,24 +343,29 @@ fn name_of_call(root: &PrivateFolder, call: &str) -> io::Result<Option<String>> 
     Ok(None)
 }
 
-/// Returns the time, in nanoseconds since 1970.
+/// Returns the current time in nanoseconds since 1970.
 pub(crate) fn now() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
+    nanoseconds(SystemTime::now())
 }
 
-/// Returns the beginning of the last day, in nanoseconds since 1970.
+/// Returns a time in nanoseconds since 1970. A time before 1970 counts as 1970. The number is large
+/// enough for some centuries.
+fn nanoseconds(time: SystemTime) -> u64 {
+    let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX)
+}
+
 fn young_since() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.saturating_sub(DAY).as_nanos()).unwrap_or(u64::MAX)
 }
 
-pub(crate) fn entry(folder: &PrivateFolder) -> io::Result<UndoEntry> {
+pub(crate) fn read_entry(folder: &PrivateFolder) -> io::Result<UndoEntry> {
     Ok(serde_json::from_reader(BufReader::new(folder.file("about.json")?))?)
 }
 
-/// The name of a call's folder: `NANOSECONDS-BYTES-CALL`. The names alone show which folders are
-/// old or large.
+/// The name of a call's folder: `NANOSECONDS-BYTES-CALL`. With this name, old and large folders are
+/// found without opening them.
 struct Name<'n> {
     at: u64,
     bytes: u64,
@@ -358,8 +373,8 @@ struct Name<'n> {
 }
 
 impl<'n> Name<'n> {
-    fn for_entry(about: &'n UndoEntry, bytes: u64) -> Self {
-        Self { at: about.at, bytes, call: &about.call }
+    fn for_entry(entry: &'n UndoEntry, bytes: u64) -> Self {
+        Self { at: entry.at, bytes, call: &entry.call }
     }
 
     fn parse(name: &'n str) -> Option<Self> {

@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 
-/// Returns two digits for each byte.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     let mut text = String::new();
     for byte in bytes {
@@ -12,8 +11,13 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     text
 }
 
-/// Returns the bytes of hexadecimal digits. Returns `None` if the text has other characters.
 pub(crate) fn bytes(digits: &str) -> Option<Vec<u8>> {
-    let starts = (0..digits.len()).step_by(2);
-    starts.map(|at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok()).collect()
+    let digits_per_byte = 2;
+    let hexadecimal = 16;
+    let mut bytes = Vec::new();
+    for start in (0..digits.len()).step_by(digits_per_byte) {
+        let pair = digits.get(start..start + digits_per_byte)?;
+        bytes.push(u8::from_str_radix(pair, hexadecimal).ok()?);
+    }
+    Some(bytes)
 }

@@ -1,5 +1,5 @@
-//! Saves the objects that one call changes in its journal before the change. If undo is required,
-//! refuses a change that can't be saved.
+//! Saves objects in a call's journal before the call changes them. If undo is required, refuses a
+//! change that can't be saved.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -22,49 +22,47 @@ use super::git_index;
 use super::given::noted_access;
 use super::hex::hex;
 use super::later::LaterSaves;
-use super::lines::{Line, Move, finals, moves, present};
+use super::lines::{Line, Move, changed_paths, moves, path_after};
 use super::progress;
 use super::rules::Rule;
 use super::saved_path;
 use super::state::{Content, Depth, Identity, State, digest_of, kept_name};
 use super::tasks::tasks;
 
-/// The most bytes of a text whose contents after the call are also saved, so that a later change
-/// can be merged.
-const MERGED: u64 = 1 << 20;
+/// Most bytes of a text whose contents after the call are saved too, so that a later change can be
+/// merged.
+const MAX_MERGED_BYTES: u64 = 1 << 20;
 
-/// The permission that the owner needs to read a file.
+/// The permission bit of the owner to read a file.
 const OWNER_READS: u32 = 0o400;
 
-/// The most paths of one call whose states are saved.
+/// Bytes that are copied at once.
+const CHUNK: usize = 64 * 1024;
+
 const MAX_PATHS: usize = 100_000;
 
-/// The state when the call has ended.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct After {
-    /// The state of each changed path, by its path after the call.
+    /// The states of the changed paths, by their paths after the call.
     #[serde(with = "saved_path::map")]
     pub(crate) states: BTreeMap<PathBuf, State>,
-    /// A digest of the staged files, for each of these paths that is git's index.
+    /// A digest of the staged files for each changed path that is git's index.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty", with = "saved_path::map")]
     pub(crate) staged: BTreeMap<PathBuf, String>,
-    /// The files that had several names, by the number of the copy.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) kept: BTreeMap<u32, KeptFile>,
-    /// When the call ended, in nanoseconds since 1970.
+    /// The end of the call, in nanoseconds since 1970.
     pub(crate) at: u64,
 }
 
-/// A file with several names, when the call ended.
+/// The state of a file with several names at the end of the call.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct KeptFile {
-    /// A digest of the contents.
     pub(crate) digest: String,
     pub(crate) meta: Meta,
 }
 
 impl KeptFile {
-    /// Reads the current state.
     pub(crate) fn read(access: &Access, folder: &PrivateFolder, copy: u32) -> io::Result<Self> {
         let handle = folder.linked(&kept_name(copy))?;
         let stat = rustix::fs::fstat(&handle)?;
@@ -74,36 +72,36 @@ impl KeptFile {
     }
 }
 
-/// How much of a call's changes is saved.
+/// The saved changes of a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SavedChanges {
-    /// Paths that were changed.
+    /// The number of changed paths.
     pub paths: usize,
-    /// Changed paths that exist now and have new contents, and folders that were moved.
+    /// Changed paths that exist and have new contents, and folders that were moved.
     pub written: Vec<PathBuf>,
-    /// Bytes of copies.
+    /// The number of saved bytes.
     pub bytes: u64,
-    /// Paths whose state could not be saved, with the reason.
+    /// Paths whose state could not be saved, with the reasons.
     pub lost: Vec<(PathBuf, String)>,
-    /// The store is almost full.
+    /// Set if the store is almost full.
     pub warning: Option<String>,
 }
 
-/// The rules for a change whose old state can't be saved, and the size limit of a call.
+/// The treatment of changes that can't be saved, and the size limit of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SaveRules {
-    /// Whether such a change is refused. Otherwise, the change is made, and the call can't be
-    /// undone.
+    /// Whether a change is refused if the old state can't be saved. If not, the change is made, and
+    /// an undo can't restore the path.
     pub required: bool,
-    /// The most bytes that are saved for one call.
+    /// Most bytes that are saved for one call.
     pub call_bytes: u64,
 }
 
-/// Saves what one call changes. Nothing is written before the first change.
+/// Saves the changes of one call. Nothing is written before the first change.
 #[derive(Debug)]
 pub struct Journal {
     store: Arc<Folder>,
-    about: UndoEntry,
+    entry: UndoEntry,
     rules: SaveRules,
     inner: Mutex<Inner>,
 }
@@ -111,34 +109,27 @@ pub struct Journal {
 #[derive(Debug, Default)]
 struct Inner {
     open: Option<Arc<Open>>,
-    /// The lines that were written so far.
     lines: Vec<Line>,
-    /// The states of the current segment, which began after the last move. The paths are those
-    /// within the segment.
-    segment: HashMap<PathBuf, State>,
-    /// A move whose result isn't known yet.
-    pending: Option<Move>,
-    /// Whether the call has ended. Its remaining processes then can't change anything.
+    /// The states that were saved since the last move, by their paths after that move.
+    saved_since_move: HashMap<PathBuf, State>,
+    pending_move: Option<Move>,
+    /// Whether the call has ended. Its remaining processes can't change files then.
     ended: bool,
     saved: SavedChanges,
-    /// The first change that was refused, and the reason why its path can't be saved.
     refused: Option<(PathBuf, String)>,
-    next: u32,
-    /// The first state of each file, under any name.
+    next_copy: u32,
     files: HashMap<Identity, State>,
-    /// The available bytes of the store, for a call without approval.
+    /// The available bytes of the store. Set only for a call without approval.
     room: Option<u64>,
     /// Files with several names that can't be preserved, because the store is on another file
-    /// system. Each has the changes that the call has made to it.
-    unkept: HashMap<Identity, Done>,
+    /// system.
+    unkept: HashMap<Identity, FileChanges>,
 }
 
-/// The changes of a call in a file. After both, no name has the earlier contents.
+/// The changes of a file. After both changes, no name of the file has the earlier contents.
 #[derive(Clone, Copy, Debug, Default)]
-struct Done {
-    /// Whether the contents may have changed.
+struct FileChanges {
     is_written: bool,
-    /// Whether the file may have lost a name.
     is_unnamed: bool,
 }
 
@@ -149,15 +140,14 @@ struct Open {
 }
 
 impl Journal {
-    pub(crate) fn new(store: Arc<Folder>, about: UndoEntry, rules: SaveRules) -> Self {
-        Self { store, about, rules, inner: Mutex::default() }
+    pub(crate) fn new(store: Arc<Folder>, entry: UndoEntry, rules: SaveRules) -> Self {
+        Self { store, entry, rules, inner: Mutex::default() }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the state of a call that hasn't ended.
     fn running(&self) -> io::Result<MutexGuard<'_, Inner>> {
         let inner = self.inner();
         if inner.ended {
@@ -166,13 +156,12 @@ impl Journal {
         Ok(inner)
     }
 
-    /// Returns the first change that was refused because the old state can't be saved, and the
-    /// reason.
+    /// Returns the first refused change and the reason why the old state can't be saved.
     pub fn refused(&self) -> Option<(PathBuf, String)> {
         self.inner().refused.clone()
     }
 
-    /// Checks whether the call has changed something so far.
+    /// Checks whether the call has changed something.
     pub fn has_changes(&self) -> bool {
         self.inner().open.is_some()
     }
@@ -182,12 +171,12 @@ impl Journal {
     pub fn finish(&self) -> Option<SavedChanges> {
         let mut inner = self.inner();
         inner.ended = true;
-        self.store.running.end(&self.about.call);
-        if let Err(error) = self.settle(&mut inner) {
-            tracing::warn!("the end of a call's changes can't be saved: {error}");
+        self.store.running.end(&self.entry.call);
+        if let Err(error) = self.record_move_result(&mut inner) {
+            tracing::warn!("recording that a call has finished its changes failed: {error}");
         }
         let open = inner.open.take()?;
-        // A process that is just starting may have the file open for a moment.
+        // A process may have inherited the file, so closing the file doesn't release the lock.
         let _ = rustix::fs::flock(&open.journal, FlockOperation::Unlock);
         let inner = &mut *inner;
         let lines = std::mem::take(&mut inner.lines);
@@ -198,10 +187,10 @@ impl Journal {
         inner.saved.paths = inner.saved.lost.len();
         let access = Access::default();
         let mut caches = KnownCaches::default();
-        let later = LaterSaves::new(&self.store, &self.about.call, &lines);
-        for (path, before) in finals(&lines, &moves) {
-            // A build creates many large files. An undo removes them if they are unchanged, so
-            // their contents aren't needed.
+        let later = LaterSaves::new(&self.store, &self.entry.call, &lines);
+        for (path, before) in changed_paths(&lines, &moves) {
+            // A build creates many large files. An undo removes such files if they are unchanged,
+            // and doesn't need their contents.
             let is_light = before == State::Missing && caches.contain(&access, &path);
             let depth = if is_light { Depth::Times } else { Depth::Contents };
             let Ok(now) = State::at(&access, &path, depth) else {
@@ -216,8 +205,9 @@ impl Journal {
             };
             let is_directory = matches!(before, State::Directory { .. });
             let is_put_back = !is_directory && before.same_contents(&now);
-            // Another call has seen other contents meanwhile, so this call did change the path.
-            let is_seen = is_put_back && later.have_seen_another(&path, &before);
+            // Another call has seen other contents in the meantime, so this call did change the
+            // path.
+            let is_seen = is_put_back && later.have_found_other_state(&path, &before);
             if is_seen || !before.same(&now) {
                 changed = true;
             }
@@ -238,14 +228,14 @@ impl Journal {
             }
             after.states.insert(path, now);
         }
-        for (index, made) in moves.iter().enumerate() {
-            let path_now = present(&moves[index + 1..], &made.to);
+        for (index, made_move) in moves.iter().enumerate() {
+            let path_now = path_after(&moves[index + 1..], &made_move.to);
             if matches!(State::at(&access, &path_now, Depth::Times), Ok(State::Directory { .. })) {
                 inner.saved.written.push(path_now);
             }
         }
         if !changed {
-            self.store.forget(&self.about);
+            self.store.forget(&self.entry);
             return None;
         }
 
@@ -259,21 +249,21 @@ impl Journal {
         drop(access);
         let steps = tasks(&lines, &moves).len();
         if let Err(error) = self.save_after(&open.folder, &after, steps) {
-            tracing::warn!("the end of a call's changes can't be saved: {error}");
+            tracing::warn!("recording that a call has finished its changes failed: {error}");
         }
         if only_times {
-            let about = UndoEntry { only_times, ..self.about.clone() };
-            if let Err(error) = about.save(&open.folder) {
-                tracing::warn!("the note that a call changed only times can't be saved: {error}");
+            let entry = UndoEntry { only_times, ..self.entry.clone() };
+            if let Err(error) = entry.save(&open.folder) {
+                tracing::warn!("recording that a call changed only timestamps failed: {error}");
             }
         }
-        inner.saved.warning = self.store.end(&self.about, inner.saved.bytes, self.rules.required);
+        inner.saved.warning = self.store.end(&self.entry, inner.saved.bytes, self.rules.required);
         Some(inner.saved.clone())
     }
 
-    /// Saves the state after the call, and reserves space for the progress of an undo with `steps`
-    /// steps.
+    /// Saves the states after the call, and reserves space for the progress of an undo.
     fn save_after(&self, folder: &PrivateFolder, after: &After, steps: usize) -> io::Result<()> {
+        // States can always be written as JSON.
         let text = serde_json::to_vec(after).unwrap_or_default();
         match folder.put_lightly("after.json", &text) {
             Err(error) if is_full(&error) => {
@@ -288,20 +278,19 @@ impl Journal {
 
 #[cfg(test)]
 impl Journal {
-    /// As if the process were killed.
     pub(crate) fn kill(&self) {
         let mut inner = self.inner();
         inner.ended = true;
         if let Some(open) = inner.open.take() {
             let _ = rustix::fs::flock(&open.journal, FlockOperation::Unlock);
         }
-        self.store.running.end(&self.about.call);
+        self.store.running.end(&self.entry.call);
     }
 }
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        // Of a call that nobody waited for.
+        // The call's future may have been dropped before the end of the call.
         self.finish();
     }
 }
@@ -319,12 +308,13 @@ impl ChangeRecorder for Journal {
         self.rules.required
     }
 
+    /// Records that changes of a command may be lost, because they weren't recorded.
     fn unrecorded(&self, reason: &str) {
         let mut inner = self.inner();
         let path = PathBuf::from("the files of a command");
         inner.saved.lost.push((path.clone(), reason.to_owned()));
         if let Err(error) = self.write(&mut inner, &Line::Lost { path, lost: reason.to_owned() }) {
-            tracing::warn!("the changes of a call can't be saved: {error}");
+            tracing::warn!("saving the changes of a call failed: {error}");
         }
     }
 }
@@ -332,10 +322,11 @@ impl ChangeRecorder for Journal {
 impl Journal {
     pub(crate) fn change(&self, changed: &ChangedPath<'_>, rules: SaveRules) -> io::Result<()> {
         let mut inner = self.running()?;
-        self.settle(&mut inner)?;
+        self.record_move_result(&mut inner)?;
         self.save(&mut inner, changed, rules)
     }
 
+    /// Saves the states before a move, and records the move.
     pub(crate) fn rename(
         &self,
         from: &ChangedPath<'_>,
@@ -343,29 +334,30 @@ impl Journal {
         rules: SaveRules,
     ) -> io::Result<()> {
         let mut inner = self.running()?;
-        self.settle(&mut inner)?;
+        self.record_move_result(&mut inner)?;
         let object = from.object.ok_or(rustix::io::Errno::NOENT)?;
         let stat = rustix::fs::statat(object, "", AtFlags::EMPTY_PATH)?;
         if let Some(replaced) = to.object {
             let replaced = rustix::fs::statat(replaced, "", AtFlags::EMPTY_PATH)?;
-            // Two names of one file: the kernel does nothing.
-            if (replaced.st_dev, replaced.st_ino) == (stat.st_dev, stat.st_ino) {
+            let is_same_file = (replaced.st_dev, replaced.st_ino) == (stat.st_dev, stat.st_ino);
+            // The kernel does nothing if both names belong to one file.
+            if is_same_file {
                 return Ok(());
             }
         }
         self.save(&mut inner, to, rules)?;
         self.save_parent(&mut inner, from)?;
         let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-        // A file that the call made since the last move needs no note: an undo removes it by its
-        // new name. A new name of an older file isn't such a file.
-        let is_new = inner.segment.get(from.path) == Some(&State::Missing);
+        // A file that the call made since the last move needs no record of its move. An undo
+        // removes it by its new name. The move of an older file is recorded.
+        let is_new = inner.saved_since_move.get(from.path) == Some(&State::Missing);
         let is_older =
             file_identity(from).is_some_and(|identity| inner.files.contains_key(&identity));
         let is_made_file = !is_directory && is_new && !is_older;
-        if is_made_file || Rule::Moved.is_off() {
+        if is_made_file || Rule::Moved.is_off_in_test() {
             return Ok(());
         }
-        let is_changed = self.store.running.rename(&self.about.call, from.path, to.path);
+        let is_changed = self.store.running.rename(&self.entry.call, from.path, to.path);
         self.check_alone(&mut inner, from.path, is_changed, rules)?;
         let planned = Move {
             from: from.path.to_owned(),
@@ -373,32 +365,25 @@ impl Journal {
             device: stat.st_dev,
             inode: stat.st_ino,
         };
-        inner.pending = Some(planned.clone());
+        inner.pending_move = Some(planned.clone());
         self.write(&mut inner, &Line::Move(planned))
     }
 
-    /// Saves the state of a path, once in a segment.
+    /// Saves the state of a path, once between two moves.
     fn save(
         &self,
         inner: &mut Inner,
         changed: &ChangedPath<'_>,
         rules: SaveRules,
     ) -> io::Result<()> {
-        // The parent comes first, since a directory that is removed may be known for its entries
-        // alone.
+        // The parent is saved even if the path itself is already saved.
         self.save_parent(inner, changed)?;
         self.check_unkept(inner, changed, rules)?;
-        // The saved state of a file that is written over isn't enough for one that loses its name.
-        let is_named = changed.parent.is_some();
-        let is_saved = match inner.segment.get(changed.path) {
-            Some(state) => !is_named || state.is_restorable(),
-            None => false,
-        };
-        if is_saved || Rule::Saved.is_off() {
+        if is_saved(inner, changed) || Rule::Saved.is_off_in_test() {
             return self.check_object(inner, changed, rules);
         }
         let file = file_identity(changed);
-        let is_shared = self.store.running.change(&self.about.call, changed.path, file);
+        let is_shared = self.store.running.change(&self.entry.call, changed.path, file);
         self.check_alone(inner, changed.path, is_shared, rules)?;
         let path = changed.path.to_owned();
         let state = match changed.object {
@@ -409,37 +394,41 @@ impl Journal {
             Some(object) => self.read_object(inner, changed, object, rules.call_bytes),
         };
         self.note(inner, path, state, rules)?;
-        // The file may be known only now.
+        // Reading the object may have shown that the file can't be preserved.
         self.check_unkept(inner, changed, rules)
     }
 
-    /// Reads and copies the state of the object of a path. `max`: bytes that the call may save.
+    /// Reads the state of a path's object, and copies the contents of a file. The call may save at
+    /// most `max_bytes`.
     fn read_object(
         &self,
         inner: &mut Inner,
         changed: &ChangedPath<'_>,
         object: BorrowedFd<'_>,
-        max: u64,
+        max_bytes: u64,
     ) -> io::Result<State> {
         let open = self.opened(inner)?;
         let object: OwnedFd = object.try_clone_to_owned()?;
         let can_read = rustix::fs::fstat(&object)?.st_mode & OWNER_READS != 0;
-        // If the process is killed here, an undo of the call takes the permission back.
+        // The file may need a temporary permission. The permission is noted, so that an undo can
+        // remove it if this process is killed.
         let access = if can_read { Access::default() } else { noted_access(&open.folder) };
         let state = State::from_object(&access, &object, |file, size| {
-            inner.copy(&open, changed.path, file, size, max)
+            inner.copy_once(&open, changed.path, file, size, max_bytes)
         })?;
-        let is_named = changed.parent.is_some();
-        match state {
-            State::Other => Err(io::Error::other("it isn't a file, a link or a directory")),
-            state if is_named && !state.is_restorable() => {
-                Err(io::Error::other("only root can give it back to its owner and group"))
-            }
-            state => Ok(inner.first_state(state)),
+        if state == State::Other {
+            return Err(io::Error::other("the path isn't a file, a link or a directory"));
         }
+        // A change of the name means that an undo must create the object again.
+        let changes_name = changed.parent.is_some();
+        if changes_name && !state.is_restorable() {
+            return Err(io::Error::other("only root can restore the owner and the group"));
+        }
+        Ok(inner.first_state(state))
     }
 
-    /// Refuses the change of an older file that somebody else has put in the place of a saved one.
+    /// Refuses a change if others have put another file at the path since its state was saved. A
+    /// file that was created during the call may be changed.
     fn check_object(
         &self,
         inner: &mut Inner,
@@ -447,19 +436,20 @@ impl Journal {
         rules: SaveRules,
     ) -> io::Result<()> {
         let Some(file) = file_identity(changed) else { return Ok(()) };
-        let saved = inner.segment.get(changed.path);
+        let saved = inner.saved_since_move.get(changed.path);
         let is_saved = saved == Some(&State::Other)
             || saved.and_then(State::object) == Some(file)
             || inner.files.contains_key(&file);
-        if is_saved || file.born() + TICK >= self.about.at {
+        // The time of creation may be a tick earlier than the clock.
+        if is_saved || file.born() + TICK >= self.entry.at {
             return Ok(());
         }
-        let why = io::Error::other("another file was put in its place while the call ran");
+        let why = io::Error::other("another file replaced this file while the call ran");
         self.note(inner, changed.path.to_owned(), Err(why), rules)
     }
 
-    /// Refuses the change of a file with several names that loses one of them and gets other
-    /// contents, if it can't be kept.
+    /// Refuses a change if the file can't be preserved, and no name of it has the earlier contents
+    /// after the change.
     fn check_unkept(
         &self,
         inner: &mut Inner,
@@ -471,25 +461,28 @@ impl Journal {
         }
         let Some(object) = changed.object else { return Ok(()) };
         let stat = rustix::fs::statat(object, "", AtFlags::EMPTY_PATH)?;
-        let identity = Identity::from_stat(object, &stat);
-        let Some(done) = identity.and_then(|it| inner.unkept.get_mut(&it)) else { return Ok(()) };
-        match changed.parent {
-            Some(_) => done.is_unnamed = true,
-            None => done.is_written = true,
+        let Some(identity) = Identity::from_stat(object, &stat) else { return Ok(()) };
+        let Some(changes) = inner.unkept.get_mut(&identity) else { return Ok(()) };
+        let changes_name = changed.parent.is_some();
+        if changes_name {
+            changes.is_unnamed = true;
+        } else {
+            changes.is_written = true;
         }
-        let has_lost_contents = done.is_written && done.is_unnamed;
-        if !has_lost_contents || Rule::Names.is_off() {
+        let has_lost_contents = changes.is_written && changes.is_unnamed;
+        if !has_lost_contents || Rule::Names.is_off_in_test() {
             return Ok(());
         }
         if !rules.required {
-            *done = Done::default();
+            // The loss is recorded below. It must not be recorded again for the next change.
+            *changes = FileChanges::default();
         }
-        let why = "it has several names, and Toolhold's data folder is on another file system";
+        let why = "the file has hard links, and Toolhold's data folder is on another file system";
         self.note(inner, changed.path.to_owned(), Err(io::Error::other(why)), rules)
     }
 
-    /// Refuses a change that no undo could bring back, because another call moves what this one
-    /// changes, or the other way round.
+    /// If saving is required, refuses a change of an object that a concurrent call moves or changes
+    /// (`is_shared`), because no undo could restore the object.
     fn check_alone(
         &self,
         inner: &mut Inner,
@@ -497,31 +490,31 @@ impl Journal {
         is_shared: bool,
         rules: SaveRules,
     ) -> io::Result<()> {
-        if !is_shared || !rules.required || Rule::Alone.is_off() {
+        let is_refused = is_shared && rules.required;
+        if !is_refused || Rule::Alone.is_off_in_test() {
             return Ok(());
         }
-        let why = io::Error::other("another running call moves or changes it");
+        let why = io::Error::other("another running call moves or changes this path");
         self.note(inner, path.to_owned(), Err(why), rules)
     }
 
-    /// Notes that a path is about to change whose state isn't saved. Refuses the change if saving
-    /// is required.
-    pub(crate) fn lose(&self, path: &Path, why: &str, rules: SaveRules) -> io::Result<()> {
+    /// Records that the state of a path can't be saved before its change. If saving is required,
+    /// refuses the change.
+    pub(crate) fn record_loss(&self, path: &Path, why: &str, rules: SaveRules) -> io::Result<()> {
         let mut inner = self.running()?;
-        self.settle(&mut inner)?;
-        if inner.segment.contains_key(path) {
+        self.record_move_result(&mut inner)?;
+        if inner.saved_since_move.contains_key(path) {
             return Ok(());
         }
         self.note(&mut inner, path.to_owned(), Err(io::Error::other(why.to_owned())), rules)
     }
 
-    /// Returns the caches that the call changes.
     pub(crate) fn caches(&self) -> Caches {
-        Caches::new(Arc::clone(&self.store), self.about.clone())
+        Caches::new(Arc::clone(&self.store), self.entry.clone())
     }
 
-    /// Notes the old state of a path, or why it isn't saved. Then the change is refused if saving
-    /// is required.
+    /// Records the old state of a path, or the reason why it isn't saved. If saving is required,
+    /// refuses an unsaved change.
     fn note(
         &self,
         inner: &mut Inner,
@@ -533,7 +526,7 @@ impl Journal {
             Ok(before) => Line::Before { path: path.clone(), before: before.clone(), at: now() },
             Err(why) if rules.required => {
                 inner.refused.get_or_insert((path, why.to_string()));
-                // As if there were no room left.
+                // Programs treat this error like a full disk.
                 return Err(rustix::io::Errno::DQUOT.into());
             }
             Err(why) => {
@@ -542,16 +535,17 @@ impl Journal {
             }
         };
         self.write(inner, &line)?;
-        inner.segment.insert(path, state.unwrap_or(State::Other));
+        // `Other` means that the state isn't saved.
+        inner.saved_since_move.insert(path, state.unwrap_or(State::Other));
         Ok(())
     }
 
-    /// Saves the times of the directory that a name is in: they change with its entries.
+    /// Saves the times of the directory, because they change together with its entries.
     fn save_parent(&self, inner: &mut Inner, changed: &ChangedPath<'_>) -> io::Result<()> {
         let (Some(parent), Some(handle)) = (changed.path.parent(), changed.parent) else {
             return Ok(());
         };
-        if inner.segment.contains_key(parent) {
+        if inner.saved_since_move.contains_key(parent) {
             return Ok(());
         }
         let stat = rustix::fs::statat(handle, "", AtFlags::EMPTY_PATH)?;
@@ -561,17 +555,17 @@ impl Journal {
             inner,
             &Line::Before { path: parent.to_owned(), before: before.clone(), at: now() },
         )?;
-        inner.segment.insert(parent.to_owned(), before);
+        inner.saved_since_move.insert(parent.to_owned(), before);
         Ok(())
     }
 
-    /// Notes whether the last move was made. If so, paths mean other objects, and a new segment
-    /// begins.
-    fn settle(&self, inner: &mut Inner) -> io::Result<()> {
-        let Some(last) = inner.pending.take() else { return Ok(()) };
+    /// Records whether the last move was made. After a move, paths may name other objects, so the
+    /// state of each path is saved again before its next change.
+    fn record_move_result(&self, inner: &mut Inner) -> io::Result<()> {
+        let Some(last) = inner.pending_move.take() else { return Ok(()) };
         let moved = last.is_at(&last.to);
         if moved {
-            inner.segment.clear();
+            inner.saved_since_move.clear();
         }
         self.write(inner, &Line::Moved { moved })
     }
@@ -584,17 +578,17 @@ impl Journal {
         Ok(())
     }
 
-    /// Returns the call's folder, which is made at its first change.
+    /// Returns the call's folder and journal. The first change creates both.
     fn opened(&self, inner: &mut Inner) -> io::Result<Arc<Open>> {
         if let Some(open) = &inner.open {
             return Ok(Arc::clone(open));
         }
         if self.rules.required {
-            inner.room = Some(self.store.room(&self.about));
+            inner.room = Some(self.store.room(&self.entry));
         }
-        let folder = self.store.begin(&self.about)?;
+        let folder = self.store.begin(&self.entry)?;
         let journal = folder.appended(JOURNAL)?;
-        // An undo waits for the end of the call, where the file system has locks.
+        // The lock tells an undo that the call still runs. Some file systems have no locks.
         let _ = rustix::fs::flock(&journal, FlockOperation::NonBlockingLockExclusive);
         let open = Arc::new(Open { folder, journal });
         inner.open = Some(Arc::clone(&open));
@@ -603,47 +597,49 @@ impl Journal {
 }
 
 impl Inner {
-    /// Copies a small file that the call changed, for a merge with later changes. Returns its state
-    /// with the copy, or the same state if it can't be copied.
+    /// Copies a small text that the call changed, for a merge with later changes. Returns the state
+    /// `now` with the copy. If the file isn't small or copying fails, returns `now` unchanged.
     fn with_copy(&mut self, access: &Access, open: &Open, path: &Path, now: State) -> State {
-        if !matches!(now, State::File { size, .. } if size <= MERGED) {
+        if !matches!(now, State::File { size, .. } if size <= MAX_MERGED_BYTES) {
             return now;
         }
         let handle = DirEntryRef::find(access, path).and_then(|place| place.handle());
         let Ok(handle) = handle else { return now };
         let copied = State::from_object(access, &handle, |content, size| {
-            let (copy, digest) = self.copy_anew(open, content, size, u64::MAX)?;
+            let no_limit = u64::MAX;
+            let (copy, digest) = self.copy_contents(open, content, size, no_limit)?;
             Ok((Some(copy), digest))
         });
         copied.unwrap_or(now)
     }
 
-    /// Copies a file into the folder, once for all of its names; shares its blocks if the file
-    /// system can.
-    fn copy(
+    /// Copies a file into the folder, once for all of its names. The call may save at most
+    /// `max_bytes`. Returns the number of the copy and the digest.
+    fn copy_once(
         &mut self,
         open: &Open,
         path: &Path,
         content: &Content<'_>,
         size: u64,
-        max: u64,
+        max_bytes: u64,
     ) -> io::Result<(Option<u32>, String)> {
         let known = content.identity.and_then(|identity| self.files.get(&identity));
         if let Some(State::File { copy, digest, .. }) = known {
             return Ok((*copy, digest.clone()));
         }
-        let (copy, digest) = self.copy_anew(open, content, size, max)?;
-        if content.is_shared
-            && content.keep(path, &open.folder, copy).is_err()
-            && let Some(identity) = content.identity
-        {
-            self.unkept.entry(identity).or_default();
+        let (copy, digest) = self.copy_contents(open, content, size, max_bytes)?;
+        if content.is_shared {
+            let kept = content.link_into(path, &open.folder, copy);
+            if let Some(identity) = content.identity
+                && kept.is_err()
+            {
+                self.unkept.entry(identity).or_default();
+            }
         }
         Ok((Some(copy), digest))
     }
 
-    /// Returns the state of a file before the call: the state that was saved first, maybe under
-    /// another name.
+    /// Returns the first saved state of a file, under any of its names.
     fn first_state(&mut self, state: State) -> State {
         match state {
             State::File { identity: Some(identity), .. } => {
@@ -653,35 +649,35 @@ impl Inner {
         }
     }
 
-    fn copy_anew(
+    fn copy_contents(
         &mut self,
         open: &Open,
         content: &Content<'_>,
         size: u64,
-        max: u64,
+        max_bytes: u64,
     ) -> io::Result<(u32, String)> {
-        if self.saved.bytes.saturating_add(size) > max {
+        if self.saved.bytes.saturating_add(size) > max_bytes {
             return Err(io::Error::other(format!(
                 "the changes of the call take more than {}",
-                amount(max)
+                amount(max_bytes)
             )));
         }
         if let Some(room) = self.room
             && self.saved.bytes.saturating_add(size) > room
         {
             return Err(io::Error::other(
-                "the storage of undo (`max_mib` in [tools.undo]) is full of changes of the last \
-                 day, which are deleted only with approval",
+                "the storage of undo (`max_mib` in [tools.undo]) is full, and changes of the last \
+                 day are deleted only with approval",
             ));
         }
         let mut file = content.open()?;
-        let number = self.next;
-        self.next += 1;
+        let number = self.next_copy;
+        self.next_copy += 1;
         let mut copy = open.folder.updated(&number.to_string())?;
         let mut hash = Sha256::new();
-        let mut buffer = vec![0; 64 * 1024];
+        let mut buffer = vec![0; CHUNK];
         let mut bytes = 0_u64;
-        // The contents are read anyway, for their digest.
+        // The contents are read for the digest even if the copy shares the file's blocks.
         let shares_blocks = rustix::fs::ioctl_ficlone(&copy, &file).is_ok();
         loop {
             let read = file.read(&mut buffer)?;
@@ -689,9 +685,8 @@ impl Inner {
                 break;
             }
             bytes += read as u64;
-            // The file may grow while it is copied.
-            if self.saved.bytes.saturating_add(bytes) > max {
-                return Err(io::Error::other("it grew while it was saved"));
+            if self.saved.bytes.saturating_add(bytes) > max_bytes {
+                return Err(io::Error::other("the file grew while it was saved"));
             }
             hash.update(&buffer[..read]);
             if !shares_blocks {
@@ -700,6 +695,16 @@ impl Inner {
         }
         self.saved.bytes += bytes;
         Ok((number, hex(&hash.finalize())))
+    }
+}
+
+/// Checks whether the saved state of a path is enough to undo a change. If the name changes, an
+/// undo must also be able to create the object again.
+fn is_saved(inner: &Inner, changed: &ChangedPath<'_>) -> bool {
+    let changes_name = changed.parent.is_some();
+    match inner.saved_since_move.get(changed.path) {
+        Some(state) => !changes_name || state.is_restorable(),
+        None => false,
     }
 }
 
@@ -712,8 +717,7 @@ fn amount(bytes: u64) -> String {
     }
 }
 
-/// Returns the digest of the files staged in git's index at a path. Returns `None` if the path
-/// isn't an index.
+/// Returns the digest of the staged files if the path is a readable git index.
 pub(crate) fn staged_at(access: &Access, path: &Path, now: &State) -> Option<String> {
     if !matches!(now, State::File { .. }) || !git_index::is_index(path) {
         return None;
@@ -725,18 +729,15 @@ pub(crate) fn staged_at(access: &Access, path: &Path, now: &State) -> Option<Str
     })
 }
 
-/// Returns the digest of the files that were staged in git's index before the call.
 fn staged_before(folder: &PrivateFolder, before: &State) -> Option<String> {
     let State::File { copy: Some(copy), size, .. } = before else { return None };
     git_index::staged(|| Ok((folder.file(&copy.to_string())?, *size)))
 }
 
-/// Checks whether there was no room on the disk.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Reads the contents of a copy.
 pub(crate) fn contents(folder: &PrivateFolder, copy: u32) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     folder.file(&copy.to_string())?.read_to_end(&mut bytes)?;

@@ -1,16 +1,16 @@
 //! Undo: saves the files that a call changes before the change, and restores them on request.
 //!
-//! A [`Journal`] belongs to one call. Before each change, it saves the state of the path. Each path
-//! is saved once, until the call moves an object, because paths have another meaning afterwards. At
-//! the end of the call, the journal adds the state of each path.
+//! A [`Journal`] belongs to one call. Before a change, it saves the state of the path, once for
+//! each path. After a move, paths are saved again, because they may name other objects. At the end
+//! of the call, the journal adds the new state of each path.
 //!
-//! [`UndoStore::undo`] compares these states with the current ones. If a file was changed since,
-//! the two changes are merged if they don't overlap. Otherwise, nothing is undone. Then the journal
-//! is processed backwards. After each step, the path has the old or the new state, so a killed undo
-//! can continue.
+//! [`UndoStore::undo`] compares the states after the call with the current states. Later changes
+//! are merged if they don't overlap with the call's changes. If they overlap, nothing is undone.
+//! Then the steps are done, the last change first. A killed undo can be repeated, because each step
+//! leaves its path in either the old or the new state.
 //!
-//! The states are in a private folder: `undo/CALL/` has `about.json`, `journal.jsonl` with a line
-//! for each path and each move, `after.json`, and the contents of files by number.
+//! A private folder has the states: `undo/CALL/` has `about.json`, `journal.jsonl` with a line for
+//! each path and each move, `after.json`, and the contents of files by number.
 
 mod access;
 mod beside;

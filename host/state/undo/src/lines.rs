@@ -1,4 +1,4 @@
-//! Reads the lines of a journal, and follows moves to the paths after the call.
+//! Reads the lines of a journal, and maps paths by the call's moves.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufRead, BufReader};
@@ -13,33 +13,29 @@ use super::folder::JOURNAL;
 use super::saved_path;
 use super::state::{Identity, State};
 
-/// A line of the journal.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Line {
-    /// The state of a path before the call.
     Before {
         #[serde(with = "saved_path")]
         path: PathBuf,
         before: State,
-        /// The time of the save, in nanoseconds since 1970.
+        /// Nanoseconds since 1970.
         #[serde(default)]
         at: u64,
     },
-    /// A path whose state could not be saved.
     Lost {
         #[serde(with = "saved_path")]
         path: PathBuf,
         lost: String,
     },
-    /// Something is about to get another name.
+    /// A move that is about to be made.
     Move(Move),
-    /// The result of the previous move: whether the move was made.
+    /// Whether the previous move was made.
     Moved { moved: bool },
 }
 
 impl Line {
-    /// Returns the time when a state was saved.
     pub(crate) fn at(&self) -> Option<u64> {
         match self {
             Self::Before { at, .. } => Some(*at),
@@ -48,7 +44,7 @@ impl Line {
     }
 }
 
-/// A move of an object. Each path is the path at that time.
+/// A move of an object. The paths are the paths at the time of the move.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Move {
     #[serde(with = "saved_path")]
@@ -60,7 +56,6 @@ pub(crate) struct Move {
 }
 
 impl Move {
-    /// Returns the path of an object after this move is undone.
     pub(crate) fn undone(&self, path: PathBuf) -> PathBuf {
         match path.strip_prefix(&self.to) {
             Ok(rest) if rest.as_os_str().is_empty() => self.from.clone(),
@@ -69,15 +64,14 @@ impl Move {
         }
     }
 
-    /// Checks whether the object has this path.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
         let stat = DirEntryRef::find(&Access::default(), path).and_then(|place| place.stat());
         matches!(stat, Ok(Some(stat)) if (stat.st_dev, stat.st_ino) == (self.device, self.inode))
     }
 }
 
-/// Returns the lines of a call's folder. If its process was killed, the last line may be
-/// incomplete. The change of an incomplete line wasn't made.
+/// Reads a call's journal. After a crash, the last line may be incomplete. An incomplete line is
+/// ignored, because its change wasn't made.
 pub(crate) fn read(folder: &PrivateFolder) -> io::Result<Vec<Line>> {
     let mut lines = Vec::new();
     for line in BufReader::new(folder.file(JOURNAL)?).lines() {
@@ -86,7 +80,6 @@ pub(crate) fn read(folder: &PrivateFolder) -> io::Result<Vec<Line>> {
     Ok(lines)
 }
 
-/// Returns the first saved state of a path, with the time of the save.
 pub(crate) fn first_saved<'a>(lines: &'a [Line], path: &Path) -> Option<(u64, &'a State)> {
     lines.iter().find_map(|line| match line {
         Line::Before { path: saved, before, at } if saved == path => Some((*at, before)),
@@ -94,7 +87,7 @@ pub(crate) fn first_saved<'a>(lines: &'a [Line], path: &Path) -> Option<(u64, &'
     })
 }
 
-/// Returns the first saved state of each path, with the time of the save.
+/// Returns the first saved state of each path, with its time.
 pub(crate) fn all_first_saved(lines: &[Line]) -> HashMap<&Path, (u64, &State)> {
     let mut first = HashMap::new();
     for line in lines {
@@ -105,7 +98,7 @@ pub(crate) fn all_first_saved(lines: &[Line]) -> HashMap<&Path, (u64, &State)> {
     first
 }
 
-/// Returns the time when a file was saved first, by any name.
+/// Returns the time at which a file was first saved, by any name.
 pub(crate) fn saved_file(lines: &[Line], file: Identity) -> Option<u64> {
     lines.iter().find_map(|line| match line {
         Line::Before { before, at, .. } if before.identity() == Some(file) => Some(*at),
@@ -113,57 +106,64 @@ pub(crate) fn saved_file(lines: &[Line], file: Identity) -> Option<u64> {
     })
 }
 
-/// Returns the paths that a call has changed, as they are after the call. Each has the first saved
-/// state of its object.
-pub(crate) fn finals(lines: &[Line], moves: &[Move]) -> BTreeMap<PathBuf, State> {
-    let mut all = BTreeMap::new();
-    let mut later = moves;
-    for (at, line) in lines.iter().enumerate() {
+/// Returns the first saved state of each changed object, by the object's path after the call.
+/// `moves` are the moves that were made.
+pub(crate) fn changed_paths(lines: &[Line], moves: &[Move]) -> BTreeMap<PathBuf, State> {
+    let mut states = BTreeMap::new();
+    // The moves after the current line. They change the paths of the line.
+    let mut later_moves = moves;
+    for (index, line) in lines.iter().enumerate() {
         match line {
             Line::Before { path, before, .. } => {
-                all.entry(present(later, path)).or_insert_with(|| before.clone());
+                states.entry(path_after(later_moves, path)).or_insert_with(|| before.clone());
             }
-            Line::Move(_) if is_first(later, lines, at) => later = &later[1..],
+            Line::Move(_) if is_line_of_first_move(later_moves, lines, index) => {
+                later_moves = &later_moves[1..];
+            }
             Line::Move(_) | Line::Moved { .. } | Line::Lost { .. } => {}
         }
     }
-    all
+    states
 }
 
-/// Returns the moves that were made, in their order.
+/// Returns the moves that were made. Other planned moves have failed.
 pub(crate) fn moves(lines: &[Line]) -> Vec<Move> {
-    let mut made = Vec::new();
+    let mut moves = Vec::new();
     for (index, line) in lines.iter().enumerate() {
         let Line::Move(planned) = line else { continue };
-        let is_made = match lines.get(index + 1) {
+        let next_line = lines.get(index + 1);
+        let is_made = match next_line {
             Some(Line::Moved { moved }) => *moved,
             // The process was killed before it recorded the result.
-            _ => planned.is_at(&planned.to),
+            Some(_) | None => planned.is_at(&planned.to),
         };
         if is_made {
-            made.push(planned.clone());
+            moves.push(planned.clone());
         }
     }
-    made
+    moves
 }
 
-/// Checks whether the line with this number is the first of these moves. The same move may have
-/// failed before.
-pub(crate) fn is_first(moves: &[Move], lines: &[Line], at: usize) -> bool {
-    matches!(&lines[at], Line::Move(made) if moves.first() == Some(made)) && !has_failed(lines, at)
+/// Checks whether the line `at` records the first of `moves`. An equal move that failed earlier has
+/// a line too.
+pub(crate) fn is_line_of_first_move(moves: &[Move], lines: &[Line], at: usize) -> bool {
+    matches!(&lines[at], Line::Move(made_move) if moves.first() == Some(made_move))
+        && !has_failed(lines, at)
 }
 
-/// Checks whether the line with this number is a move that wasn't made.
 pub(crate) fn has_failed(lines: &[Line], at: usize) -> bool {
     let next = lines.get(at + 1);
     matches!(lines[at], Line::Move(_)) && matches!(next, Some(Line::Moved { moved: false }))
 }
 
-/// Returns the path that something has after the moves.
-pub(crate) fn present(moves: &[Move], path: &Path) -> PathBuf {
-    moves.iter().fold(path.to_owned(), |path, made| match path.strip_prefix(&made.from) {
-        Ok(rest) if rest.as_os_str().is_empty() => made.to.clone(),
-        Ok(rest) => made.to.join(rest),
-        Err(_) => path,
-    })
+/// Returns the path of an object after the moves. `path` is its path before the moves.
+pub(crate) fn path_after(moves: &[Move], path: &Path) -> PathBuf {
+    let mut current = path.to_owned();
+    for made_move in moves {
+        let Ok(rest) = current.strip_prefix(&made_move.from) else { continue };
+        // Joining an empty path adds a slash.
+        let is_moved_itself = rest.as_os_str().is_empty();
+        current = if is_moved_itself { made_move.to.clone() } else { made_move.to.join(rest) };
+    }
+    current
 }

@@ -1,4 +1,4 @@
-//! Plans an undo: the paths that the undo would restore, and the conflicts.
+//! Plans an undo.
 
 use std::cell::OnceCell;
 use std::collections::HashSet;
@@ -16,56 +16,54 @@ use super::saved::SavedCall;
 use super::state::{Depth, State};
 use super::tasks::{Action, Task, tasks};
 
-/// The changes of an undo, and the paths that the undo doesn't restore.
+/// The changes of an undo, and the paths that it doesn't restore.
 #[derive(Debug)]
 pub struct UndoPlan {
-    /// The call.
+    /// The call that is undone.
     pub about: UndoEntry,
     /// The changes, by path.
     pub changes: Vec<UndoChange>,
-    /// The paths that can't be restored. All others are.
+    /// The paths that can't be restored.
     pub conflicts: Vec<UndoConflict>,
     pub(crate) tasks: Vec<Task>,
-    /// The numbers of the open tasks.
     pub(crate) open: Vec<usize>,
-    /// The paths after the call that this undo doesn't restore, but another undo may restore.
+    /// The paths after the call that this undo doesn't restore, but a later undo may.
     pub(crate) left: HashSet<PathBuf>,
-    /// The paths after the call that the undo of another call has changed since.
     pub(crate) explained: HashSet<PathBuf>,
 }
 
 impl UndoPlan {
-    /// Plans an undo of a call. `only`: the only path that is restored, with everything below it.
-    /// Changes of this path since the call are lost.
+    /// Plans an undo of a call. With `only`, only this path and all paths below it are restored,
+    /// and their later changes are lost.
     pub(crate) fn new(
         access: &Access,
-        all: &Folder,
-        read: &SavedCall,
+        store: &Folder,
+        saved_call: &SavedCall,
         only: Option<&Path>,
     ) -> io::Result<Self> {
-        let moves = moves(&read.lines);
-        let mut tasks = tasks(&read.lines, &moves);
-        let steps = progress::read(&read.folder, tasks.len())?;
-        let mut open = open_tasks(access, read, &tasks, &steps);
+        let moves = moves(&saved_call.lines);
+        let mut tasks = tasks(&saved_call.lines, &moves);
+        let steps = progress::read(&saved_call.folder, tasks.len())?;
+        let mut open = open_tasks(access, saved_call, &tasks, &steps);
         let open_paths = open.iter().map(|at| tasks[*at].after.clone()).collect();
-        let earlier = EarlierUndo::new(read, &tasks, &steps);
-        let mut back: Vec<&Move> = Vec::new();
+        let earlier = EarlierUndo::new(saved_call, &tasks, &steps);
+        let mut undone_moves: Vec<&Move> = Vec::new();
         for (number, task) in tasks.iter().enumerate() {
             let is_open = open.binary_search(&number).is_ok();
-            if !is_open && let Action::MoveBack(made) = &task.action {
-                back.push(made);
+            if !is_open && let Action::MoveBack(made_move) = &task.action {
+                undone_moves.push(made_move);
             }
         }
         let compared = Compared {
             access,
-            all,
-            read,
+            store,
+            saved_call,
             moves: &moves,
             open: &open_paths,
             earlier,
             only,
-            back: &back,
-            later: LaterSaves::new(all, &read.about.call, &read.lines),
+            undone_moves: &undone_moves,
+            later: LaterSaves::new(store, &saved_call.entry.call, &saved_call.lines),
             undone: OnceCell::new(),
         };
         let outcome = compared.compare()?;
@@ -76,10 +74,11 @@ impl UndoPlan {
             if conflicting.contains(&**after) {
                 return false;
             }
-            // A moved file may already have the right contents, but not its name.
+            // A moved file may have the right contents at the wrong path.
             let needs_nothing = match action {
-                Action::MoveBack(made) => {
-                    outcome.unchanged.contains(after) && !made.is_at(&path_now(&back, after))
+                Action::MoveBack(made_move) => {
+                    outcome.unchanged.contains(after)
+                        && !made_move.is_at(&path_now(&undone_moves, after))
                 }
                 Action::Restore { .. } => {
                     outcome.unchanged.contains(after) || outcome.later_contents.contains_key(after)
@@ -96,39 +95,53 @@ impl UndoPlan {
         let Outcome { changes, conflicts, explained, .. } = outcome;
         let restorable = conflicts.iter().filter(|conflict| !conflict.is_lost);
         let left = restorable.map(|conflict| conflict.path.clone()).collect();
-        let about = read.about.clone();
+        let about = saved_call.entry.clone();
         Ok(Self { about, changes, conflicts, tasks, open, left, explained })
     }
 }
 
-/// Returns the numbers of the open tasks. `steps`: the progress of each task.
-fn open_tasks(access: &Access, read: &SavedCall, tasks: &[Task], steps: &[Step]) -> Vec<usize> {
-    // If a move isn't undone yet, the undo of another call may have created a removed object again.
-    let unmoved: HashSet<&Path> = tasks
-        .iter()
-        .zip(steps)
-        .filter_map(|(task, step)| match &task.action {
-            Action::MoveBack(made) if *step != Step::Done => Some(&*made.from),
-            _ => None,
-        })
-        .collect();
-    let open = (0..tasks.len()).filter(|at| match (&steps[*at], &tasks[*at].action) {
-        // A killed undo may or may not have made this move.
-        (Step::Begun, Action::MoveBack(made)) => !is_moved_back(access, made),
-        // After a killed undo, the reason why the path exists isn't known.
-        (Step::Done, Action::Restore { path, before: State::Missing, .. }) => {
-            read.about.left > 0
-                && unmoved.contains(path.as_path())
-                && State::at(access, path, Depth::Times).is_ok_and(|now| now != State::Missing)
+/// Returns the indexes of the tasks that aren't done, or must be done again.
+fn open_tasks(
+    access: &Access,
+    saved_call: &SavedCall,
+    tasks: &[Task],
+    steps: &[Step],
+) -> Vec<usize> {
+    // The paths to which objects must still be moved back.
+    let mut unmoved: HashSet<&Path> = HashSet::new();
+    for (task, step) in tasks.iter().zip(steps) {
+        if let Action::MoveBack(made_move) = &task.action
+            && *step != Step::Done
+        {
+            unmoved.insert(&made_move.from);
         }
-        (step, _) => *step != Step::Done,
-    });
-    open.collect()
+    }
+    // A killed undo leaves `left` at 0.
+    let has_ended = saved_call.entry.left > 0;
+    let mut open = Vec::new();
+    for (index, (task, step)) in tasks.iter().zip(steps).enumerate() {
+        let is_open = match (step, &task.action) {
+            (Step::Begun, Action::MoveBack(made_move)) => !is_moved_back(access, made_move),
+            // The undo of another call may have created the removed object again. The object then
+            // prevents a move back to this path. After a killed undo, it is unknown who created the
+            // object.
+            (Step::Done, Action::Restore { path, before: State::Missing, .. }) => {
+                has_ended
+                    && unmoved.contains(path.as_path())
+                    && State::at(access, path, Depth::Times).is_ok_and(|now| now != State::Missing)
+            }
+            (step, _) => *step != Step::Done,
+        };
+        if is_open {
+            open.push(index);
+        }
+    }
+    open
 }
 
-/// Checks whether a moved object has its earlier path again.
-fn is_moved_back(access: &Access, made: &Move) -> bool {
-    let to = State::at(access, &made.to, Depth::Times);
-    let from = State::at(access, &made.from, Depth::Times);
+/// Checks whether the moved object is at its earlier path.
+fn is_moved_back(access: &Access, made_move: &Move) -> bool {
+    let to = State::at(access, &made_move.to, Depth::Times);
+    let from = State::at(access, &made_move.from, Depth::Times);
     matches!((to, from), (Ok(State::Missing), Ok(from)) if from != State::Missing)
 }

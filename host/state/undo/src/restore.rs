@@ -1,4 +1,4 @@
-//! Performs an undo: restores the paths one by one.
+//! Performs an undo, one path at a time.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -9,7 +9,7 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
 use super::access::Access;
-use super::caches::is_made_in_cache;
+use super::caches::is_created_in_cache;
 use super::changes::UndoConflict;
 use super::files::{DirEntryRef, Meta};
 use super::folder::Folder;
@@ -22,30 +22,29 @@ use super::saved::SavedCall;
 use super::state::{Identity, State, kept_name};
 use super::tasks::{Action, Task};
 
-/// Entries of a directory that are looked at for another name of a file.
-const MAX_LOOKED_AT: usize = 10_000;
+/// Most entries of a directory that are searched for another name of a file.
+const MAX_SIBLINGS: usize = 10_000;
 
-/// An undo that goes on.
+/// A running undo.
 pub(crate) struct Restoration<'a> {
     access: &'a Access,
-    all: &'a Folder,
-    read: &'a SavedCall,
+    store: &'a Folder,
+    saved_call: &'a SavedCall,
     plan: &'a UndoPlan,
-    /// The paths of each file that had several paths.
     names: HashMap<Identity, Vec<&'a Path>>,
-    /// The path at which each of these files is created again.
-    made: HashMap<Identity, PathBuf>,
-    /// The restored names of files whose later contents are kept.
+    /// The path at which each file with several names was created again.
+    recreated: HashMap<Identity, PathBuf>,
+    /// The restored names of files that keep their later contents.
     renamed: HashSet<PathBuf>,
-    /// Whether later changes are lost.
+    /// Whether later changes are overwritten.
     is_forced: bool,
 }
 
 impl<'a> Restoration<'a> {
     pub(crate) fn new(
         access: &'a Access,
-        all: &'a Folder,
-        read: &'a SavedCall,
+        store: &'a Folder,
+        saved_call: &'a SavedCall,
         plan: &'a UndoPlan,
         is_forced: bool,
     ) -> Self {
@@ -59,44 +58,42 @@ impl<'a> Restoration<'a> {
         }
         Self {
             access,
-            all,
-            read,
+            store,
+            saved_call,
             plan,
             names,
-            made: HashMap::new(),
+            recreated: HashMap::new(),
             renamed: HashSet::new(),
             is_forced,
         }
     }
 
-    /// Does the open tasks of the plan, except those of conflicting paths. Returns further paths
-    /// that couldn't be restored.
     pub(crate) fn run(mut self) -> Vec<UndoConflict> {
         let open: HashSet<usize> = self.plan.open.iter().copied().collect();
         let mut conflicts = Vec::new();
         let mut failed: HashSet<&Path> = self.plan.left.iter().map(PathBuf::as_path).collect();
-        // Each path has the name of the time that the undo has come to.
+        // Each undone move changes paths.
         let mut waiting: Vec<&Path> = Vec::new();
         let mut unmoved: Vec<&Path> = Vec::new();
         let mut needless = Vec::new();
         for (at, Task { after, action }) in self.plan.tasks.iter().enumerate() {
             let is_stuck = match action {
-                Action::MoveBack(made) => {
-                    is_below(&made.to, &unmoved)
-                        || is_below(&made.from, &unmoved)
-                        || waiting.iter().any(|path| path.starts_with(&made.to))
+                Action::MoveBack(made_move) => {
+                    is_below(&made_move.to, &unmoved)
+                        || is_below(&made_move.from, &unmoved)
+                        || waiting.iter().any(|path| path.starts_with(&made_move.to))
                 }
                 action => is_below(action.path(), &unmoved),
             };
             if open.contains(&at) && !failed.contains(&**after) && !is_stuck {
-                progress::note(&self.read.folder, at, Step::Begun);
-                match self.act(after, action) {
+                progress::note(&self.saved_call.folder, at, Step::Begun);
+                match self.perform(after, action) {
                     Ok(()) => {
-                        progress::note(&self.read.folder, at, Step::Done);
+                        progress::note(&self.saved_call.folder, at, Step::Done);
                         continue;
                     }
                     Err(error) => {
-                        progress::note(&self.read.folder, at, Step::Open);
+                        progress::note(&self.saved_call.folder, at, Step::Open);
                         failed.insert(after);
                         conflicts.push(UndoConflict::from_error(action.path(), &error));
                     }
@@ -110,64 +107,71 @@ impl<'a> Restoration<'a> {
                 continue;
             }
             match action {
-                // The objects that have these paths now aren't the objects from before the move.
-                Action::MoveBack(made) => unmoved.extend([&*made.from, &*made.to]),
+                // Other objects are at these paths now.
+                Action::MoveBack(made_move) => unmoved.extend([&*made_move.from, &*made_move.to]),
                 action => waiting.push(action.path()),
             }
         }
-        // The undo of another call may check whether these paths are restored.
+        // The undo of another call checks these notes.
         for at in needless {
-            progress::note(&self.read.folder, at, Step::Done);
+            progress::note(&self.saved_call.folder, at, Step::Done);
         }
         conflicts
     }
 
-    /// Does one task. Repeating a finished task is harmless.
-    fn act(&mut self, after: &Path, action: &Action) -> io::Result<()> {
+    /// Performs the task for the path `path_after_call`. A task that is done again changes nothing.
+    fn perform(&mut self, path_after_call: &Path, action: &Action) -> io::Result<()> {
         match action {
             Action::Restore { path, before, merged } => {
                 self.restore(path, before, merged.as_deref())
             }
             Action::Meta { path, before } => {
-                let place = DirEntryRef::find(self.access, path)?;
-                match before {
-                    State::File { .. }
-                        if !self.plan.explained.contains(after)
-                            && self.is_given_since(&place, before)? =>
-                    {
-                        Ok(())
-                    }
-                    State::File { meta, .. } | State::Directory { meta, .. } => {
-                        place.set_meta(meta)
-                    }
-                    State::Link { modified, owner, .. } => {
-                        place.set_owner(*owner);
-                        place.set_times(*modified, *modified)
-                    }
-                    State::Missing | State::Other => Ok(()),
-                }
+                let is_explained = self.plan.explained.contains(path_after_call);
+                self.restore_meta(path, before, is_explained)
             }
-            Action::MoveBack(made) => self.move_back(made),
+            Action::MoveBack(made_move) => self.move_back(made_move),
         }
     }
 
-    fn move_back(&self, made: &Move) -> io::Result<()> {
-        let current = DirEntryRef::find(self.access, &made.to);
+    /// Restores the permissions and times of an object. Permissions of a file that have changed
+    /// since the call stay, unless another undo made the current state (`is_explained`).
+    fn restore_meta(&self, path: &Path, before: &State, is_explained: bool) -> io::Result<()> {
+        let place = DirEntryRef::find(self.access, path)?;
+        match before {
+            State::File { meta, .. } => {
+                if !is_explained && self.has_other_permissions(&place, before)? {
+                    return Ok(());
+                }
+                place.set_meta(meta)
+            }
+            State::Directory { meta, .. } => place.set_meta(meta),
+            State::Link { modified, owner, .. } => {
+                place.set_owner(*owner);
+                place.set_times(*modified, *modified)
+            }
+            State::Missing | State::Other => Ok(()),
+        }
+    }
+
+    /// Moves an object back to its original path. Replaces a file there only if a call created the
+    /// file in a cache.
+    fn move_back(&self, made_move: &Move) -> io::Result<()> {
+        let current = DirEntryRef::find(self.access, &made_move.to);
         let exists = match &current {
             Ok(current) => current.stat()?.is_some(),
             Err(_) => false,
         };
-        let original = DirEntryRef::find(self.access, &made.from)?;
-        // The moved object may have been created again with its earlier contents.
+        let original = DirEntryRef::find(self.access, &made_move.from)?;
+        // An earlier undo may have moved the object back, or created it again.
         if !exists && original.stat()?.is_some() {
             return Ok(());
         }
+        // An error of the first search matters only if the original path is free.
         let current = current?;
         match current.rename_new(&original) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                // A file that a call made in a cache may be replaced.
                 let Some(file) = Identity::at(&original.handle()?) else { return Err(error) };
-                if !is_made_in_cache(self.all, self.access, &made.from, &file) {
+                if !is_created_in_cache(self.store, self.access, &made_move.from, &file) {
                     return Err(error);
                 }
                 original.remove()?;
@@ -177,10 +181,14 @@ impl<'a> Restoration<'a> {
         }
     }
 
-    /// Restores a path's earlier state, or writes the merged contents.
+    /// Restores the state of a path, except for permissions and times. A file gets the text
+    /// `merged` if there is one, or its saved contents.
     fn restore(&mut self, path: &Path, before: &State, merged: Option<&[u8]>) -> io::Result<()> {
         let now = State::at(self.access, path, before.depth())?;
-        if merged.is_none() && before.same_contents(&now) && !self.is_another(before, &now) {
+        if merged.is_none()
+            && before.same_contents(&now)
+            && !self.has_other_shared_file(before, &now)
+        {
             return Ok(());
         }
         let place = match DirEntryRef::find(self.access, path) {
@@ -197,12 +205,13 @@ impl<'a> Restoration<'a> {
             }
             return self.write_over(&place, before, merged);
         }
-        // Only a directory can't be replaced by a rename, and can't replace anything.
+        // A rename can't replace a directory, and a directory can't replace another object.
         let mut directory_times = None;
         match (&now, before) {
             (State::Directory { .. }, _) => place.remove_directory()?,
             (State::Missing, _) => {}
             (_, State::Missing | State::Directory { .. }) => place.remove()?,
+            // A rename replaces the object.
             _ => directory_times = Some(place.directory_times()?),
         }
         match before {
@@ -211,20 +220,20 @@ impl<'a> Restoration<'a> {
             State::Link { target, .. } => {
                 let aside = self.beside(&place)?;
                 aside.link(target)?;
-                put(&aside, &place)?;
+                move_into_place(&aside, &place)?;
             }
             State::File { .. } => self.make_file(path, &place, before, merged)?,
         }
-        // Replacing an object doesn't change the directory's names, so the directory's times are
-        // restored.
+        // After a replacement, the directory has the same names as before, so it gets its earlier
+        // times again.
         match directory_times {
             Some(times) => place.set_directory_times(&times),
             None => Ok(()),
         }
     }
 
-    /// Creates a file again: as another name of the same file if the file still has a name,
-    /// otherwise from the saved copy.
+    /// Creates a file again. If the file still has another name, `path` becomes a link to it. If
+    /// not, the saved copy is used.
     fn make_file(
         &mut self,
         path: &Path,
@@ -233,31 +242,30 @@ impl<'a> Restoration<'a> {
         merged: Option<&[u8]>,
     ) -> io::Result<()> {
         let aside = self.beside(place)?;
-        let mut has_name = self.is_kept(&aside, before);
+        let mut has_name = self.link_kept(&aside, before);
         if !has_name && let Some(other) = self.other_name(path, before) {
-            has_name = aside.name_of(&other).is_ok();
+            has_name = aside.link_to(&other).is_ok();
         }
         if has_name {
-            let is_own = self.is_forced || self.is_as_left(before);
+            let is_own = self.is_forced || self.is_unchanged_since_call(before);
             if !is_own && self.is_written(before) && !self.has_kept(before) {
                 aside.remove()?;
                 return Err(io::Error::other(
-                    "the contents of the file were changed later under another name",
+                    "the file was changed later through another hard link",
                 ));
             }
-            put(&aside, place)?;
+            move_into_place(&aside, place)?;
             if merged.is_some() || (is_own && !self.has_contents(path, before)) {
                 return self.write_over(place, before, merged);
             }
-            // The file may have got contents by its other names since. They don't belong to the
-            // call.
+            // The file may have new contents from its other names, and these contents must stay.
             self.renamed.insert(path.to_owned());
             return Ok(());
         }
-        // The file gets its permissions before its name, since an undo may be killed between two
-        // steps.
+        // The permissions are set under a temporary name, because the undo may be killed at any
+        // time.
         match self.write_aside(&aside, before, merged) {
-            Ok(()) => match put(&aside, place) {
+            Ok(()) => match move_into_place(&aside, place) {
                 // The file itself is a mount, as in a container.
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
                     self.write_over(place, before, merged)?;
@@ -273,12 +281,12 @@ impl<'a> Restoration<'a> {
             }
         }
         if let State::File { identity: Some(identity), .. } = before {
-            self.made.insert(*identity, path.to_owned());
+            self.recreated.insert(*identity, path.to_owned());
         }
         Ok(())
     }
 
-    /// Writes a file with its permissions under a temporary name in the same directory.
+    /// Writes a file with its permissions under the temporary name.
     fn write_aside(
         &self,
         aside: &DirEntryRef<'_>,
@@ -293,8 +301,8 @@ impl<'a> Restoration<'a> {
         }
     }
 
-    /// Creates a file on a full disk. The saved copy itself becomes the file, or the existing file
-    /// is overwritten.
+    /// Creates a file on a full disk. The saved copy becomes the file, or the existing file is
+    /// overwritten.
     fn make_without_room(
         &self,
         place: &DirEntryRef<'_>,
@@ -302,122 +310,151 @@ impl<'a> Restoration<'a> {
         merged: Option<&[u8]>,
     ) -> io::Result<()> {
         if let (State::File { copy: Some(copy), .. }, None) = (before, merged)
-            && !Rule::Room.is_off()
+            && !Rule::Room.is_off_in_test()
         {
             let aside = self.beside(place)?;
-            if aside.take(&self.read.folder, &copy.to_string()).is_ok() {
-                return put(&aside, place);
+            if aside.move_from(&self.saved_call.folder, &copy.to_string()).is_ok() {
+                return move_into_place(&aside, place);
             }
         }
         self.write_over(place, before, merged)
     }
 
-    /// Returns a temporary name in the same directory, for an object that gets its real name when
-    /// it is complete. Each undo of the call uses the same name and removes an object with this
-    /// name. So a killed undo leaves no file behind.
+    /// Returns a free temporary name in the same directory. Each undo of the call uses this name
+    /// and first removes the object at this name, so that killed undos leave at most one object
+    /// behind.
     fn beside(&self, place: &DirEntryRef<'a>) -> io::Result<DirEntryRef<'a>> {
-        let aside = place.beside(&format!(".toolhold-undo-{}.tmp", self.read.about.call))?;
+        let aside = place.beside(&format!(".toolhold-undo-{}.tmp", self.saved_call.entry.call))?;
         let _ = aside.remove();
         Ok(aside)
     }
 
-    /// Returns the state of a file with several names at the end of the call. Returns `None` if the
-    /// state is unknown.
-    fn left(&self, before: &State) -> Option<&KeptFile> {
+    /// Returns the state of a file with several names at the end of the call, if the state is
+    /// known.
+    fn state_after_call(&self, before: &State) -> Option<&KeptFile> {
         let State::File { copy: Some(copy), .. } = before else { return None };
-        self.read.after.as_ref()?.kept.get(copy)
+        self.saved_call.after.as_ref()?.kept.get(copy)
     }
 
-    /// Checks whether the preserved file has the contents from the end of the call.
-    fn is_as_left(&self, before: &State) -> bool {
+    /// Checks whether a file with several names still has its contents from the end of the call.
+    /// Returns true if these contents are unknown.
+    fn is_unchanged_since_call(&self, before: &State) -> bool {
         let State::File { copy: Some(copy), .. } = before else { return true };
-        if self.read.after.is_none() {
+        if self.saved_call.after.is_none() {
             return true;
         }
-        match (self.left(before), KeptFile::read(self.access, &self.read.folder, *copy)) {
-            (Some(left), Ok(now)) => left.digest == now.digest,
-            // The file isn't preserved. Such a file is not written by its other names.
-            (_, Err(error)) if error.kind() == io::ErrorKind::NotFound => false,
-            // The call left a file that can't be read.
-            _ => true,
+        let after_call = self.state_after_call(before);
+        match KeptFile::read(self.access, &self.saved_call.folder, *copy) {
+            Ok(now) => match after_call {
+                Some(after_call) => after_call.digest == now.digest,
+                // The call left an unreadable file.
+                None => true,
+            },
+            // The file isn't preserved. Its other names may have later contents, which must not be
+            // overwritten.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            // The file is unreadable now.
+            Err(_) => true,
         }
     }
 
-    /// Checks whether the preserved file has its earlier contents again.
     fn has_kept(&self, before: &State) -> bool {
         let State::File { copy: Some(copy), digest, .. } = before else { return false };
-        KeptFile::read(self.access, &self.read.folder, *copy).is_ok_and(|now| now.digest == *digest)
+        KeptFile::read(self.access, &self.saved_call.folder, *copy)
+            .is_ok_and(|now| now.digest == *digest)
     }
 
-    /// Checks whether the call has changed the contents of a file with several names.
     fn is_written(&self, before: &State) -> bool {
         let State::File { digest, .. } = before else { return false };
-        self.left(before).is_some_and(|left| left.digest != *digest)
+        self.state_after_call(before).is_some_and(|after_call| after_call.digest != *digest)
     }
 
-    /// Checks whether others have changed the permissions or the owner of a file with several names
-    /// since.
-    fn is_given_since(&self, place: &DirEntryRef<'_>, before: &State) -> io::Result<bool> {
+    /// Checks whether the permissions or the owner of a file have changed since the call.
+    fn has_other_permissions(&self, place: &DirEntryRef<'_>, before: &State) -> io::Result<bool> {
         if self.is_forced {
             return Ok(false);
         }
-        let Some(left) = self.left(before) else { return Ok(false) };
+        let Some(after_call) = self.state_after_call(before) else { return Ok(false) };
         let Some(stat) = place.stat()? else { return Ok(false) };
         let mode = self.access.own_mode(&stat);
         let owner = Meta::from_stat(&stat).owner;
-        Ok((mode, owner) != left.meta.permissions())
+        Ok((mode, owner) != after_call.meta.permissions())
     }
 
-    /// Checks whether the file itself is preserved, and has a name again.
-    fn is_kept(&self, aside: &DirEntryRef<'_>, before: &State) -> bool {
+    /// Links the preserved file to the temporary name. Returns true if there is a preserved file
+    /// and the link was made.
+    fn link_kept(&self, aside: &DirEntryRef<'_>, before: &State) -> bool {
         let State::File { copy: Some(copy), is_shared, .. } = before else { return false };
-        *is_shared
-            && !Rule::Names.is_off()
-            && aside.name_of_kept(&self.read.folder, &kept_name(*copy)).is_ok()
+        if !is_shared || Rule::Names.is_off_in_test() {
+            return false;
+        }
+        aside.link_to_kept(&self.saved_call.folder, &kept_name(*copy)).is_ok()
     }
 
-    /// Finds another name of the file that a path had. The name may be an existing name or a
-    /// restored one. Returns `None` if there is no other name.
+    /// Finds an existing or restored name of the file in the state `before`, other than `path`.
     fn other_name(&self, path: &Path, before: &State) -> Option<DirEntryRef<'a>> {
         let State::File { identity: Some(identity), is_shared, .. } = before else { return None };
-        if Rule::Names.is_off() {
+        if Rule::Names.is_off_in_test() {
             return None;
         }
-        let group = self.names.get(identity).map_or(&[][..], Vec::as_slice);
-        if !is_shared && group.iter().all(|name| *name == path) {
+        let mut known_names = self.names.get(identity).cloned().unwrap_or_default();
+        known_names.retain(|name| *name != path);
+        if !is_shared && known_names.is_empty() {
             return None;
         }
-        if let Some(made) = self.made.get(identity).filter(|made| *made != path) {
-            return DirEntryRef::find(self.access, made).ok();
+        if let Some(name) = self.recreated.get(identity)
+            && name != path
+        {
+            return DirEntryRef::find(self.access, name).ok();
         }
-        let others = group.iter().filter(|name| **name != path);
-        let known = others.filter_map(|name| DirEntryRef::find(self.access, name).ok());
-        if let Some(place) = known.into_iter().find(|place| is_name_of(place, identity)) {
-            return Some(place);
+        for name in known_names {
+            if let Ok(place) = DirEntryRef::find(self.access, name)
+                && is_name_of(&place, identity)
+            {
+                return Some(place);
+            }
         }
-        let here = DirEntryRef::find(self.access, path.parent()?).ok()?;
-        let entries = here.entries().ok()?.into_iter().take(MAX_LOOKED_AT);
-        let others = entries.map(|name| path.with_file_name(name)).filter(|other| other != path);
-        let mut siblings = others.filter_map(|other| DirEntryRef::find(self.access, &other).ok());
-        siblings.find(|place| is_name_of(place, identity))
+        self.other_name_in_directory(path, identity)
     }
 
-    /// Checks whether two states are of different files, and one of the files has other names.
-    /// Their contents are then equal only at the moment.
-    fn is_another(&self, before: &State, now: &State) -> bool {
+    /// Finds a name of a file in the same directory as `path`, other than `path`.
+    fn other_name_in_directory(&self, path: &Path, file: &Identity) -> Option<DirEntryRef<'a>> {
+        let directory = DirEntryRef::find(self.access, path.parent()?).ok()?;
+        for name in directory.entries().ok()?.into_iter().take(MAX_SIBLINGS) {
+            let sibling = path.with_file_name(name);
+            if sibling == path {
+                continue;
+            }
+            if let Ok(place) = DirEntryRef::find(self.access, &sibling)
+                && is_name_of(&place, file)
+            {
+                return Some(place);
+            }
+        }
+        None
+    }
+
+    /// Checks whether a path must be restored although its contents are the same. The path has
+    /// another file now, and one of the two files has several names. A write to another name could
+    /// later change the contents.
+    fn has_other_shared_file(&self, before: &State, now: &State) -> bool {
         let (
-            State::File { identity: Some(one), is_shared, .. },
-            State::File { identity: Some(other), is_shared: is_shared_now, .. },
+            State::File { identity: Some(earlier_file), is_shared, .. },
+            State::File { identity: Some(current_file), is_shared: is_shared_now, .. },
         ) = (before, now)
         else {
             return false;
         };
-        one != other && (*is_shared || *is_shared_now) && self.made_again(one) != Some(*other)
+        let has_several_names = *is_shared || *is_shared_now;
+        if earlier_file == current_file || !has_several_names {
+            return false;
+        }
+        // This undo may have created the file again.
+        self.made_again(earlier_file) != Some(*current_file)
     }
 
-    /// Returns the file that was created again in place of an earlier one.
     fn made_again(&self, file: &Identity) -> Option<Identity> {
-        let place = DirEntryRef::find(self.access, self.made.get(file)?).ok()?;
+        let place = DirEntryRef::find(self.access, self.recreated.get(file)?).ok()?;
         Identity::at(&place.handle().ok()?)
     }
 
@@ -425,8 +462,7 @@ impl<'a> Restoration<'a> {
         State::at(self.access, path, before.depth()).is_ok_and(|now| before.same_contents(&now))
     }
 
-    /// Writes the contents into the existing file, so that all of its names have them. The owner
-    /// doesn't change.
+    /// Writes into the existing file. Its other names get the same contents, and its owner stays.
     fn write_over(
         &self,
         place: &DirEntryRef<'_>,
@@ -436,23 +472,27 @@ impl<'a> Restoration<'a> {
         let size = match (before, merged) {
             (_, Some(merged)) => merged.len() as u64,
             (State::File { size, .. }, None) => *size,
+            // Only files are written.
             _ => 0,
         };
         let mut file = place.overwrite()?;
-        // If the disk has no room for the file, no part is written.
-        if matches!(make_room(&file, size), Err(error) if is_full(&error)) {
-            self.all.use_reserve();
+        // Space is reserved first, so that nothing is written on a full disk.
+        let reserved = make_room(&file, size);
+        if reserved.is_err_and(|error| is_full(&error)) {
+            self.store.use_reserve();
             make_room(&file, size)?;
         }
         self.write(&mut file, before, merged)?;
         file.set_len(size)
     }
 
+    /// Writes the merged text or the saved copy, and waits for the disk. If there is neither, the
+    /// file stays empty.
     fn write(&self, file: &mut File, before: &State, merged: Option<&[u8]>) -> io::Result<()> {
         match (before, merged) {
             (_, Some(merged)) => file.write_all(merged)?,
             (State::File { copy: Some(copy), .. }, None) => {
-                let mut saved = self.read.folder.file(&copy.to_string())?;
+                let mut saved = self.saved_call.folder.file(&copy.to_string())?;
                 io::copy(&mut Read::by_ref(&mut saved), file)?;
             }
             _ => {}
@@ -469,32 +509,31 @@ fn is_name_of(place: &DirEntryRef<'_>, file: &Identity) -> bool {
     place.handle().is_ok_and(|handle| Identity::at(&handle) == Some(*file))
 }
 
-/// Checks whether a file must be overwritten in place, because it has other names or another user
-/// owns it.
+/// Checks whether the contents must be written into the existing file, because a new file lacks its
+/// other names or its owner.
 fn is_in_place(before: &State, now: &State) -> bool {
-    match (before, now) {
-        (
-            State::File { identity: Some(one), .. },
-            State::File { identity: Some(other), is_shared, .. },
-        ) => one == other && (*is_shared || !now.is_restorable()) && !Rule::InPlace.is_off(),
-        _ => false,
-    }
+    let (
+        State::File { identity: Some(earlier_file), .. },
+        State::File { identity: Some(current_file), is_shared, .. },
+    ) = (before, now)
+    else {
+        return false;
+    };
+    let is_irreplaceable = *is_shared || !now.is_restorable();
+    earlier_file == current_file && is_irreplaceable && !Rule::InPlace.is_off_in_test()
 }
 
-/// Reserves the blocks for a file of this size. The contents stay.
 fn make_room(file: &File, size: u64) -> io::Result<()> {
     match rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, 0, size.max(1)) {
-        // File systems that copy on write don't reserve.
+        // Copy-on-write file systems can't reserve space.
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
         result => Ok(result?),
     }
 }
 
-/// Gives an object its real name.
-fn put(aside: &DirEntryRef<'_>, place: &DirEntryRef<'_>) -> io::Result<()> {
+fn move_into_place(aside: &DirEntryRef<'_>, place: &DirEntryRef<'_>) -> io::Result<()> {
     let result = aside.rename(place);
-    // A rename does nothing if both names belong to one file, so the temporary name is removed
-    // here.
+    // A rename does nothing if both names belong to one file. The temporary name then still exists.
     let _ = aside.remove();
     result
 }

@@ -1,25 +1,24 @@
-//! Rules of undo that the tests disable one by one. The random cases must detect each missing rule.
+//! Rules of undo that tests turn off, to show that random cases fail without each rule.
 
-/// A rule of undo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
     /// A path is saved before it changes.
     Saved,
-    /// A move is noted.
+    /// A move is recorded.
     Moved,
-    /// An owner is given permissions for a time.
+    /// The owner is given temporary permissions.
     Permissions,
     /// The permissions of a path are restored.
     Modes,
-    /// A restored name of a file that still exists becomes a link to this file again.
+    /// A restored name becomes a link to its file, if the file still exists.
     Names,
-    /// A file with several names is written over.
+    /// A file with several names is overwritten in place.
     InPlace,
-    /// Files in a cache are saved if no call has made them.
+    /// Files in a cache are saved if no call has created them.
     Caches,
     /// On a full disk, the saved copy becomes the file.
     Room,
-    /// A call doesn't change an object that another call moves at the same time.
+    /// A call doesn't change an object that a concurrent call moves.
     Alone,
 }
 
@@ -37,17 +36,17 @@ impl Rule {
         Self::Alone,
     ];
 
-    /// The variable that names the rule that is off in this process.
+    /// The environment variable with the name of the disabled rule.
     pub(crate) const OFF: &str = "TOOLHOLD_TEST_RULE_OFF";
 
-    pub(crate) fn is_off(self) -> bool {
+    pub(crate) fn is_off_in_test(self) -> bool {
         std::env::var(Self::OFF).is_ok_and(|off| off == format!("{self:?}"))
     }
 }
 
 #[cfg(not(test))]
 impl Rule {
-    pub(crate) const fn is_off(self) -> bool {
+    pub(crate) const fn is_off_in_test(self) -> bool {
         false
     }
 }

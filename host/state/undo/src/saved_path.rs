@@ -1,5 +1,4 @@
-//! Reads and writes paths in saved files. The files are JSON, which is UTF-8. File names needn't be
-//! UTF-8.
+//! Reads and writes paths in JSON files. JSON is UTF-8, but file names may be other bytes.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -10,8 +9,7 @@ use serde::{Deserialize, Deserializer, Serializer};
 
 use super::hex::{bytes, hex};
 
-/// The first character of a path that isn't UTF-8. The path's bytes follow in hexadecimal. No real
-/// path contains this character.
+/// Precedes the hexadecimal bytes of a path that isn't UTF-8. No path contains this character.
 const ENCODED: char = '\0';
 
 fn text(path: &Path) -> String {
@@ -31,10 +29,9 @@ pub(crate) fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::E
 }
 
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
-    path(String::deserialize(from)?).ok_or_else(|| D::Error::custom("it isn't a saved path"))
+    path(String::deserialize(from)?).ok_or_else(|| D::Error::custom("this isn't a saved path"))
 }
 
-/// Values by path.
 pub(crate) mod map {
     use std::collections::BTreeMap;
 
@@ -54,6 +51,6 @@ pub(crate) mod map {
     ) -> Result<BTreeMap<PathBuf, V>, D::Error> {
         let saved = BTreeMap::<String, V>::deserialize(from)?;
         let known = saved.into_iter().map(|(text, value)| path(text).map(|path| (path, value)));
-        known.collect::<Option<_>>().ok_or_else(|| D::Error::custom("it isn't a saved path"))
+        known.collect::<Option<_>>().ok_or_else(|| D::Error::custom("this isn't a saved path"))
     }
 }

@@ -1,4 +1,4 @@
-//! Compares the states of a path: before the call, after it, and now.
+//! The states of a path before the call, after the call and now.
 
 use std::fmt;
 use std::fs::File;
@@ -17,21 +17,26 @@ use super::files::{self, DirEntryRef, Meta};
 use super::hex::hex;
 use super::saved_path;
 
-/// The identity of a file, independent of its name.
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
+/// Bytes of a file that are read at once.
+const CHUNK: usize = 64 * 1024;
+
+/// Identifies an object. No later object has the same identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Identity {
     device: u64,
     inode: u64,
-    /// The time of creation. It distinguishes files that had the same inode number one after the
-    /// other.
+    /// The time of creation. It is needed, because inode numbers of removed files are used again.
     born: (i64, u32),
 }
 
 impl Identity {
-    /// Returns the time of creation, in nanoseconds since 1970.
     pub(crate) fn born(&self) -> u64 {
-        let seconds = u64::try_from(self.born.0).unwrap_or_default();
-        seconds.saturating_mul(1_000_000_000).saturating_add(self.born.1.into())
+        let (seconds, nanoseconds) = self.born;
+        // A time before 1970 counts as 1970.
+        let seconds = u64::try_from(seconds).unwrap_or(0);
+        seconds.saturating_mul(NANOS_PER_SECOND).saturating_add(nanoseconds.into())
     }
 
     pub(crate) fn at(handle: &OwnedFd) -> Option<Self> {
@@ -39,11 +44,12 @@ impl Identity {
         Self::from_stat(handle.as_fd(), &stat)
     }
 
-    /// Returns the identity of an open object. Returns `None` if the file system doesn't store the
-    /// time of creation.
+    /// Returns the identity of an open object, or `None` if the file system doesn't store the time
+    /// of creation.
     pub(crate) fn from_stat(handle: BorrowedFd<'_>, stat: &Stat) -> Option<Self> {
         let statx = rustix::fs::statx(handle, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok()?;
-        if statx.stx_mask & StatxFlags::BTIME.bits() == 0 {
+        let has_birth_time = statx.stx_mask & StatxFlags::BTIME.bits() != 0;
+        if !has_birth_time {
             return None;
         }
         let born = (statx.stx_btime.tv_sec, statx.stx_btime.tv_nsec);
@@ -77,27 +83,22 @@ fn next_number<'t>(parts: &mut impl Iterator<Item = &'t str>) -> Result<u64, ()>
     u64::from_str_radix(parts.next().ok_or(())?, 16).map_err(drop)
 }
 
-/// The state of a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub(crate) enum State {
-    /// The path doesn't exist.
     Missing,
-    /// A regular file.
     File {
         meta: Meta,
         size: u64,
-        /// SHA-256 of the contents. Empty if only the size and the time are known.
+        /// SHA-256 of the contents. Empty if the contents weren't read.
         digest: String,
-        /// The number of the saved copy, if the file has one.
+        /// The number of the saved copy.
         copy: Option<u32>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         identity: Option<Identity>,
-        /// Whether the file has several names.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_shared: bool,
     },
-    /// A symbolic link.
     Link {
         #[serde(with = "saved_path")]
         target: PathBuf,
@@ -106,47 +107,47 @@ pub(crate) enum State {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         identity: Option<Identity>,
     },
-    /// A directory, without its entries.
     Directory {
         meta: Meta,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         identity: Option<Identity>,
     },
-    /// A device, a socket or a pipe, which is never saved.
+    /// A device, a socket or a pipe. Such an object is never saved.
     Other,
 }
 
-/// How closely a file is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
-    /// The contents are read.
     Contents,
-    /// Only the size and the times are read.
+    /// Only the size and the times.
     Times,
 }
 
 impl State {
-    /// Returns the current state of a path, without a copy. Returns `Missing` if its directory is
-    /// missing.
+    /// Reads the current state of a path. Returns `Missing` if a directory of the path is missing.
+    /// The digest of a file is empty with [`Depth::Times`], or if the file is unreadable.
     pub(crate) fn at(access: &Access, path: &Path, depth: Depth) -> io::Result<Self> {
         let handle = match DirEntryRef::find(access, path).and_then(|place| place.handle()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Missing),
             handle => handle?,
         };
-        Self::from_object(access, &handle, |file, _| match depth {
-            Depth::Contents => match digest(file) {
-                // The object can't be read, but its name can be moved back.
+        Self::from_object(access, &handle, |file, _size| {
+            let no_copy = None;
+            if depth == Depth::Times {
+                return Ok((no_copy, String::new()));
+            }
+            match digest(file) {
+                // An unreadable object can still be moved back.
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    Ok((None, String::new()))
+                    Ok((no_copy, String::new()))
                 }
-                digest => Ok((None, digest?)),
-            },
-            Depth::Times => Ok((None, String::new())),
+                digest => Ok((no_copy, digest?)),
+            }
         })
     }
 
-    /// Returns the state of the object behind a handle. A file's contents go through `copy`, which
-    /// returns the number of the copy.
+    /// Returns the state of an open object. For a file, calls `copy` with the contents and the
+    /// size. `copy` returns the number of the copy and the digest.
     pub(crate) fn from_object(
         access: &Access,
         object: &OwnedFd,
@@ -173,7 +174,8 @@ impl State {
         }
     }
 
-    /// Checks whether both are the same kind of object with the same contents.
+    /// Checks whether the contents, the permissions and the times are the same. For a link, also
+    /// compares the owner.
     pub(crate) fn same(&self, other: &Self) -> bool {
         match (self, other) {
             (
@@ -189,12 +191,10 @@ impl State {
         }
     }
 
-    /// Returns the permissions. Returns `None` if the object has no permissions.
     pub(crate) fn mode(&self) -> Option<u32> {
         self.meta().map(|meta| meta.mode)
     }
 
-    /// Returns the identity of the file.
     pub(crate) fn identity(&self) -> Option<Identity> {
         match self {
             Self::File { identity, .. } => *identity,
@@ -202,8 +202,6 @@ impl State {
         }
     }
 
-    /// Returns the identity of the file, link or directory. Returns `None` if the identity is
-    /// unknown.
     pub(crate) fn object(&self) -> Option<Identity> {
         match self {
             Self::File { identity, .. }
@@ -213,7 +211,6 @@ impl State {
         }
     }
 
-    /// Checks whether the object is a file with several names.
     pub(crate) fn is_shared(&self) -> bool {
         matches!(self, Self::File { is_shared: true, .. })
     }
@@ -225,7 +222,7 @@ impl State {
         }
     }
 
-    /// Checks whether this user can create the object again with its owner after it was removed.
+    /// Checks whether this user can create the object again with the same owner and group.
     pub(crate) fn is_restorable(&self) -> bool {
         let user = rustix::process::geteuid();
         let owner = match self {
@@ -242,7 +239,7 @@ impl State {
         }
     }
 
-    /// Returns how closely a file has to be read for a comparison with this state.
+    /// Returns the data that must be read to compare a file with this state.
     pub(crate) fn depth(&self) -> Depth {
         match self {
             Self::File { digest, .. } if digest.is_empty() => Depth::Times,
@@ -250,13 +247,12 @@ impl State {
         }
     }
 
-    /// Checks whether the object is a file or a link.
     pub(crate) fn has_contents(&self) -> bool {
         matches!(self, Self::File { .. } | Self::Link { .. })
     }
 
-    /// Checks whether a person would regard the path as changed. The times of a directory don't
-    /// matter, since they change with its entries.
+    /// Checks whether a person regards the path as changed. The times of a directory are ignored,
+    /// because they change with its entries.
     pub(crate) fn is_changed_to(&self, now: &Self) -> bool {
         match (self, now) {
             (Self::Directory { meta, .. }, Self::Directory { meta: now, .. }) => {
@@ -266,19 +262,21 @@ impl State {
         }
     }
 
-    /// Checks whether both differ in nothing but times.
+    /// Checks whether the contents, the mode and the owner are the same.
     pub(crate) fn same_but_for_times(&self, other: &Self) -> bool {
-        let modes = match (self, other) {
+        let has_same_mode = match (self, other) {
             (Self::File { meta, .. }, Self::File { meta: other, .. })
             | (Self::Directory { meta, .. }, Self::Directory { meta: other, .. }) => {
                 (meta.mode, meta.owner) == (other.mode, other.owner)
             }
+            // Other objects have no mode.
             _ => true,
         };
-        modes && self.same_contents(other)
+        has_same_mode && self.same_contents(other)
     }
 
-    /// Checks whether both have the same contents. Modes and times may differ.
+    /// Checks whether the contents are the same. If a digest is missing, the size and the time of
+    /// the last change are compared.
     pub(crate) fn same_contents(&self, other: &Self) -> bool {
         match (self, other) {
             (
@@ -298,7 +296,6 @@ impl State {
     }
 }
 
-/// Checks whether this user may set a file's group to `group`.
 fn is_in_group(group: u32) -> bool {
     if group == rustix::process::getegid().as_raw() {
         return true;
@@ -307,20 +304,25 @@ fn is_in_group(group: u32) -> bool {
     groups.iter().any(|other| other.as_raw() == group)
 }
 
-/// A file whose state is saved.
+/// A file that is about to be saved.
 pub(crate) struct Content<'a> {
     access: &'a Access,
     object: &'a OwnedFd,
     pub(crate) identity: Option<Identity>,
-    /// Whether the file has several names.
     pub(crate) is_shared: bool,
 }
 
 impl Content<'_> {
-    /// Links the file itself into a folder, next to its copy, because other names of the file may
-    /// remain.
-    pub(crate) fn keep(&self, path: &Path, folder: &PrivateFolder, copy: u32) -> io::Result<()> {
-        // In a command's view, the file is on a separate mount, where it can't get a name outside.
+    /// Links the file itself into `folder`, so that an undo can restore a lost name of the file.
+    /// Does nothing if the path has another file by now.
+    pub(crate) fn link_into(
+        &self,
+        path: &Path,
+        folder: &PrivateFolder,
+        copy: u32,
+    ) -> io::Result<()> {
+        // The handle in this value may come from a command's view, which is a separate mount. Links
+        // from another mount fail, so the file is opened by its path.
         let object = DirEntryRef::find(self.access, path)?.handle()?;
         if Identity::at(&object) == self.identity {
             folder.link(object.as_fd(), &kept_name(copy))?;
@@ -333,7 +335,6 @@ impl Content<'_> {
     }
 }
 
-/// Returns the name of the preserved file whose copy has this number.
 pub(crate) fn kept_name(copy: u32) -> String {
     format!("kept-{copy}")
 }
@@ -342,10 +343,10 @@ fn digest(content: &Content<'_>) -> io::Result<String> {
     digest_of(content.open()?)
 }
 
-/// Returns the SHA-256 of a file's bytes from its current position on, in hexadecimal.
+/// Returns the SHA-256 of a file from its current position, in hexadecimal.
 pub(crate) fn digest_of(mut file: File) -> io::Result<String> {
     let mut hash = Sha256::new();
-    let mut buffer = vec![0; 64 * 1024];
+    let mut buffer = vec![0; CHUNK];
     loop {
         match file.read(&mut buffer)? {
             0 => return Ok(hex(&hash.finalize())),

@@ -1,5 +1,4 @@
-//! `UndoStore`: lists the saved calls of a user, finds the latest call in a directory, and plans
-//! and performs its undo.
+//! Lists the saved calls of a user and undoes them.
 
 use std::fmt;
 use std::io;
@@ -19,10 +18,10 @@ use super::plan::UndoPlan;
 use super::restore::Restoration;
 use super::saved::SavedCall;
 
-/// The reason why an undo was not done, or not completed.
+/// The reason why an undo was not done or not completed.
 #[derive(Debug)]
 pub enum UndoError {
-    /// No changes of that call are saved.
+    /// No changes of the call are saved.
     NotSaved,
     /// The call is undone already.
     AlreadyUndone,
@@ -30,19 +29,17 @@ pub enum UndoError {
     Running,
     /// The saved call can't be read. Nothing was changed.
     Unreadable(io::Error),
-    /// Some paths were not restored. All other paths are as before the call. Another undo of the
-    /// call continues with the remaining paths.
+    /// Some paths were not restored. A later undo of the call continues with these paths.
     Partial {
-        /// The paths that are restored.
+        /// The number of restored paths.
         done: usize,
-        /// The paths that aren't.
+        /// The paths that were not restored.
         left: Vec<UndoConflict>,
     },
 }
 
 impl fmt::Display for UndoError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// Paths that are shown.
         const SHOWN: usize = 20;
         match self {
             Self::NotSaved => f.write_str("no changes of this call are saved"),
@@ -53,11 +50,13 @@ impl fmt::Display for UndoError {
             Self::Unreadable(error) => write!(f, "nothing was changed: {error}"),
             Self::Partial { done, left } => {
                 write!(f, "{} restored; not restored:", counted(*done, "path"))?;
-                left.iter().take(SHOWN).try_for_each(|one| write!(f, "\n  {one}"))?;
-                match left.len().saturating_sub(SHOWN) {
-                    0 => Ok(()),
-                    more => write!(f, "\n  and {}", counted(more, "more path")),
+                for conflict in left.iter().take(SHOWN) {
+                    write!(f, "\n  {conflict}")?;
                 }
+                if left.len() > SHOWN {
+                    write!(f, "\n  and {}", counted(left.len() - SHOWN, "more path"))?;
+                }
+                Ok(())
             }
         }
     }
@@ -70,7 +69,7 @@ impl std::error::Error for UndoError {}
 pub struct UndoStore(Arc<Folder>);
 
 impl UndoStore {
-    /// Returns the store in a folder. The first change creates the folder.
+    /// Opens the store in a folder. The first change creates the folder.
     pub fn in_folder(path: PathBuf, bounds: UndoLimits) -> Self {
         Self(Arc::new(Folder {
             path,
@@ -80,25 +79,26 @@ impl UndoStore {
         }))
     }
 
-    /// Returns the journal of a new call. `required`: whether a change is refused if its old state
-    /// can't be saved.
-    pub fn journal(&self, about: UndoEntry, required: bool) -> Journal {
+    /// Makes the journal of a new call. With `required`, a change is refused if the old state can't
+    /// be saved.
+    pub fn journal(&self, entry: UndoEntry, required: bool) -> Journal {
         let rules = SaveRules { required, call_bytes: self.0.bounds.call_bytes };
-        Journal::new(Arc::clone(&self.0), about, rules)
+        Journal::new(Arc::clone(&self.0), entry, rules)
     }
 
     /// Returns the saved calls, the newest first.
     ///
     /// # Errors
     ///
-    /// The system's, if the folder can't be read or trusted.
+    /// Returns the system's error if the folder can't be read or trusted.
     pub fn list(&self) -> io::Result<Vec<UndoEntry>> {
         let mut calls = self.0.list()?;
-        calls.retain(|about| !about.call.contains(ASIDE));
+        // The folder of an undone call is set aside if a new call has the same ID.
+        calls.retain(|entry| !entry.call.contains(ASIDE));
         Ok(calls)
     }
 
-    /// Returns the newest call in a directory, by any caller, that isn't undone. Calls that changed
+    /// Returns the newest call in `directory` that isn't undone, by any caller. Calls that changed
     /// only times are omitted. Calls with an incomplete undo come last.
     ///
     /// # Errors
@@ -106,30 +106,33 @@ impl UndoStore {
     /// Returns the system's error if the folder can't be read or trusted.
     pub fn latest_in(&self, directory: &Path) -> io::Result<Option<UndoEntry>> {
         let calls = self.0.list()?;
-        let next = calls.iter().filter(|about| about.is_next());
-        // After the undo of another call, an incomplete undo may now be possible.
-        let left = calls.iter().filter(|about| !about.undone && about.left > 0);
-        for about in next.chain(left) {
-            let read = SavedCall::read(&self.0, &about.call)?;
-            if read.is_some_and(|read| read.changes_below(directory)) {
-                return Ok(Some(about.clone()));
+        let not_undone = calls.iter().filter(|entry| entry.is_next());
+        // The undo of another call may have resolved the conflicts of an incomplete undo.
+        let incomplete = calls.iter().filter(|entry| !entry.undone && entry.left > 0);
+        for entry in not_undone.chain(incomplete) {
+            let saved_call = SavedCall::read(&self.0, &entry.call)?;
+            if saved_call.is_some_and(|saved_call| saved_call.changes_below(directory)) {
+                return Ok(Some(entry.clone()));
             }
         }
         Ok(None)
     }
 
-    /// Returns the calls of the same agent turn that aren't undone, newest first. If the call
-    /// belongs to no turn, returns only this call.
+    /// Returns the calls of the same agent turn that aren't undone, the newest first. If the call
+    /// of `entry` belongs to no turn, returns only `entry`.
     ///
     /// # Errors
     ///
     /// Returns the system's error if the folder can't be read or trusted.
-    pub fn turn_of(&self, about: &UndoEntry) -> io::Result<Vec<UndoEntry>> {
-        if about.turn.is_none() {
-            return Ok(vec![about.clone()]);
+    pub fn turn_of(&self, entry: &UndoEntry) -> io::Result<Vec<UndoEntry>> {
+        if entry.turn.is_none() {
+            return Ok(vec![entry.clone()]);
         }
         let mut calls = self.0.list()?;
-        calls.retain(|it| !it.undone && it.turn == about.turn && it.session == about.session);
+        calls.retain(|other| {
+            let is_same_turn = other.turn == entry.turn && other.session == entry.session;
+            is_same_turn && !other.undone
+        });
         Ok(calls)
     }
 
@@ -137,89 +140,97 @@ impl UndoStore {
     ///
     /// # Errors
     ///
-    /// [`UndoError::NotSaved`], [`UndoError::AlreadyUndone`], [`UndoError::Running`] or
-    /// [`UndoError::Unreadable`] if the call can't be undone.
+    /// Returns an [`UndoError`] if the call can't be undone.
     pub fn plan(&self, call: &str) -> Result<UndoPlan, UndoError> {
-        self.plan_only(call, None)
+        let only = None;
+        self.plan_only(call, only)
     }
 
-    /// Plans an undo of the path `only` and everything below it. Changes of this path since the
-    /// call are lost.
+    /// Plans an undo of a call. With `only`, only this path and the paths below it are restored,
+    /// and the later changes of these paths are lost.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`plan`](Self::plan).
+    /// Returns an [`UndoError`] if the call can't be undone.
     pub fn plan_only(&self, call: &str, only: Option<&Path>) -> Result<UndoPlan, UndoError> {
-        UndoPlan::new(&Access::default(), &self.0, &self.saved(call)?, only)
-            .map_err(UndoError::Unreadable)
+        let access = Access::default();
+        let saved = self.saved(call)?;
+        UndoPlan::new(&access, &self.0, &saved, only).map_err(UndoError::Unreadable)
     }
 
-    /// Restores what the call changed, path by path.
+    /// Restores the paths that the call changed.
     ///
     /// # Errors
     ///
-    /// [`UndoError`].
+    /// Returns an [`UndoError`] if the undo isn't done or isn't complete.
     pub fn undo(&self, call: &str) -> Result<UndoPlan, UndoError> {
-        self.undo_only(call, None)
+        let only = None;
+        self.undo_only(call, only)
     }
 
-    /// Restores the path `only` and everything below it. Changes of this path since the call are
-    /// lost.
+    /// Restores the paths that the call changed. With `only`, only this path and the paths below it
+    /// are restored, and the later changes of these paths are lost.
     ///
     /// # Errors
     ///
-    /// [`UndoError`] if the undo isn't done or isn't complete.
+    /// Returns an [`UndoError`] if the undo isn't done or isn't complete.
     pub fn undo_only(&self, call: &str, only: Option<&Path>) -> Result<UndoPlan, UndoError> {
         let _lock = self.0.lock().map_err(UndoError::Unreadable)?;
-        let read = self.saved(call)?;
-        let access = access_for(&read.folder);
+        let saved_call = self.saved(call)?;
+        let access = access_for(&saved_call.folder);
         let mut plan =
-            UndoPlan::new(&access, &self.0, &read, only).map_err(UndoError::Unreadable)?;
-        let conflicts = Restoration::new(&access, &self.0, &read, &plan, only.is_some()).run();
-        // The permissions given for a time are taken back before anything is reported.
+            UndoPlan::new(&access, &self.0, &saved_call, only).map_err(UndoError::Unreadable)?;
+        let overwrites_later_changes = only.is_some();
+        let conflicts =
+            Restoration::new(&access, &self.0, &saved_call, &plan, overwrites_later_changes).run();
+        // Dropping `access` removes the temporary permissions.
         drop(access);
         plan.conflicts.extend(conflicts);
         plan.conflicts.sort_by(|one, other| one.path.cmp(&other.path));
         plan.conflicts.dedup_by(|one, other| one.path == other.path);
+        // No later undo can restore the lost paths.
         let is_over = plan.conflicts.iter().all(|conflict| conflict.is_lost);
         self.0.use_reserve();
         let mark_result = match only {
             Some(_) => Ok(()),
-            None if is_over => read.mark_undone(),
-            None => read.mark_left(plan.conflicts.len()),
+            None if is_over => saved_call.mark_undone(),
+            None => saved_call.mark_left(plan.conflicts.len()),
         };
         if let Err(error) = mark_result {
-            tracing::warn!("the note that a call is undone can't be saved: {error}");
+            tracing::warn!("recording that a call is undone failed: {error}");
         }
         if plan.conflicts.is_empty() {
             return Ok(plan);
         }
-        let done = plan
-            .changes
-            .iter()
-            .filter(|change| !plan.conflicts.iter().any(|conflict| conflict.path == change.path))
-            .count();
+        let mut done = 0;
+        for change in &plan.changes {
+            let is_in_conflict = plan.conflicts.iter().any(|conflict| conflict.path == change.path);
+            if !is_in_conflict {
+                done += 1;
+            }
+        }
         Err(UndoError::Partial { done, left: plan.conflicts })
     }
 
-    /// Sets aside the saved states of an undone call that may run again. The undo of concurrent
-    /// calls still uses these states, but they aren't listed.
+    /// Hides an undone call from the list, because the call may run again with the same ID. Undos
+    /// of concurrent calls still use its saved states.
     pub fn set_aside(&self, call: &str) {
         if let Err(error) = self.0.set_aside(call) {
-            tracing::warn!("the changes of the call {call} can't be set aside: {error}");
+            tracing::warn!("setting aside the saved changes of the call {call} failed: {error}");
         }
     }
 
+    /// Reads the changes of a call that has saved changes, isn't undone and doesn't run.
     fn saved(&self, call: &str) -> Result<SavedCall, UndoError> {
-        let read = SavedCall::read(&self.0, call)
+        let saved_call = SavedCall::read(&self.0, call)
             .map_err(UndoError::Unreadable)?
             .ok_or(UndoError::NotSaved)?;
-        if read.about.undone {
+        if saved_call.entry.undone {
             Err(UndoError::AlreadyUndone)
-        } else if read.is_running() {
+        } else if saved_call.is_running() {
             Err(UndoError::Running)
         } else {
-            Ok(read)
+            Ok(saved_call)
         }
     }
 }

@@ -1,27 +1,31 @@
-//! Makes the steps of an undo from the journal, the last change first.
+//! Makes the steps of an undo from the journal.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::lines::{Line, Move, is_first, present};
+use super::lines::{Line, Move, is_line_of_first_move, path_after};
 use super::state::State;
 
-/// One step of an undo. After a step, the path has the old or the new state. A step can be
-/// repeated.
+/// One step of an undo. A killed undo may repeat a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Task {
-    /// The path after the call of the object that the task changes.
+    /// The object's path after the call.
     pub(crate) after: PathBuf,
     pub(crate) action: Action,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Restores the state of the path, except its permissions and times.
-    Restore { path: PathBuf, before: State, merged: Option<Vec<u8>> },
-    /// Restores the permissions and times of the path.
-    Meta { path: PathBuf, before: State },
-    /// Moves an object back to its earlier path.
+    /// Restores the state of the path, except permissions and times.
+    Restore {
+        path: PathBuf,
+        before: State,
+        merged: Option<Vec<u8>>,
+    },
+    Meta {
+        path: PathBuf,
+        before: State,
+    },
     MoveBack(Move),
 }
 
@@ -34,10 +38,9 @@ impl Action {
     }
 }
 
-/// Returns the tasks of a journal, the last change first.
 pub(crate) fn tasks(lines: &[Line], moves: &[Move]) -> Vec<Task> {
-    // A segment has the states that were saved between two moves. The segment is stored with the
-    // moves that follow it.
+    // A segment has the states that were saved between two moves. A segment is stored with the
+    // moves after it.
     let mut segment: BTreeMap<&Path, &State> = BTreeMap::new();
     let mut segments = Vec::new();
     let mut later = moves;
@@ -46,7 +49,7 @@ pub(crate) fn tasks(lines: &[Line], moves: &[Move]) -> Vec<Task> {
             Line::Before { path, before, .. } => {
                 segment.entry(path).or_insert(before);
             }
-            Line::Move(_) if is_first(later, lines, at) => {
+            Line::Move(_) if is_line_of_first_move(later, lines, at) => {
                 segments.push((std::mem::take(&mut segment), later));
                 later = &later[1..];
             }
@@ -58,10 +61,10 @@ pub(crate) fn tasks(lines: &[Line], moves: &[Move]) -> Vec<Task> {
     let mut tasks = Vec::new();
     for (segment, later) in segments.into_iter().rev() {
         if let Some(made) = later.first() {
-            let after = present(&later[1..], &made.to);
+            let after = path_after(&later[1..], &made.to);
             tasks.push(Task { after, action: Action::MoveBack(made.clone()) });
         }
-        // The entries of a directory are removed before the directory, and restored after it.
+        // Entries of a directory are removed before the directory, and restored after it.
         for (path, before) in segment.iter().rev() {
             if **before == State::Missing {
                 tasks.push(restore(later, path, before));
@@ -79,7 +82,7 @@ pub(crate) fn tasks(lines: &[Line], moves: &[Move]) -> Vec<Task> {
         }
         for (path, before) in segment.iter().rev() {
             if **before != State::Missing {
-                let after = present(later, path);
+                let after = path_after(later, path);
                 let action = Action::Meta { path: (*path).to_owned(), before: (*before).clone() };
                 tasks.push(Task { after, action });
             }
@@ -90,7 +93,7 @@ pub(crate) fn tasks(lines: &[Line], moves: &[Move]) -> Vec<Task> {
 
 fn restore(later: &[Move], path: &Path, before: &State) -> Task {
     Task {
-        after: present(later, path),
+        after: path_after(later, path),
         action: Action::Restore { path: path.to_owned(), before: before.clone(), merged: None },
     }
 }

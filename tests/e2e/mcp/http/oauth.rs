@@ -300,7 +300,7 @@ fn callers_are_kept_apart_and_new_keys_are_fetched() {
     for (keys, told) in [
         ("http://login.example.com/keys", "only https"),
         ("keys.json", "absolute"),
-        ("", "names no"),
+        ("", "the value is empty"),
         ("/nowhere", "No such file"),
     ] {
         cli.configure(&format!(
@@ -323,7 +323,7 @@ fn fetching_keys_has_a_record_and_no_redirect_leads_to_a_private_place() {
         "[serve]\nurl = {URL:?}\n[serve.oauth]\nissuer = {ISSUER:?}\nkeys = {keys:?}\n"
     ));
     let ended = cli.run(&["serve", "--http", "0"]).ends(4);
-    assert!(ended.stderr.contains("named by hand"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("name yourself"), "{}", ended.stderr);
     assert_eq!((server.asked().len(), inner.connections()), (1, 0));
 
     let tail = cli.run(&["audit", "tail"]).ends(0).stdout;

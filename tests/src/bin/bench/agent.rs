@@ -138,7 +138,7 @@ fn resume(setting: &Setting) -> Result<Vec<Row>, String> {
     let pruned: Vec<Value> = (0..tasks - 3)
         .map(|task| {
             let text =
-                "[An old result of 20010 bytes is left out; make the call again if you need it.]";
+                "[An old result of 20010 bytes is left out; to see the result, make the call again.]";
             let result = json!({
                 "call": format!("{CALL}-{task}-0-0"), "name": "read", "content": [{ "Text": text }],
                 "failed": false

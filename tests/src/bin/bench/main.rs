@@ -14,6 +14,7 @@ mod develop;
 mod diagnostics;
 mod files;
 mod governed;
+mod hosts;
 mod install;
 mod jobs;
 mod kept;
@@ -62,7 +63,7 @@ struct Group {
     measure: fn(&Setting) -> Result<Vec<Row>, String>,
 }
 
-const GROUPS: [Group; 23] = [
+const GROUPS: [Group; 24] = [
     Group { names: &["echo", "ready", "throughput"], measure: calls::measure },
     Group { names: &["governed", "durable"], measure: governed::measure },
     Group { names: &["grep", "find"], measure: search::measure },
@@ -76,6 +77,7 @@ const GROUPS: [Group; 23] = [
     Group { names: &["install"], measure: install::measure },
     Group { names: &["process"], measure: process::measure },
     Group { names: &["shell"], measure: shell::measure },
+    Group { names: &["hosts"], measure: hosts::measure },
     Group { names: &["diagnostics"], measure: diagnostics::measure },
     Group { names: &["jobs"], measure: jobs::measure },
     Group { names: &["memory"], measure: loaded::memory },
@@ -96,6 +98,9 @@ fn main() -> ExitCode {
         }
         Ok(Arguments { serve_badly: Some(kind), .. }) => {
             mcp::serve_badly(&kind).map(|()| ExitCode::SUCCESS)
+        }
+        Ok(Arguments { ask: Some([host, port, path]), .. }) => {
+            hosts::ask(&host, &port, &path).map(|()| ExitCode::SUCCESS)
         }
         Ok(Arguments { echo_lines: true, .. }) => mcp::echo_lines().map(|()| ExitCode::SUCCESS),
         Ok(arguments) => run(&arguments),
@@ -227,6 +232,8 @@ struct Arguments {
     counted: Option<(String, PathBuf)>,
     /// Be a bad server of this kind, and nothing else.
     serve_badly: Option<String>,
+    /// Time requests to a host, at a port, for a path, and nothing else.
+    ask: Option<[String; 3]>,
     /// Say lines back, and nothing else.
     echo_lines: bool,
     names: Vec<String>,
@@ -256,6 +263,7 @@ impl Arguments {
                     ));
                 }
                 "--serve-badly" => arguments.serve_badly = Some(value()?),
+                "--ask" => arguments.ask = Some([value()?, value()?, value()?]),
                 "--echo-lines" => arguments.echo_lines = true,
                 name if GROUPS.iter().any(|group| group.names.contains(&name)) => {
                     arguments.names.push(name.to_owned());

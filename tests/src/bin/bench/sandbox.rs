@@ -1,7 +1,10 @@
 //! Hosts to measure, each with only what it needs. The rows don't know how a host is built.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -9,7 +12,7 @@ use sha2::{Digest, Sha256};
 use tokio::runtime::{Builder, Runtime};
 use toolhold_core::config::{self, Config, Folders, Inputs};
 use toolhold_core::{
-    Audience, Builtin, EmbeddedFile, Host, HostBuilder, Output, PluginState, Request,
+    Audience, Builtin, EmbeddedFile, Host, HostBuilder, Output, PluginState, Request, Resolve,
 };
 
 use crate::measure::median;
@@ -56,6 +59,22 @@ impl Sandbox {
             .config(loaded(&folders, settings)?)
             .folders(folders)
             .working_directory(directory);
+        Sandbox::build(builder)
+    }
+
+    /// The same, and every name is one of this machine.
+    pub(crate) fn with_own_names(
+        repository: &Path,
+        home: &Path,
+        directory: &Path,
+        settings: &[&str],
+    ) -> Result<Sandbox, String> {
+        let folders = Folders::inside(home);
+        let builder = builder(repository)?
+            .config(loaded(&folders, settings)?)
+            .folders(folders)
+            .working_directory(directory)
+            .resolver(Arc::new(OwnNames));
         Sandbox::build(builder)
     }
 
@@ -203,6 +222,18 @@ impl Sandbox {
             .block_on(builder.build())
             .map_err(|error| format!("the host does not start: {error}"))?;
         Ok(Sandbox { runtime, host })
+    }
+}
+
+#[derive(Debug)]
+struct OwnNames;
+
+impl Resolve for OwnNames {
+    fn resolve<'r>(
+        &'r self,
+        _: &'r str,
+    ) -> Pin<Box<dyn Future<Output = std::io::Result<Vec<IpAddr>>> + Send + 'r>> {
+        Box::pin(async { Ok(vec![Ipv4Addr::LOCALHOST.into()]) })
     }
 }
 

@@ -2,26 +2,26 @@
 //! when the model answers without calls, a limit is reached or the person cancels.
 
 mod results;
+mod rewind;
 mod room;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
 use toolhold_core::config::Prices;
 use toolhold_core::{
     CancellationToken, Category, Definition, HostError, Reaction, Repetition, RepetitionLimits,
 };
 use toolhold_models::{FinishReason, ModelAnswer, Part, TokenUsage, Turn, TurnMessage};
 
-use results::begins;
+use results::announce_call;
 use toolhold_text_calls::{CallSplitter, FindOptions};
 
 use crate::AgentError;
-use crate::budget::{AskedModel, TaskBudget, TaskClock};
+use crate::budget::{CONFIGURED_TURNS, ReservedAnswer, TaskBudget, TaskClock};
 use crate::calls::{self, ArgumentsError, TextForms, Wanted};
-use crate::chosen::{self, FIND, FIND_TOOLS};
-use crate::context::{self, COMPRESS};
+use crate::chosen::{self, FIND_DEFINITION, FIND_TOOLS};
+use crate::context::{self, COMPRESS_TOOL};
 use crate::conversation::Conversation;
 use crate::desk::{DelegateRegistry, ParentAgent, RegistryEntry};
 use crate::ending::{EndKind, Spent, TaskEnd};
@@ -35,14 +35,15 @@ use crate::think::{ONLY_THOUGHTS, Stripped, strip};
 use crate::tokens::TokenMeter;
 use crate::utility::UtilityGate;
 
-/// Most calls that run at once. Only calls that read do.
+/// Most calls that run at the same time. A call that changes something runs alone.
 const AT_ONCE: usize = 8;
 
 /// The number of truncated or empty answers in a row after which the task ends.
-const MAX_BROKEN: usize = 3;
+const MAX_UNUSABLE_ANSWERS: usize = 3;
 
-/// The result of a call whose process was killed.
-const LOST: &str = "[The call was interrupted: Toolhold ended before it had the result. It may have had effects. Look before you repeat it.]";
+const LOST_CALL_RESULT: &str = "[The call was interrupted: Toolhold ended before the result \
+                                arrived. The call may have had effects. Check before you repeat \
+                                the call.]";
 
 /// An agent in one session.
 pub struct Agent {
@@ -51,32 +52,30 @@ pub struct Agent {
     file: SessionFile,
     conversation: Conversation,
     tools: Vec<Arc<Definition>>,
-    /// The tools that were chosen for the session. `None`: all tools are offered.
+    /// `None`: all tools are offered.
     chosen: Option<Vec<IncludedTool>>,
     utility: UtilityGate,
-    /// The tools of the last task in the session's file.
+    /// The tools in the last task of the session file.
     recorded_tools: Option<Vec<Arc<Definition>>>,
     forms: TextForms,
     repetition: Repetition,
     meter: TokenMeter,
     spent: Spent,
-    /// The limits of the task, and the amounts that are used so far.
     budget: Arc<TaskBudget>,
+    /// The key or the option that sets `max_turns`, for people.
+    turns_setting: &'static str,
     clock: TaskClock,
-    /// The registry in which sub-agents find this agent. `None`: the agent can't delegate.
+    /// Sub-agents find this agent in the registry. `None`: the agent can't delegate.
     registry: Option<Arc<DelegateRegistry>>,
     delegator: Option<Arc<ParentAgent>>,
-    /// The number of last answers that were truncated or empty.
-    broken: usize,
-    /// Whether all calls of the last answer were denied.
-    denied: bool,
-    /// Whether the person knows that fewer tools would make the model faster.
+    /// The number of truncated or empty answers since the last complete answer.
+    unusable_answers: usize,
+    all_calls_denied: bool,
+    /// Whether the person already got the advice to offer fewer tools.
     is_advised: bool,
 }
 
-/// The decision after a step.
 enum Next {
-    /// The model is asked again.
     Ask,
     End(TaskEnd),
 }
@@ -105,7 +104,7 @@ impl Agent {
                 }
             }
         }
-        let budget = Arc::new(TaskBudget::new(&settings));
+        let budget = Arc::new(TaskBudget::new(&settings, CONFIGURED_TURNS));
         let clock = TaskClock::start(settings.max_time, environment.waited());
         Self {
             settings,
@@ -121,64 +120,63 @@ impl Agent {
             meter: TokenMeter::new(),
             spent,
             budget,
+            turns_setting: CONFIGURED_TURNS,
             clock,
             registry: None,
             delegator: None,
-            broken: 0,
-            denied: false,
+            unusable_answers: 0,
+            all_calls_denied: false,
             is_advised: false,
         }
     }
 
-    /// Asks other models from the next task on.
     pub(crate) fn set_models(&mut self, models: AskedModels, settings: AgentSettings) {
-        let before = &self.environment;
+        let old = &self.environment;
         self.environment = Arc::new(AgentEnvironment {
-            host: Arc::clone(&before.host),
-            session: before.session.clone(),
-            caller: before.caller.clone(),
-            depth: before.depth,
-            phase: before.phase,
-            trust: before.trust,
-            allowed: before.allowed.clone(),
+            host: Arc::clone(&old.host),
+            session: old.session.clone(),
+            caller: old.caller.clone(),
+            depth: old.depth,
+            phase: old.phase,
+            trust: old.trust,
+            allowed: old.allowed.clone(),
             models,
-            approver: Arc::clone(&before.approver),
+            approver: Arc::clone(&old.approver),
         });
         self.settings = settings;
     }
 
-    /// Lets the agent delegate work.
     pub(crate) fn enable_delegation(&mut self, registry: Arc<DelegateRegistry>) {
         self.registry = Some(registry);
     }
 
-    /// Notes that some texts that the model has read aren't known any more.
+    /// Notes that the session no longer has every text that the model has read.
     pub(crate) fn lose_earlier_texts(&mut self) {
         self.forms.earlier.lose();
     }
 
-    /// Goes on with the tools that were chosen before.
+    /// Restores the tools that were chosen before the session was resumed.
     pub(crate) fn keep_tools(&mut self, chosen: Option<Vec<IncludedTool>>) {
         self.chosen = chosen;
     }
 
-    /// Returns the settings of the session and the chosen tools, one per line.
+    /// Returns lines for the person: the model, the size of the context and the chosen tools.
     pub fn status(&self) -> Vec<String> {
         let AgentSettings { provider, model, context_tokens, .. } = &self.settings;
-        let read = self.meter.tokens();
-        let context = format!("Context: about {read} of {context_tokens} tokens");
+        let used_tokens = self.meter.tokens();
+        let context = format!("Context: about {used_tokens} of {context_tokens} tokens");
         let mut lines = vec![format!("Model: {provider}/{model}"), context];
         lines.extend(self.filter_status());
         lines
     }
 
-    /// Returns the settings of the tool filter and the chosen tools, one per line. There are no
-    /// lines if all tools are offered.
+    /// Returns the settings of the tool filter and the chosen tools, one per line. Returns no lines
+    /// if all tools are offered.
     pub fn filter_status(&self) -> Vec<String> {
         chosen::status(&self.settings, self.chosen.as_deref())
     }
 
-    /// Returns the text of the last answer. Empty: there is no such text.
+    /// Returns the text of the last answer with a text, or an empty string.
     pub fn last_answer(&self) -> String {
         self.conversation.last_text()
     }
@@ -197,19 +195,19 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// Returns an error if the state of the tools can't be read.
+    /// Fails if the state of the tools can't be read.
     pub fn tools(&self) -> Result<Vec<Arc<Definition>>, AgentError> {
         Ok(self.environment.offered()?.into_iter().map(|tool| tool.definition).collect())
     }
 
-    /// Returns a file finder for the person. The finder also works while a task runs.
+    /// Returns a file finder, which also works while a task runs.
     pub fn finder(&self) -> FileFinder {
         FileFinder::new(&self.environment)
     }
 
-    /// Returns the model as `PROVIDER/MODEL` if `lenient_models` in `[agent]` would help it: the
-    /// model wrote calls as JSON without any other text.
-    pub fn wants_lenient(&self) -> Option<String> {
+    /// Returns `PROVIDER/MODEL` if the model wrote a call as plain JSON. For such calls, the user
+    /// must add the model to `lenient_models` in `[agent]`.
+    pub fn suggested_lenient_model(&self) -> Option<String> {
         if !self.forms.lenient_helps {
             return None;
         }
@@ -217,18 +215,22 @@ impl Agent {
         Some(format!("{provider}/{model}"))
     }
 
-    /// Accepts calls as JSON alone from the next task on.
+    /// Accepts answers that are only JSON as calls, from the next task on.
     pub fn be_lenient(&mut self) {
         self.settings.lenient_text = true;
         self.forms.lenient_helps = false;
     }
 
-    /// Limits the number of the model's answers in one task.
-    pub fn limit_turns(&mut self, turns: u64) {
-        self.settings.max_turns = self.settings.max_turns.min(turns);
+    /// Lowers the number of answers that the model may give in one task to `turns`. The limit is
+    /// never raised. `option`: the command-line option that sets `turns`.
+    pub fn limit_turns(&mut self, turns: u64, option: &'static str) {
+        if turns <= self.settings.max_turns {
+            self.settings.max_turns = turns;
+            self.turns_setting = option;
+        }
     }
 
-    /// Remembers that the task may follow from untrusted text.
+    /// Marks the session as untrusted, because the task may contain text from other people.
     ///
     /// # Errors
     ///
@@ -237,9 +239,10 @@ impl Agent {
         self.environment.session.mark_untrusted()
     }
 
-    /// Summarises the older part of the conversation because the person asked for a summary.
+    /// Summarises the older part of the conversation at the person's request.
     pub async fn compact(&mut self, events: &mut dyn RunEvents, cancel: &CancellationToken) {
-        self.begin(None);
+        let parent_budget = None;
+        self.reset_limits(parent_budget);
         let text = match self.compress(CompressionMethod::Manual, events, cancel).await {
             Ok(Ok(())) => return,
             Ok(Err(error)) => error.to_string(),
@@ -254,31 +257,29 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// The note can't be recorded.
+    /// Fails if the note can't be recorded.
     pub async fn note(&mut self, text: String) -> Result<(), AgentError> {
         self.append(&SessionEntry::Note(text)).await.map(drop)
     }
 
-    /// Shows a notice to the person, and records it.
     async fn notice(&mut self, text: String, events: &mut dyn RunEvents) -> Result<(), AgentError> {
         self.append(&SessionEntry::Notice(text.clone())).await?;
         events.event(RunEvent::Notice { text });
         Ok(())
     }
 
-    /// Works on a task until the task ends. However the task ends, the session can then start
-    /// another task.
+    /// Works on a task until the task ends. Another task can follow, even after an error.
     pub async fn run(
         &mut self,
         task: Vec<Part>,
         events: &mut dyn RunEvents,
         cancel: &CancellationToken,
     ) -> TaskEnd {
-        self.run_within(None, task, events, cancel).await
+        let parent_budget = None;
+        self.run_within(parent_budget, task, events, cancel).await
     }
 
-    /// Works on a task within the remaining `budget`. Without a `budget`, the limits of the
-    /// settings apply.
+    /// Works on a task within the `budget` of a parent, or within the limits of the settings.
     pub(crate) async fn run_within(
         &mut self,
         budget: Option<Arc<TaskBudget>>,
@@ -286,27 +287,36 @@ impl Agent {
         events: &mut dyn RunEvents,
         cancel: &CancellationToken,
     ) -> TaskEnd {
-        self.begin(budget);
-        if self.environment.depth == 0 {
+        self.reset_limits(budget);
+        // A sub-agent works in the session of its parent, whose task is still running.
+        let is_sub_agent = self.is_sub_agent();
+        if !is_sub_agent {
             self.environment.session.begin_turn();
         }
-        let before = self.spent;
-        let ending = match self.work(task, events, cancel).await {
+        let spent_before = self.spent;
+        // The end of this task must not list approvals that an earlier task left open.
+        self.environment.approver.take_pending();
+
+        let mut ending = match self.work(task, events, cancel).await {
             Ok(ending) => ending,
             Err(error) => TaskEnd::new(EndKind::Error, error.to_string()),
         };
-        // A skill's variables are for one task. A sub-agent shares its parent's session, and the
-        // parent's task is still running.
-        if self.environment.depth == 0 {
+        if ending.kind == EndKind::Denied {
+            ending.pending = self.environment.approver.take_pending();
+        }
+        // A skill's variables apply to one task.
+        if !is_sub_agent {
             self.environment.session.clear_variables();
         }
-        let ended = Ended { ending: ending.clone(), spent: self.spent };
-        if let Err(error) = self.append(&SessionEntry::Ended(ended)).await
+
+        let entry = SessionEntry::Ended(Ended { ending: ending.clone(), spent: self.spent });
+        // After an error of the task, a notice about the entry would hide the cause.
+        if let Err(error) = self.append(&entry).await
             && ending.kind != EndKind::Error
         {
             events.event(RunEvent::Notice { text: error.to_string() });
         }
-        let spent = self.spent.since(&before);
+        let spent = self.spent.since(&spent_before);
         events.event(RunEvent::Ended { ending: ending.clone(), spent, session: self.spent });
         ending
     }
@@ -330,19 +340,19 @@ impl Agent {
             }
             let Some(time) = self.time_left() else { continue };
             let budget = Arc::clone(&self.budget);
-            let Some(asked_model) = budget.ask() else {
-                return Ok(TaskEnd::new(EndKind::Budget, budget.all_turns()));
+            let Some(reserved_answer) = budget.reserve_answer() else {
+                return Ok(TaskEnd::new(EndKind::Budget, budget.turns_message()));
             };
 
-            let answer = match self.ask_model(asked_model, time, events, cancel).await? {
+            let answer = match self.ask_model(reserved_answer, time, events, cancel).await? {
                 Some(Ok(answer)) => answer,
-                // The next check of the limits ends the task.
+                // The time ran out. The loop checks the limits again and ends the task.
                 None => continue,
                 Some(Err(AskError::Cancelled)) => {
                     return Ok(TaskEnd::new(EndKind::Cancelled, ""));
                 }
                 Some(Err(error)) => {
-                    // The model's context may be smaller than the configuration says.
+                    // The provider's limit may be lower than `context_tokens` in the configuration.
                     let is_full = matches!(error, AskError::ContextFull(_));
                     if is_full && self.make_room(events, cancel).await? {
                         continue;
@@ -350,23 +360,23 @@ impl Agent {
                     return Ok(TaskEnd::new(EndKind::Error, error.to_string()));
                 }
             };
-            if let Next::End(ending) = self.take(answer, events, cancel).await? {
+            if let Next::End(ending) = self.handle_answer(answer, events, cancel).await? {
                 return Ok(ending);
             }
         }
     }
 
-    /// Offers the tools for a task, and records the task. The agent's sub-agents find the agent
-    /// until the returned entry is dropped.
+    /// Chooses the tools of a task, records results for lost calls, and records the task. Returns
+    /// this agent's entry in the registry of parents, or `None` if the agent can't delegate.
     async fn start_task(
         &mut self,
         task: Vec<Part>,
         events: &mut dyn RunEvents,
     ) -> Result<Option<RegistryEntry>, AgentError> {
-        // Repetitions in an earlier task don't matter in this task.
+        // Repetitions are counted within a task.
         self.repetition.clear();
-        self.broken = 0;
-        self.denied = false;
+        self.unusable_answers = 0;
+        self.all_calls_denied = false;
         let settings = self.settings.clone();
         events.event(RunEvent::Task {
             text: text_of(&task),
@@ -377,31 +387,30 @@ impl Agent {
 
         self.utility = UtilityGate::new(&text_of(&task));
         let notices = self.choose_tools(&task).await?;
-        let entry = self.register()?;
+        let registry_entry = self.register_as_parent()?;
         let tools = self.offer_in_text();
-        for call in self.lost_calls() {
-            let content = vec![Part::Text(LOST.to_owned())];
-            let lost = RecordedResult::new(&call, content, Some(Category::Cancelled));
-            self.append(&SessionEntry::Result(lost)).await?;
-        }
+        self.record_lost_calls().await?;
 
         let chosen = self.chosen.clone();
-        self.append(&SessionEntry::Task(Task { parts: task, settings, tools, chosen })).await?;
+        let turn = self.environment.session.turn();
+        let task = Task { parts: task, settings, tools, chosen, turn };
+        self.append(&SessionEntry::Task(task)).await?;
         for text in notices {
             self.notice(text, events).await?;
         }
         self.measure();
-        Ok(entry)
+        Ok(registry_entry)
     }
 
-    /// Offers the tools that the model may call in its text. Returns these tools, or `None` if the
-    /// session file already has them.
+    /// Sets the tools that the model may call in its text. Returns these tools if they differ from
+    /// the tools in the session file.
     fn offer_in_text(&mut self) -> Option<Vec<Arc<Definition>>> {
         let mut offered = Vec::new();
+        // A local model often writes calls in its text, even if it has native calls.
         if self.settings.is_local || !self.settings.native_tools {
             offered.clone_from(&self.tools);
             if self.chosen.is_some() {
-                offered.push(Arc::clone(&FIND));
+                offered.push(Arc::clone(&FIND_DEFINITION));
             }
         }
         self.forms.offer(&self.settings, &offered);
@@ -412,16 +421,16 @@ impl Agent {
         Some(offered)
     }
 
-    /// Asks the model, and shows the answer while it arrives. Returns `None` if the task's time
-    /// ends before the answer is complete.
+    /// Asks the model, and shows the answer while it arrives. Returns `None` if the task runs out
+    /// of time.
     async fn ask_model(
         &mut self,
-        asked_model: AskedModel<'_>,
+        reserved_answer: ReservedAnswer<'_>,
         time: Duration,
         events: &mut dyn RunEvents,
         cancel: &CancellationToken,
     ) -> Result<Option<Result<ModelAnswer, AskError>>, AgentError> {
-        let turn = self.turn();
+        let turn = self.next_turn();
         let offered = self.forms.offered.as_ref();
         let mut splitter = offered.map(|offered| CallSplitter::new(offered, self.forms.is_lenient));
         let mut notices = Vec::new();
@@ -441,7 +450,7 @@ impl Agent {
             ),
         )
         .await;
-        drop(asked_model);
+        drop(reserved_answer);
 
         if let Some(splitter) = splitter {
             let (shown, _) = splitter.finish(&FindOptions::default());
@@ -455,35 +464,36 @@ impl Agent {
         Ok(answer.ok())
     }
 
-    /// Makes the context smaller. Returns `false` if nothing can be left out or summarised.
+    /// Makes room in the context: leaves out old results, or summarises the conversation if there
+    /// are no old results. Returns `false` if neither is possible.
     async fn make_room(
         &mut self,
         events: &mut dyn RunEvents,
         cancel: &CancellationToken,
     ) -> Result<bool, AgentError> {
-        if self.prune(context::LAST, events).await? {
+        if self.prune(context::UNREAD_MESSAGES, events).await? {
             return Ok(true);
         }
         let result = self.compress(CompressionMethod::Triggered, events, cancel).await?;
         Ok(result.is_ok())
     }
 
-    /// Starts the budget and the clock of a task.
-    fn begin(&mut self, budget: Option<Arc<TaskBudget>>) {
-        self.budget = budget.unwrap_or_else(|| Arc::new(TaskBudget::new(&self.settings)));
+    fn reset_limits(&mut self, budget: Option<Arc<TaskBudget>>) {
+        self.budget =
+            budget.unwrap_or_else(|| Arc::new(TaskBudget::new(&self.settings, self.turns_setting)));
         self.clock = TaskClock::start(self.settings.max_time, self.environment.waited());
     }
 
-    /// Registers the agent so that its sub-agents find it. Dropping the entry ends the
-    /// registration.
-    fn register(&mut self) -> Result<Option<RegistryEntry>, AgentError> {
+    /// Registers this agent as a parent of sub-agents until the returned entry is dropped. Returns
+    /// `None` if the agent can't delegate.
+    fn register_as_parent(&mut self) -> Result<Option<RegistryEntry>, AgentError> {
         let Some(registry) = &self.registry else { return Ok(None) };
         let offered = self.environment.offered()?;
-        let tools = offered.iter().map(|tool| tool.definition.name.clone()).collect();
+        let tool_names = offered.iter().map(|tool| tool.definition.name.clone()).collect();
         let delegator = Arc::new(ParentAgent::new(
             Arc::clone(&self.environment),
             self.settings.clone(),
-            tools,
+            tool_names,
             Arc::clone(&self.budget),
             self.clock,
             registry.places(),
@@ -495,9 +505,8 @@ impl Agent {
 
     /// Sets the tools for a task, and returns notices for the person.
     ///
-    /// The model gets all tools that the host offers now. If there are too many, the model gets a
-    /// selection. The selection is the same for the whole session, so the provider reads the same
-    /// text each time.
+    /// If the host offers too many tools, the model gets a selection. The selection stays the same
+    /// for the whole session, because the provider caches the start of each request.
     async fn choose_tools(&mut self, task: &[Part]) -> Result<Vec<String>, AgentError> {
         let offered = self.environment.offered()?;
         let mut notices = Vec::new();
@@ -515,91 +524,101 @@ impl Agent {
         Ok(notices)
     }
 
-    /// Returns the calls of the last answer that have no result, because Toolhold was killed.
+    async fn record_lost_calls(&mut self) -> Result<(), AgentError> {
+        for call in self.lost_calls() {
+            let content = vec![Part::Text(LOST_CALL_RESULT.to_owned())];
+            let lost = RecordedResult::new(&call, content, Some(Category::Cancelled));
+            self.append(&SessionEntry::Result(lost)).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns the calls of the last answer that have no result. The process was killed during
+    /// these calls.
     fn lost_calls(&mut self) -> Vec<ReadyCall> {
         let Some((number, answer, results)) = self.conversation.last_answer() else {
             return Vec::new();
         };
         let calls = self.forms.wanted(&answer, number).calls;
-        let lost = calls.iter().filter(|call| !results.contains(&call.id));
-        lost.map(|call| ReadyCall::without_arguments(&call.id, &call.name)).collect()
+        let mut lost = Vec::new();
+        for call in calls {
+            if !results.contains(&call.id) {
+                lost.push(ReadyCall::without_arguments(&call.id, &call.name));
+            }
+        }
+        lost
     }
 
-    /// Takes an answer of the model, and makes its calls.
-    async fn take(
+    async fn handle_answer(
         &mut self,
         answer: ModelAnswer,
         events: &mut dyn RunEvents,
         cancel: &CancellationToken,
     ) -> Result<Next, AgentError> {
-        let before = self.spent;
+        let spent_before = self.spent;
         let prices = self.settings.prices;
         self.spend(&answer.usage, &prices);
-        if let Some(request) = answer.usage.request() {
-            self.meter.correct(request);
+        if let Some(request_tokens) = answer.usage.request() {
+            self.meter.correct(request_tokens);
         }
+
         let number = self.append(&SessionEntry::Answer(answer.clone())).await?;
         let wanted = self.forms.wanted(&answer, number);
         events.event(RunEvent::Answer {
             text: wanted.text.clone(),
             calls: wanted.calls.len(),
-            spent: self.spent.since(&before),
+            spent: self.spent.since(&spent_before),
         });
         if let Some(text) = &wanted.notice {
             self.notice(text.clone(), events).await?;
         }
 
-        // Answers that consist of calls alone are checked call by call.
+        // `make_calls` compares each single call with earlier calls.
         if !wanted.text.trim().is_empty()
-            && let Some(repeated) = self.repetition.check_output(&answer_digest(&wanted))
+            && let Some(repeated) = self.repetition.check_output(&answer_without_ids(&wanted))
         {
             return Ok(Next::End(TaskEnd::new(EndKind::GaveUp, repeated.to_string())));
         }
         if wanted.calls.is_empty() {
-            return self.without_calls(&answer, &wanted, events).await;
+            return self.handle_answer_without_calls(&answer, &wanted, events).await;
         }
-        self.broken = 0;
+        self.unusable_answers = 0;
         let is_cut = answer.stop == FinishReason::Length;
-        self.make(wanted, is_cut, events, cancel).await
+        self.make_calls(wanted, is_cut, events, cancel).await
     }
 
-    /// Decides after an answer without calls.
-    async fn without_calls(
+    /// Decides how the task continues after an answer without calls.
+    async fn handle_answer_without_calls(
         &mut self,
         answer: &ModelAnswer,
         wanted: &Wanted,
         events: &mut dyn RunEvents,
     ) -> Result<Next, AgentError> {
-        let complaint = match &answer.stop {
-            FinishReason::Refused(why) => {
-                let why = if why.is_empty() { "the model refused" } else { why };
-                return Ok(Next::End(TaskEnd::new(EndKind::GaveUp, why)));
-            }
-            FinishReason::Paused => return Ok(Next::Ask),
-            FinishReason::Length => Some("Your answer was cut at the limit of tokens. Go on."),
-            _ if wanted.text.trim().is_empty() => {
-                Some("Your answer was empty. Call a tool, or say what you found.")
-            }
-            _ => None,
-        };
-        let note = complaint.map(str::to_owned).or_else(|| wanted.hint.clone());
-        let Some(note) = note else {
-            self.doubt_answer(&wanted.text, events).await?;
-            let kind = if self.denied { EndKind::Denied } else { EndKind::Done };
+        if let FinishReason::Refused(why) = &answer.stop {
+            let why = if why.is_empty() { "the model refused to answer" } else { why };
+            return Ok(Next::End(TaskEnd::new(EndKind::GaveUp, why)));
+        }
+        if answer.stop == FinishReason::Paused {
+            return Ok(Next::Ask);
+        }
+        let Some(note) = note_on_answer(&answer.stop, wanted) else {
+            self.warn_of_made_up_paths(&wanted.text, events).await?;
+            let kind = if self.all_calls_denied { EndKind::Denied } else { EndKind::Done };
             return Ok(Next::End(TaskEnd::new(kind, "")));
         };
-        self.broken += 1;
-        if self.broken >= MAX_BROKEN {
-            let reason = format!("the model gave no usable answer {MAX_BROKEN} times in a row");
+        self.unusable_answers += 1;
+        if self.unusable_answers >= MAX_UNUSABLE_ANSWERS {
+            let reason =
+                format!("the model gave no usable answer {MAX_UNUSABLE_ANSWERS} times in a row");
             return Ok(Next::End(TaskEnd::new(EndKind::GaveUp, reason)));
         }
         self.append(&SessionEntry::Note(note)).await?;
         Ok(Next::Ask)
     }
 
-    /// Makes the calls of an answer. Consecutive calls that only read run at the same time, and
-    /// other calls run one after another. `is_cut`: whether the answer is truncated.
-    async fn make(
+    /// Makes the calls of an answer. Consecutive calls that only read run at the same time. Every
+    /// other call runs alone. `is_cut`: whether the answer is truncated.
+    async fn make_calls(
         &mut self,
         wanted: Wanted,
         is_cut: bool,
@@ -655,7 +674,7 @@ impl Agent {
                 all_denied = false;
                 continue;
             }
-            if ready.name == COMPRESS {
+            if ready.name == COMPRESS_TOOL {
                 self.flush(&mut queue, &mut all_denied, events, cancel).await?;
                 all_denied = false;
                 self.answer_compress(&ready, events, cancel).await?;
@@ -687,29 +706,31 @@ impl Agent {
             }
         }
         self.flush(&mut queue, &mut all_denied, events, cancel).await?;
-        self.denied = all_denied;
+        self.all_calls_denied = all_denied;
         Ok(ending.map_or(Next::Ask, Next::End))
     }
 
-    /// Answers a call of `compress_context`.
+    /// Summarises the conversation after a model's call of `compress_context`.
     async fn answer_compress(
         &mut self,
         call: &ReadyCall,
         events: &mut dyn RunEvents,
         cancel: &CancellationToken,
     ) -> Result<(), AgentError> {
-        begins(call, events);
+        announce_call(call, events);
         let compressed = self.compress(CompressionMethod::Autonomous, events, cancel).await?;
         let (text, category) = match compressed {
-            Ok(()) => ("The older part is summarised.".to_owned(), None),
+            Ok(()) => ("The older part of the conversation is summarised.".to_owned(), None),
             Err(error) => (error.to_string(), Some(Category::PermanentFailure)),
         };
-        self.repetition.after(&call.name, &call.arguments, false, Some(&text));
+        let read_only = false;
+        self.repetition.after(&call.name, &call.arguments, read_only, Some(&text));
         let result = RecordedResult::new(call, vec![Part::Text(text)], category);
         self.finish(result, events).await
     }
 
-    fn turn(&self) -> Turn {
+    /// Returns the next request to the model.
+    fn next_turn(&self) -> Turn {
         let settings = &self.settings;
         Turn {
             model: settings.model.clone(),
@@ -723,7 +744,7 @@ impl Agent {
         }
     }
 
-    /// Records an entry, and adds its content to the conversation. Returns the entry's number.
+    /// Records an entry, and adds it to the conversation. Returns the entry's number.
     async fn append(&mut self, entry: &SessionEntry) -> Result<usize, AgentError> {
         let number = self.file.append(entry).await?;
         self.conversation.add(number, entry);
@@ -731,20 +752,24 @@ impl Agent {
             SessionEntry::Task(task) => {
                 let text = text_of(&task.parts);
                 self.meter.add(text.len());
-                // The task of a sub-agent may repeat a text that a page gave to its parent.
-                match self.environment.depth {
-                    0 => self.forms.earlier.add_message(&text),
-                    _ => self.forms.earlier.add(&text),
+                // The person may want the calls in a message to be made. A sub-agent's task comes
+                // from the parent agent, which may have copied the text from a web page.
+                if self.is_sub_agent() {
+                    self.forms.earlier.add(&text);
+                } else {
+                    self.forms.earlier.add_message(&text);
                 }
             }
             SessionEntry::Note(text) => self.meter.add(text.len()),
-            // The summarising model may have written a call in its summary.
+            // The summarised text may contain a web page that made the summarising model write a
+            // call.
             SessionEntry::Compressed(compressed) => self.forms.earlier.add(&compressed.summary),
             SessionEntry::Answer(answer) => self.meter.add(context::size_of_answer(answer)),
             SessionEntry::Result(result) => {
                 self.meter.add(context::size_of_result(&result.result));
                 self.forms.earlier.add(&text_of(&result.result.content));
             }
+            // Other entries don't change the size of the context.
             _ => {}
         }
         Ok(number)
@@ -752,34 +777,38 @@ impl Agent {
 }
 
 impl Agent {
-    /// Returns the time that is left for the task, or `None` if no time is left.
     fn time_left(&self) -> Option<Duration> {
         self.clock.left(self.environment.waited())
     }
 
-    /// Returns a message about the limit that is reached, or `None` if no limit is reached.
+    fn is_sub_agent(&self) -> bool {
+        self.environment.depth > 0
+    }
+
+    /// Returns a message about a reached limit of the budget or of the time.
     fn reached_limit(&self) -> Option<String> {
-        if let Some(reason) = self.budget.reached() {
+        if let Some(reason) = self.budget.reached_limit() {
             return Some(reason);
         }
-        if self.time_left().is_some() {
+        let has_time_left = self.time_left().is_some();
+        if has_time_left {
             return None;
         }
         let secs = self.settings.max_time.as_secs();
-        let limit = match self.environment.depth {
-            0 => "`max_secs` in [agent]",
-            _ => "`timeout` of its call, or what was left of `max_secs` in [agent]",
+        let limit = if self.is_sub_agent() {
+            "`timeout` of the delegating call, or the rest of `max_secs` in [agent]"
+        } else {
+            "`max_secs` in [agent]"
         };
-        Some(format!("the task took {secs} s, the limit: {limit}"))
+        Some(format!("the task took {secs} s, the limit ({limit})"))
     }
 
-    /// Adds the tokens and the cost of an answer.
     fn spend(&mut self, usage: &TokenUsage, prices: &Prices) {
         self.spent.add(usage, prices);
-        self.budget.take(usage, prices);
+        self.budget.spend(usage, prices);
     }
 
-    /// Counts the tokens and costs of finished sub-agents.
+    /// Records the finished work of sub-agents, and adds their tokens and costs.
     async fn count_delegated(&mut self) -> Result<(), AgentError> {
         let Some(delegator) = &self.delegator else { return Ok(()) };
         for delegated in delegator.take_finished() {
@@ -790,11 +819,28 @@ impl Agent {
     }
 }
 
-/// Returns the text and the calls of an answer, without IDs, to find repeated answers.
-fn answer_digest(wanted: &Wanted) -> String {
-    let calls = wanted.calls.iter().map(|call| {
-        let arguments = call.arguments.as_ref().map(Value::to_string).unwrap_or_default();
-        format!("{}({arguments})", call.name)
-    });
-    std::iter::once(wanted.text.clone()).chain(calls).collect::<Vec<_>>().join("\n")
+/// Returns a note for the model if the task must continue after an answer without calls.
+fn note_on_answer(stop: &FinishReason, wanted: &Wanted) -> Option<String> {
+    if *stop == FinishReason::Length {
+        return Some("Your answer reached the token limit and was cut. Continue.".to_owned());
+    }
+    if wanted.text.trim().is_empty() {
+        return Some("Your answer was empty. Call a tool, or write your answer.".to_owned());
+    }
+    wanted.hint.clone()
+}
+
+/// Returns the text and the calls of an answer for comparison. The IDs of calls are left out,
+/// because they differ in each answer.
+fn answer_without_ids(wanted: &Wanted) -> String {
+    let mut lines = vec![wanted.text.clone()];
+    for call in &wanted.calls {
+        let arguments = match &call.arguments {
+            Ok(arguments) => arguments.to_string(),
+            // Calls with invalid arguments are compared only by name.
+            Err(_) => String::new(),
+        };
+        lines.push(format!("{}({arguments})", call.name));
+    }
+    lines.join("\n")
 }

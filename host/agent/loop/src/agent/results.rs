@@ -1,5 +1,4 @@
-//! Makes the calls of an answer, and records each result. Also answers calls of `find_tools` and
-//! calls that aren't made.
+//! Makes the calls of an answer, and records each result.
 
 use std::sync::Arc;
 
@@ -22,7 +21,8 @@ use crate::record::{Corrected, RecordedResult, SessionEntry};
 use crate::think::strip;
 
 impl Agent {
-    /// Makes the waiting calls, all at once.
+    /// Makes the calls in `queue` at the same time, and records their results. Sets `all_denied` to
+    /// `false` if the host allowed at least one call.
     pub(super) async fn flush(
         &mut self,
         queue: &mut Vec<ReadyCall>,
@@ -31,15 +31,17 @@ impl Agent {
         cancel: &CancellationToken,
     ) -> Result<(), AgentError> {
         for call in queue.iter() {
-            begins(call, events);
+            announce_call(call, events);
         }
         let calls = std::mem::take(queue);
         let answered = self.call_in_time(&calls, events, cancel).await;
         self.count_delegated().await?;
-        // The first of these entries has the number of calls, and the other entries have 0.
-        let mut begun = calls.len();
+        // The first recorded result gets the number of calls that began together. Later results get
+        // 0.
+        let mut unrecorded_begun = calls.len();
         for (call, answered) in calls.into_iter().zip(answered) {
-            let is_denied = self.record_call(call, answered, &mut begun, events, cancel).await?;
+            let is_denied =
+                self.record_call(call, answered, &mut unrecorded_begun, events, cancel).await?;
             if !is_denied {
                 *all_denied = false;
             }
@@ -48,27 +50,32 @@ impl Agent {
     }
 
     /// Corrects, checks and records an answered call. Returns whether the call was denied.
+    /// `unrecorded_begun`: the number of calls that began together, or 0 after it was recorded.
     async fn record_call(
         &mut self,
         call: ReadyCall,
         answered: AnsweredCall,
-        begun: &mut usize,
+        unrecorded_begun: &mut usize,
         events: &mut dyn RunEvents,
         cancel: &CancellationToken,
     ) -> Result<bool, AgentError> {
-        let (mut answered, note) = self.correct(&call, answered, begun, events, cancel).await?;
-        // Two summaries of one result differ, so repetitions are checked before the result is
-        // summarised.
+        let (mut answered, note) =
+            self.correct(&call, answered, unrecorded_begun, events, cancel).await?;
+        // The check for repetitions gets the result before it is summarised, because a model writes
+        // a different summary each time.
         let text = text_of(&answered.result.result.content);
+        // Fences around untrusted text have random keys, which differ in each result.
         let compared = without_fence_keys(&text);
         self.repetition.after(&call.name, &call.arguments, call.read_only, Some(&compared));
-        let path_warnings = self.doubt_call(&call, &answered);
+
+        let path_warnings = self.made_up_path_warnings(&call, &answered);
         let unsummarised = self.summarise_result(&call, &mut answered, cancel).await?;
 
         let mut result = answered.result;
-        result.begun = std::mem::take(begun);
+        result.begun = std::mem::take(unrecorded_begun);
         let category = result.category.as_deref();
-        // After a person's no, the model does what the person said: the task can end well.
+        // A person's refusal doesn't count, because the model can follow the person's answer and
+        // finish the task. If all calls are denied, the task ends.
         let is_denied = !answered.is_refused
             && matches!(category, Some("policy_blocked" | "confirmation_required"));
         let for_model = path_warnings.iter().map(PathWarning::for_model);
@@ -83,14 +90,13 @@ impl Agent {
         Ok(is_denied)
     }
 
-    /// Corrects the arguments of a call that don't match the tool's schema, and makes the call once
-    /// more. The new call passes every check that a first call passes. Returns the answered call
-    /// and a note for the model.
+    /// Has a model correct arguments that don't match the tool's schema, and makes the call again.
+    /// The new call passes all checks again. Returns the answered call and a note for the model.
     async fn correct(
         &mut self,
         call: &ReadyCall,
         answered: AnsweredCall,
-        begun: &mut usize,
+        unrecorded_begun: &mut usize,
         events: &mut dyn RunEvents,
         cancel: &CancellationToken,
     ) -> Result<(AnsweredCall, Option<String>), AgentError> {
@@ -122,15 +128,24 @@ impl Agent {
             self.spend(usage, &prices);
         }
 
-        let fault = format!("the arguments of `{}` don't match its schema", tool.name);
+        let fault = format!("the arguments of `{}` don't match the tool's schema", tool.name);
         let notice = match &corrected {
             Ok(arguments) => {
-                format!("{fault}; {corrector_name} corrected them: {}", correct::shown(arguments))
+                format!(
+                    "{fault}; {corrector_name} corrected the arguments: {}",
+                    correct::shown(arguments)
+                )
             }
-            Err(error) => format!("{fault}, and {corrector_name} didn't correct them: {error}"),
+            Err(error) => {
+                format!("{fault}, and {corrector_name} didn't correct the arguments: {error}")
+            }
         };
-        let entry =
-            Corrected { call: call.id.clone(), begun: std::mem::take(begun), notice, usage };
+        let entry = Corrected {
+            call: call.id.clone(),
+            begun: std::mem::take(unrecorded_begun),
+            notice,
+            usage,
+        };
         self.append(&SessionEntry::Corrected(entry.clone())).await?;
         events.event(RunEvent::Notice { text: entry.notice });
 
@@ -148,19 +163,20 @@ impl Agent {
         }
     }
 
-    /// Returns a call with corrected arguments.
+    /// Returns the call with corrected arguments, without the model's thoughts.
     fn corrected_call(&self, call: &ReadyCall, mut arguments: Value) -> ReadyCall {
         strip(&mut arguments);
         let read_only = self.environment.reads(&call.name, &arguments);
-        // The correcting model may repeat a text of the arguments, or follow instructions in it.
+        // The correcting model may have copied the call from an untrusted text.
+        let accepts_text_calls = self.forms.offered.is_some();
         let may_be_echo =
-            self.forms.offered.is_some() && is_echo(&self.forms.earlier, &call.name, &arguments);
+            accepts_text_calls && is_echo(&self.forms.earlier, &call.name, &arguments);
         let is_doubtful = call.is_doubtful || may_be_echo;
         ReadyCall { arguments, read_only, is_doubtful, ..call.clone() }
     }
 
-    /// Replaces a truncated result with a summary. If there is no summary, the result doesn't
-    /// change, and the function returns the reason for the person.
+    /// Replaces a truncated result with a summary. If the summary fails, keeps the result and
+    /// returns a notice for the person.
     async fn summarise_result(
         &mut self,
         call: &ReadyCall,
@@ -174,7 +190,7 @@ impl Agent {
             return Ok(None);
         }
         let result = &mut answered.result.result;
-        // The error message of a failure is never summarised.
+        // The error message of a failed call stays unchanged.
         let first = usize::from(result.failed).min(result.content.len());
         let text = text_of(&result.content[first..]);
         let Some(turn) = context::result_turn(&self.settings, call, &text) else {
@@ -198,7 +214,8 @@ impl Agent {
         let shown =
             if cut.is_untrusted { fenced(&cut.tool, &summary) } else { summary.into_owned() };
         let explanation = format!(
-            "[This is a summary by {} of a result that is too long. To see the result itself, call read_overflow with id \"{}\" and offset 0.]",
+            "[This is a summary by {} of a result that is too long. To see the whole result, call \
+             read_overflow with id \"{}\" and offset 0.]",
             self.settings.summary_model, rest.id
         );
         let replaced = result.content.split_off(first);
@@ -211,20 +228,20 @@ impl Agent {
         Ok(None)
     }
 
-    /// Returns warnings about the paths of a failed call that look made up.
-    fn doubt_call(&self, call: &ReadyCall, answered: &AnsweredCall) -> Vec<PathWarning> {
+    /// Returns warnings about paths in a failed call that the model may have made up.
+    fn made_up_path_warnings(&self, call: &ReadyCall, answered: &AnsweredCall) -> Vec<PathWarning> {
         if !self.settings.hallucination_detection || !answered.result.result.failed {
             return Vec::new();
         }
         let Some(tool) = self.environment.host.tool(&call.name) else { return Vec::new() };
-        // A warning reveals nothing new: the tool's own answer already says that a path is missing.
         plausible::check_arguments(&tool, &call.arguments, |path| {
-            !answered.is_missing || self.forms.earlier.name_path(path)
+            // If the tool didn't report a missing path, all paths of the call count as known.
+            !answered.is_missing || self.forms.earlier.contain_path(path)
         })
     }
 
-    /// Warns the person about paths in the last answer that look made up.
-    pub(super) async fn doubt_answer(
+    /// Warns the person about paths in the answer that the model may have made up.
+    pub(super) async fn warn_of_made_up_paths(
         &mut self,
         text: &str,
         events: &mut dyn RunEvents,
@@ -232,13 +249,15 @@ impl Agent {
         if !self.settings.hallucination_detection {
             return Ok(());
         }
+        // The file system is asked only about paths that the model hasn't read.
         let earlier = &self.forms.earlier;
         let mut paths = plausible::paths_in(text);
-        paths.retain(|path| !earlier.name_path(path));
+        paths.retain(|path| !earlier.contain_path(path));
         let unseen: Vec<String> = paths.into_iter().map(str::to_owned).collect();
         let existing = self.environment.existing(unseen).await;
+
         let warnings = plausible::check_text(text, |path| {
-            self.forms.earlier.name_path(path) || existing.contains(path)
+            earlier.contain_path(path) || existing.contains(path)
         });
         for warning in warnings {
             self.notice(warning.for_person(), events).await?;
@@ -246,13 +265,12 @@ impl Agent {
         Ok(())
     }
 
-    /// Answers a call of `find_tools`.
     pub(super) async fn find_tools(
         &mut self,
         call: &ReadyCall,
         events: &mut dyn RunEvents,
     ) -> Result<(), AgentError> {
-        begins(call, events);
+        announce_call(call, events);
         let is_native = self.settings.native_tools;
         let (found, notices) =
             chosen::find(&self.environment, &self.tools, is_native, &call.arguments).await;
@@ -260,7 +278,8 @@ impl Agent {
             Ok(text) => (text, None),
             Err(error) => (invalid(error), Some(Category::InvalidParameters)),
         };
-        self.repetition.after(&call.name, &call.arguments, false, Some(&text));
+        let read_only = false;
+        self.repetition.after(&call.name, &call.arguments, read_only, Some(&text));
         let result = RecordedResult::new(call, vec![Part::Text(text)], category);
         self.finish(result, events).await?;
         for text in notices {
@@ -269,7 +288,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Records the result of a call that isn't made.
+    /// Answers a call without making the call. `text`: the reason, for the model.
     pub(super) async fn refuse(
         &mut self,
         call: &ReadyCall,
@@ -277,13 +296,12 @@ impl Agent {
         category: Category,
         events: &mut dyn RunEvents,
     ) -> Result<(), AgentError> {
-        begins(call, events);
+        announce_call(call, events);
         let content = vec![Part::Text(text.to_owned())];
         let result = RecordedResult::new(call, content, Some(category));
         self.finish(result, events).await
     }
 
-    /// Records a result, and sends its event.
     pub(super) async fn finish(
         &mut self,
         result: RecordedResult,
@@ -307,26 +325,23 @@ impl Agent {
         let calling = self.environment.call_all(calls, &live_events, &cancel);
         let mut calling = std::pin::pin!(live_events.pass_on(calling, events));
         loop {
-            // The clock stops while a person is asked, so the time left is read again after each
-            // wait.
-            let Some(left) = self.time_left() else {
+            // The clock stops while a person is asked, so time may be left after the timeout.
+            let Some(time_left) = self.time_left() else {
                 cancel.cancel();
                 return calling.await;
             };
-            if let Ok(results) = tokio::time::timeout(left, &mut calling).await {
+            if let Ok(results) = tokio::time::timeout(time_left, &mut calling).await {
                 return results;
             }
         }
     }
 }
 
-/// Returns the notice for the person that a result isn't summarised.
 fn not_summarised(tool: &str, error: SummaryError) -> String {
     format!("the result of `{tool}` isn't summarised: {error}")
 }
 
-/// Sends the event that a call begins.
-pub(super) fn begins(call: &ReadyCall, events: &mut dyn RunEvents) {
+pub(super) fn announce_call(call: &ReadyCall, events: &mut dyn RunEvents) {
     events.event(RunEvent::Call {
         id: call.id.clone(),
         tool: call.name.clone(),

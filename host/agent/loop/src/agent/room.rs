@@ -1,5 +1,5 @@
-//! Makes room when the model's context is full. First leaves out old results, then summarises the
-//! older part of the conversation.
+//! Makes room in the model's context: first replaces old results, then summarises the older part of
+//! the conversation.
 
 use std::time::Duration;
 
@@ -16,17 +16,16 @@ use crate::events::RunEvents;
 use crate::record::{Compressed, CompressionMethod, SessionEntry};
 use crate::tokens::{Fill, estimate};
 
-/// The time after which a model on this machine is slow.
-const SLOW: Duration = Duration::from_secs(20);
+/// A local model is slow if it reads a request for at least this time.
+const SLOW_READING: Duration = Duration::from_secs(20);
 
-/// The reason why there is no summary.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SummaryError {
-    #[error("there is nothing older to summarise")]
+    #[error("the conversation has no older part to summarise")]
     NothingOlder,
     #[error("the summary is empty")]
     Empty,
-    #[error("the summary is longer")]
+    #[error("the summary is longer than the conversation")]
     Longer,
     #[error("the task has no time left")]
     Time,
@@ -35,8 +34,8 @@ pub(super) enum SummaryError {
 }
 
 impl Agent {
-    /// Leaves out all results except in the `recent` last messages. Returns `false` if there are no
-    /// results to leave out.
+    /// Leaves out long results, except in the last `recent` messages. Returns `false` if no result
+    /// was left out.
     pub(super) async fn prune(
         &mut self,
         recent: usize,
@@ -53,21 +52,23 @@ impl Agent {
         Ok(true)
     }
 
-    /// Makes the context smaller if it is too full.
+    /// Leaves out old results, or summarises the conversation, if the context is too full.
     pub(super) async fn fit(
         &mut self,
         events: &mut dyn RunEvents,
         cancel: &CancellationToken,
     ) -> Result<Next, AgentError> {
         let window = self.settings.context_tokens;
-        let answer = self.settings.max_output.into();
-        for (fill, recent) in [(Fill::Soft, context::RECENT), (Fill::Hard, context::LAST)] {
-            if self.meter.fill(window, answer) < fill {
+        let answer_tokens = self.settings.max_output.into();
+        for (fill, recent) in
+            [(Fill::Soft, context::RECENT_MESSAGES), (Fill::Hard, context::UNREAD_MESSAGES)]
+        {
+            if self.meter.fill(window, answer_tokens) < fill {
                 return Ok(Next::Ask);
             }
             self.prune(recent, events).await?;
         }
-        if self.meter.fill(window, answer) < Fill::Hard {
+        if self.meter.fill(window, answer_tokens) < Fill::Hard {
             return Ok(Next::Ask);
         }
         match self.compress(CompressionMethod::Triggered, events, cancel).await? {
@@ -75,34 +76,37 @@ impl Agent {
             Err(error) if cancel.is_cancelled() => {
                 return Ok(Next::End(TaskEnd::new(EndKind::Cancelled, error.to_string())));
             }
+            // Before the next request, the agent finds that the time is over and ends the task.
             Err(_) if self.time_left().is_none() => return Ok(Next::Ask),
             Err(error) => {
                 let text = format!("the conversation isn't summarised: {error}");
                 self.notice(text, events).await?;
             }
         }
-        if self.meter.fill(window, answer) < Fill::Hard {
+        if self.meter.fill(window, answer_tokens) < Fill::Hard {
             return Ok(Next::Ask);
         }
         let reason = format!(
-            "the conversation is about {} tokens; the limit of the model is {window}, by `context_tokens` in [providers.{}]; start a new session",
+            "the conversation has about {} tokens; the limit of the model is {window} \
+             (`context_tokens` in [providers.{}]). Start a new session",
             self.meter.tokens(),
             self.settings.provider
         );
         Ok(Next::End(TaskEnd::new(EndKind::Budget, reason)))
     }
 
-    /// Summarises the older part of the conversation. If that fails, the conversation doesn't
-    /// change, and the reason is returned.
+    /// Summarises the older part of the conversation. The inner error is the reason why the
+    /// conversation stays unchanged.
     pub(super) async fn compress(
         &mut self,
         method: CompressionMethod,
         events: &mut dyn RunEvents,
         cancel: &CancellationToken,
     ) -> Result<Result<(), SummaryError>, AgentError> {
-        let Some((through, text)) = context::older(self.conversation.context_messages()) else {
+        let Some(older) = context::older(self.conversation.context_messages()) else {
             return Ok(Err(SummaryError::NothingOlder));
         };
+        let (last_entry, text) = older;
         let turn = context::summary_turn(&self.settings, text);
         let answer = match self.summarise(&turn, cancel).await {
             Ok(answer) => answer,
@@ -114,8 +118,9 @@ impl Agent {
             return Ok(Err(SummaryError::Empty));
         }
         let summary = self.conversation.summaries_with(summary);
-        let compressed = Compressed { through, summary, method, usage: answer.usage };
+        let compressed = Compressed { through: last_entry, summary, method, usage: answer.usage };
         self.append(&SessionEntry::Compressed(compressed)).await?;
+        // After a call of the model, the person sees the result of this call instead.
         if method != CompressionMethod::Autonomous {
             let text = "the older part of the conversation is summarised".to_owned();
             self.notice(text, events).await?;
@@ -124,14 +129,13 @@ impl Agent {
         Ok(Ok(()))
     }
 
-    /// Asks the summarising model. Its tokens and costs are part of the task's. The error is a
-    /// reason for the person.
+    /// Asks the summarising model, and adds the tokens of its answer to the task's use.
     pub(super) async fn summarise(
         &mut self,
         turn: &Turn,
         cancel: &CancellationToken,
     ) -> Result<ModelAnswer, SummaryError> {
-        let time = self.time_left().unwrap_or_default();
+        let time = self.time_left().unwrap_or(Duration::ZERO);
         let asking = self.environment.summarise(turn, cancel);
         let Ok(result) = tokio::time::timeout(time, asking).await else {
             return Err(SummaryError::Time);
@@ -142,11 +146,11 @@ impl Agent {
         Ok(answer)
     }
 
-    /// Measures the conversation again.
+    /// Measures the tokens of the context again, because messages were removed or replaced.
     pub(super) fn measure(&mut self) {
-        let tools = self.tool_bytes();
-        let head = self.conversation.head().as_ref().map_or(0, context::size);
-        let mut sizes = vec![self.settings.system.len(), tools, head];
+        let summary = self.conversation.head();
+        let summary_bytes = summary.as_ref().map_or(0, context::size);
+        let mut sizes = vec![self.settings.system.len(), self.tool_bytes(), summary_bytes];
         let messages = self.conversation.context_messages().iter();
         sizes.extend(messages.map(|message| context::size(&message.message)));
         self.meter.replace(sizes);
@@ -156,12 +160,11 @@ impl Agent {
         self.tools.iter().map(|tool| context::size_of_tool(tool)).sum()
     }
 
-    /// Estimates the tokens of the descriptions of the offered tools.
     pub(super) fn tool_tokens(&self) -> u64 {
         estimate(self.tool_bytes())
     }
 
-    /// Tells the person once that fewer tools would make a slow model on this machine faster.
+    /// Advises the person once in a session to offer fewer tools, if a local model reads slowly.
     pub(super) async fn advise_fewer_tools(
         &mut self,
         reading_time: Duration,
@@ -169,7 +172,8 @@ impl Agent {
         events: &mut dyn RunEvents,
     ) -> Result<(), AgentError> {
         let has_all_tools = self.chosen.is_none();
-        if self.is_advised || !self.settings.is_local || !has_all_tools || reading_time < SLOW {
+        let is_slow = self.settings.is_local && reading_time >= SLOW_READING;
+        if self.is_advised || !has_all_tools || !is_slow {
             return Ok(());
         }
         self.is_advised = true;
@@ -178,11 +182,12 @@ impl Agent {
     }
 }
 
-/// Returns the advice about a slow model on this machine.
+/// Returns the advice for the person. `tokens`: the tokens that describe the tools.
 fn fewer_tools_advice(reading_time: Duration, tools: usize, tokens: u64) -> String {
     format!(
-        "the model read for {} s; about {} tokens of that describe {tools} tools. To offer only \
-         those that match the task: `tool_filter = {{ enabled = true }}` in [agent]",
+        "the model took {} s to read the conversation, of which about {} tokens describe {tools} \
+         tools. To offer only tools that fit the task, set `tool_filter = {{ enabled = true }}` in \
+         [agent]",
         reading_time.as_secs(),
         grouped(tokens)
     )

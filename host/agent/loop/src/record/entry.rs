@@ -11,43 +11,48 @@ use crate::events::{RunEvent, text_of};
 use crate::selection::IncludedTool;
 use crate::settings::AgentSettings;
 
-/// Bytes of a result's text in an event.
+/// Most bytes of a result's text in an event.
 const MAX_SHOWN: usize = 64 * 1024;
 
-/// One line of a session's file.
+/// One line of a session file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionEntry {
     /// The session started. This is the first entry.
     Began(Began),
-    /// The person sets a task, or says more.
+    /// The person set a task, or sent another message.
     Task(Task),
     /// The model answered.
     Answer(ModelAnswer),
-    /// A call of the last answer has its result.
+    /// A call of the last answer got its result.
     Result(RecordedResult),
     /// Toolhold said something to the model.
     Note(String),
     /// Toolhold said something to the person.
     Notice(String),
-    /// The tokens of a summary of a result, or of a summary that can't be used.
+    /// The tokens of a request for a summary of a result. Also the tokens of an unusable summary.
     Summary(TokenUsage),
-    /// A call's arguments didn't match the tool's schema, so the correcting model got them.
+    /// A model was asked to correct the arguments of a call.
     Corrected(Corrected),
     /// Old results were left out of the model's context.
     Pruned(Vec<Replacement>),
     /// The older part of the conversation was summarised.
     Compressed(Compressed),
+    /// The person went back to before an earlier message.
+    Rewound(Rewound),
     /// A sub-agent did work for this agent.
     Delegated(Delegated),
     /// The task ended.
     Ended(Ended),
 }
 
-/// The begin of a session.
+/// The version of the file format of new sessions, and the only version that is read.
+pub(crate) const FORMAT_VERSION: u32 = 1;
+
+/// The start of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Began {
-    /// The version of the file's form.
+    /// The version of the file format.
     pub version: u32,
     /// The session's ID.
     pub id: String,
@@ -55,8 +60,7 @@ pub struct Began {
     pub directory: String,
     /// When the session started, in seconds since 1970.
     pub at: u64,
-    /// The session of the agent that delegated the work to this session. `None`: a person started
-    /// the session.
+    /// The session of the agent that delegated this session. `None`: a person started the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within: Option<String>,
 }
@@ -74,9 +78,13 @@ pub struct Task {
     /// The tools that were chosen for the session, with the reasons. `None`: all tools are offered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chosen: Option<Vec<IncludedTool>>,
+    /// The start of the turn, in nanoseconds since 1970. The saved changes of the turn have the
+    /// same number. `None`: an earlier version recorded the task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<u64>,
 }
 
-/// The result of a call, and other facts about it.
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RecordedResult {
     /// The result, as the model reads it.
@@ -84,10 +92,10 @@ pub struct RecordedResult {
     /// The category of a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub category: Option<String>,
-    /// The number of calls that started together, including this call. 0: this call started
-    /// together with an earlier call that has the number.
+    /// The number of calls that started together, this call included. Only the first recorded call
+    /// of them has the number. The others have 0.
     pub begun: usize,
-    /// Where the part that was left out can be read.
+    /// The place where the model can read the cut part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rest: Option<Remainder>,
     /// The parts that filters left out.
@@ -96,12 +104,12 @@ pub struct RecordedResult {
 }
 
 impl RecordedResult {
-    /// Returns the entry that replaces a result that was left out.
+    /// Makes the entry of a pruned result.
     pub(super) fn left_out(result: CallResult) -> Self {
         Self { result, category: None, begun: 1, rest: None, filtered: None }
     }
 
-    /// The event of the result.
+    /// Returns the event that shows the result to the person. Long text is cut.
     pub(crate) fn event(&self) -> RunEvent {
         RunEvent::Result {
             id: self.result.call.clone(),
@@ -114,12 +122,12 @@ impl RecordedResult {
     }
 }
 
-/// The outcome of correcting the arguments of a call.
+/// The result of correcting a call's arguments.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Corrected {
     /// The call's ID.
     pub call: String,
-    /// The same number as in the call's result, which is recorded later.
+    /// The number in the call's later [`RecordedResult`].
     pub begun: usize,
     /// The notice for the person.
     pub notice: String,
@@ -130,9 +138,9 @@ pub struct Corrected {
 /// A short result that replaces an old result in the model's context.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replacement {
-    /// The number of the result's entry. The first entry is 0.
+    /// The number of the entry with the old result. The first entry is 0.
     pub entry: usize,
-    /// The short result. A long session is read without the old entry.
+    /// The short result.
     pub result: CallResult,
 }
 
@@ -149,11 +157,11 @@ pub struct Compressed {
     pub usage: TokenUsage,
 }
 
-/// The reason why a conversation was summarised.
+/// The trigger of a summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CompressionMethod {
-    /// The conversation had come near the end of the model's context.
+    /// The context was nearly full.
     Triggered,
     /// The person requested the summary.
     Manual,
@@ -161,7 +169,16 @@ pub enum CompressionMethod {
     Autonomous,
 }
 
-/// Work that was handed to another agent.
+/// A step back in the conversation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rewound {
+    /// The number of the first removed entry. The first entry of the file is 0.
+    pub to: usize,
+    /// The notice for the person.
+    pub notice: String,
+}
+
+/// Work that was delegated to another agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Delegated {
     /// The session of the other agent.

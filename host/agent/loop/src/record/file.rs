@@ -1,5 +1,4 @@
-//! Adds entries to a session file. Only one process at a time has the file open for writing. If a
-//! process is killed, its incomplete last line is removed.
+//! Adds entries to a session file. Only one process at a time can open the file for writing.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
@@ -13,11 +12,10 @@ use super::load::Recorded;
 use super::{MAX_ENTRIES, MAX_LINE};
 use crate::AgentError;
 
-/// How often a lock is tried, and the time between.
 const LOCK_ATTEMPTS: u32 = 20;
 const LOCK_WAIT: Duration = Duration::from_millis(25);
 
-/// A session file that is open for more entries. No other process can add entries to it.
+/// A session file that is open for writing. No other process can write to the file.
 #[derive(Clone, Debug)]
 pub struct SessionFile(Arc<Mutex<Open>>);
 
@@ -34,8 +32,8 @@ struct Open {
 
 /// Takes the lock of a session. Blocks.
 ///
-/// If the lock is taken, tries again for a moment. The reason: a child process inherits the open
-/// files of its parent until it runs its program, even if the parent has just ended.
+/// A new child process keeps its parent's open files until it executes its program. The lock of a
+/// parent that has just ended can therefore be taken a moment later.
 fn take_lock(folder: &PrivateFolder, id: &str) -> Result<File, AgentError> {
     let name = format!("{id}.lock");
     for attempt in 0..LOCK_ATTEMPTS {
@@ -50,8 +48,8 @@ fn take_lock(folder: &PrivateFolder, id: &str) -> Result<File, AgentError> {
 }
 
 impl SessionFile {
-    /// Opens the file of the session `id`, which may be new. The incomplete last line of a killed
-    /// process is cut off. Blocks.
+    /// Opens or creates the file of the session `id`, and reads its content. Cuts off an incomplete
+    /// last line, which a killed process may have left. Blocks.
     pub(super) fn open(
         folder: &PrivateFolder,
         id: &str,
@@ -78,12 +76,7 @@ impl SessionFile {
         Ok((Self(Arc::new(Mutex::new(open))), recorded))
     }
 
-    /// Adds an entry, and returns its number.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the entry can't be written, or if the session would exceed its size
-    /// limit.
+    /// Adds an entry, and returns its number. Fails if the entry or the session would be too large.
     pub(crate) async fn append(&self, entry: &SessionEntry) -> Result<usize, AgentError> {
         let mut line = serde_json::to_vec(entry).map_err(|error| self.failed(error.into()))?;
         let bytes = line.len();
@@ -95,30 +88,57 @@ impl SessionFile {
         let open = Arc::clone(&self.0);
         let written = tokio::task::spawn_blocking(move || {
             let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
-            let bytes = open.bytes + line.len() as u64;
-            if bytes > open.limit {
-                let id = open.id.clone();
-                return Err(AgentError::TooLarge { id, bytes, limit: open.limit });
-            }
-            if open.entries >= MAX_ENTRIES {
-                let why = format!("it has {MAX_ENTRIES} entries, the limit: start another session");
-                return Err(AgentError::io(&open.id)(std::io::Error::other(why)));
-            }
-            if let Err(error) = open.file.write_all(&line) {
-                // A part of a line would spoil the next line.
-                let bytes = open.bytes;
-                let _ = open.file.set_len(bytes);
-                return Err(AgentError::io(&open.id)(error));
-            }
-            open.bytes = bytes;
-            open.entries += 1;
-            Ok(open.entries - 1)
+            open.write_line(&line)
         });
         written.await.map_err(|error| self.failed(error.into()))?
     }
 
+    /// Reads the session file with `read_file`, on a thread for blocking work.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `read_file` can't read the file.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        read_file: fn(&mut File) -> std::io::Result<T>,
+    ) -> Result<T, AgentError> {
+        let open = Arc::clone(&self.0);
+        let reading = tokio::task::spawn_blocking(move || {
+            let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
+            // Reading moves the file's position, but entries are always appended at the end.
+            let content = read_file(&mut open.file);
+            content.map_err(AgentError::io(&open.id))
+        });
+        reading.await.map_err(|error| self.failed(error.into()))?
+    }
+
     fn failed(&self, error: std::io::Error) -> AgentError {
         let open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        AgentError::io(&open.id)(error)
+        AgentError::Io { id: open.id.clone(), source: error }
+    }
+}
+
+impl Open {
+    /// Returns the number of the entry. Blocks.
+    fn write_line(&mut self, line: &[u8]) -> Result<usize, AgentError> {
+        let new_length = self.bytes + line.len() as u64;
+        if new_length > self.limit {
+            let id = self.id.clone();
+            return Err(AgentError::TooLarge { id, bytes: new_length, limit: self.limit });
+        }
+        if self.entries >= MAX_ENTRIES {
+            let why =
+                format!("the session has {MAX_ENTRIES} entries, the limit. Start another session");
+            return Err(AgentError::Io { id: self.id.clone(), source: std::io::Error::other(why) });
+        }
+        if let Err(error) = self.file.write_all(line) {
+            // The next entry must not follow a part of this line.
+            let _ = self.file.set_len(self.bytes);
+            return Err(AgentError::Io { id: self.id.clone(), source: error });
+        }
+        self.bytes = new_length;
+        let number = self.entries;
+        self.entries += 1;
+        Ok(number)
     }
 }

@@ -5,13 +5,15 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 
-use toolhold_models::{CallResult, TokenUsage};
+use toolhold_models::{CallResult, Part, TokenUsage};
 
-use super::entry::{Began, Compressed, Ended, RecordedResult, Replacement, SessionEntry, Task};
+use super::entry::{
+    Began, Compressed, Ended, FORMAT_VERSION, RecordedResult, Replacement, SessionEntry, Task,
+};
 use super::{MAX_ENTRIES, MAX_LINE};
 use crate::ending::Spent;
+use crate::events::text_of;
 
-/// Bytes that are read at once.
 const CHUNK: usize = 256 * 1024;
 
 /// The content of a session's file.
@@ -19,16 +21,16 @@ const CHUNK: usize = 256 * 1024;
 pub struct Recorded {
     /// The start of the session. `None`: the file is new.
     pub began: Option<Began>,
-    /// The last task.
+    /// The last task, even if the person went back to before this task.
     pub task: Option<Task>,
-    /// The number of the task's entry.
-    pub(crate) task_entry: usize,
-    /// How the last task ended. `None`: the task was interrupted, or there was no task.
+    /// The last message of the person in the conversation, with the number of its entry.
+    pub(crate) last_message: Option<(usize, Vec<Part>)>,
+    /// The end of the last task. `None`: the task was interrupted, or there was no task.
     pub ended: Option<Ended>,
-    /// The summary of the entries that aren't in `conversation`.
+    /// The summary that replaces the entries before `conversation`.
     pub summary: Option<Compressed>,
-    /// The entries of the conversation, each with its number. Short replacements take the place of
-    /// results that were left out.
+    /// The entries that the model still gets, with their numbers. Pruned results are already
+    /// shortened.
     pub conversation: Vec<(usize, SessionEntry)>,
     /// The tokens of answers since the last end of a task.
     pub unended: Vec<TokenUsage>,
@@ -38,19 +40,30 @@ pub struct Recorded {
     pub unended_corrections: Vec<TokenUsage>,
     /// The tokens and costs of delegated work since the last end of a task.
     pub unended_delegated: Vec<Spent>,
-    /// Whether results were left out of `conversation`.
+    /// Whether `conversation` has pruned results.
     pub is_pruned: bool,
-    /// The number of all entries.
     pub(crate) entries: usize,
-    /// Bytes of all complete lines.
+    /// The number of bytes of all complete lines.
     pub(crate) bytes: u64,
 }
 
-/// A line: its place in the file, and the kind of its entry.
+/// A message of the person that is still in the conversation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EarlierMessage {
+    /// The number of the message's entry.
+    pub(crate) entry: usize,
+    /// The text.
+    pub text: String,
+    /// The start of the turn, in nanoseconds since 1970.
+    pub turn: u64,
+}
+
 struct Line {
     at: u64,
     len: usize,
     kind: Kind,
+    /// Whether the person went back to before this entry.
+    is_rewound: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -65,14 +78,16 @@ enum Kind {
     Corrected,
     Pruned,
     Compressed,
+    Rewound,
     Delegated,
     Ended,
     Unknown,
 }
 
 impl Kind {
+    /// Returns the kind of an entry, without parsing the entry.
     fn from_line(line: &[u8]) -> Self {
-        let kinds: [(&[u8], Self); 12] = [
+        let kinds: [(&[u8], Self); 13] = [
             (b"{\"began\":", Self::Began),
             (b"{\"task\":", Self::Task),
             (b"{\"answer\":", Self::Answer),
@@ -83,6 +98,7 @@ impl Kind {
             (b"{\"corrected\":", Self::Corrected),
             (b"{\"pruned\":", Self::Pruned),
             (b"{\"compressed\":", Self::Compressed),
+            (b"{\"rewound\":", Self::Rewound),
             (b"{\"delegated\":", Self::Delegated),
             (b"{\"ended\":", Self::Ended),
         ];
@@ -92,9 +108,9 @@ impl Kind {
 }
 
 impl Recorded {
-    /// Reads a session's file. Most of a long session isn't parsed.
+    /// Only entries in the model's context are parsed.
     pub(crate) fn read(file: &mut File) -> io::Result<Self> {
-        let Lines { lines, is_damaged } = find_lines(file)?;
+        let Lines { mut lines, is_damaged } = find_lines(file)?;
         let mut recorded = Self {
             entries: lines.len(),
             bytes: lines.last().map_or(0, |line| line.at + line.len as u64 + 1),
@@ -104,25 +120,32 @@ impl Recorded {
         if let Some(first) = lines.first() {
             match parser.parse(first)? {
                 SessionEntry::Began(began) => recorded.began = Some(began),
-                _ => return Err(damaged("its first line doesn't start a session")),
+                _ => return Err(damaged("the first line doesn't start a session")),
             }
         }
         if is_damaged {
             return Err(damaged(format!("line {} isn't an entry", lines.len())));
         }
 
-        if let Some(number) = lines.iter().rposition(|line| line.kind == Kind::Task)
-            && let SessionEntry::Task(task) = parser.parse(&lines[number])?
+        mark_rewound(&mut lines, &mut parser)?;
+        if let Some(line) = of_kind(&lines, Kind::Task).next_back()
+            && let SessionEntry::Task(task) = parser.parse(line)?
         {
             recorded.task = Some(task);
-            recorded.task_entry = number;
+        }
+        let last_message =
+            lines.iter().rposition(|line| line.kind == Kind::Task && !line.is_rewound);
+        if let Some(number) = last_message
+            && let SessionEntry::Task(task) = parser.parse(&lines[number])?
+        {
+            recorded.last_message = Some((number, task.parts));
         }
         if let Some(line) = of_kind(&lines, Kind::Ended).next_back()
             && let SessionEntry::Ended(ended) = parser.parse(line)?
         {
             recorded.ended = Some(ended);
         }
-        if let Some(line) = of_kind(&lines, Kind::Compressed).next_back()
+        if let Some(line) = of_kind(&lines, Kind::Compressed).rfind(|line| !line.is_rewound)
             && let SessionEntry::Compressed(compressed) = parser.parse(line)?
         {
             recorded.summary = Some(compressed);
@@ -134,13 +157,13 @@ impl Recorded {
         Ok(recorded)
     }
 
-    /// Reads the tokens and costs since the last end of a task.
     fn read_costs(&mut self, lines: &[Line], parser: &mut LineParser<'_>) -> io::Result<()> {
+        // If no task has ended, all lines are read.
         let last_end = lines.iter().rposition(|line| line.kind == Kind::Ended).unwrap_or(0);
         for line in &lines[last_end..] {
-            let costs =
+            let kinds_with_costs =
                 [Kind::Answer, Kind::Compressed, Kind::Summary, Kind::Corrected, Kind::Delegated];
-            if !costs.contains(&line.kind) {
+            if !kinds_with_costs.contains(&line.kind) {
                 continue;
             }
             match parser.parse(line)? {
@@ -161,17 +184,22 @@ impl Recorded {
         Ok(())
     }
 
-    /// Reads the entries of the conversation after the summary. `replacements`: the short results
-    /// in place of results that were left out, by entry number.
+    /// Reads the entries after the summary. `replacements`: the short results in place of pruned
+    /// results, by entry number.
     fn read_conversation(
         &mut self,
         lines: &[Line],
         mut replacements: HashMap<usize, CallResult>,
         parser: &mut LineParser<'_>,
     ) -> io::Result<()> {
-        let from = self.summary.as_ref().map_or(0, |summary| summary.through.saturating_add(1));
-        for (number, line) in lines.iter().enumerate().skip(from) {
-            if !matches!(line.kind, Kind::Task | Kind::Answer | Kind::Result | Kind::Note) {
+        let first = match &self.summary {
+            Some(summary) => summary.through.saturating_add(1),
+            None => 0,
+        };
+        for (number, line) in lines.iter().enumerate().skip(first) {
+            let is_of_conversation =
+                matches!(line.kind, Kind::Task | Kind::Answer | Kind::Result | Kind::Note);
+            if line.is_rewound || !is_of_conversation {
                 continue;
             }
             let replacement = match line.kind {
@@ -183,7 +211,7 @@ impl Recorded {
                 None => parser.parse(line)?,
             };
             if let SessionEntry::Task(task) = &mut entry {
-                // The model no longer gets these tools.
+                // Only the tools of the last task are used.
                 task.tools = None;
                 task.chosen = None;
             }
@@ -193,16 +221,56 @@ impl Recorded {
     }
 }
 
-/// Reads the short results in place of results that were left out, by entry number.
+impl EarlierMessage {
+    /// Reads the person's messages that are still in the conversation, oldest first.
+    pub(crate) fn read_all(file: &mut File) -> io::Result<Vec<Self>> {
+        let mut lines = find_lines(file)?.lines;
+        let mut parser = LineParser { file, buffer: Vec::new() };
+        mark_rewound(&mut lines, &mut parser)?;
+        let mut messages = Vec::new();
+        for (entry, line) in lines.iter().enumerate() {
+            if line.is_rewound || line.kind != Kind::Task {
+                continue;
+            }
+            if let SessionEntry::Task(task) = parser.parse(line)?
+                && let Some(turn) = task.turn
+            {
+                messages.push(Self { entry, text: text_of(&task.parts), turn });
+            }
+        }
+        Ok(messages)
+    }
+}
+
+/// Marks the lines that are no longer in the conversation: each step back of the person, and the
+/// lines that the step removes. The last step comes first, because a step can remove earlier steps.
+fn mark_rewound(lines: &mut [Line], parser: &mut LineParser<'_>) -> io::Result<()> {
+    let mut end = lines.len();
+    while let Some(number) = lines[..end].iter().rposition(|line| line.kind == Kind::Rewound) {
+        let mut first_rewound = number;
+        if let SessionEntry::Rewound(rewound) = parser.parse(&lines[number])? {
+            // In a damaged file, the step may name an entry after itself.
+            first_rewound = rewound.to.min(number);
+        }
+        for line in &mut lines[first_rewound..=number] {
+            line.is_rewound = true;
+        }
+        end = first_rewound;
+    }
+    Ok(())
+}
+
+/// Reads the short results in place of pruned results, by entry number.
 fn read_replacements(
     lines: &[Line],
     parser: &mut LineParser<'_>,
 ) -> io::Result<HashMap<usize, CallResult>> {
     let mut replacements = HashMap::new();
-    for line in of_kind(lines, Kind::Pruned) {
+    for line in of_kind(lines, Kind::Pruned).filter(|line| !line.is_rewound) {
         if let SessionEntry::Pruned(pruned) = parser.parse(line)? {
-            let pruned = pruned.into_iter();
-            replacements.extend(pruned.map(|Replacement { entry, result }| (entry, result)));
+            for Replacement { entry, result } in pruned {
+                replacements.insert(entry, result);
+            }
         }
     }
     Ok(replacements)
@@ -212,10 +280,8 @@ fn of_kind(lines: &[Line], kind: Kind) -> impl DoubleEndedIterator<Item = &Line>
     lines.iter().filter(move |line| line.kind == kind)
 }
 
-/// Parses lines of a file in any order.
 struct LineParser<'a> {
     file: &'a mut File,
-    /// The bytes of a line, allocated once.
     buffer: Vec<u8>,
 }
 
@@ -232,34 +298,39 @@ impl Recorded {
     /// Returns the tokens and costs of the whole session, including a task that was killed.
     pub(crate) fn spent(&self) -> Spent {
         let mut spent = self.ended.as_ref().map(|ended| ended.spent).unwrap_or_default();
-        if let Some(Task { settings, .. }) = &self.task {
-            self.unended.iter().for_each(|usage| spent.add(usage, &settings.prices));
-            let summaries = self.unended_summaries.iter();
-            summaries.for_each(|usage| spent.add(usage, &settings.summary_prices));
-            let corrector = settings.corrector.as_ref();
-            let prices = corrector.map(|corrector| corrector.prices).unwrap_or_default();
-            self.unended_corrections.iter().for_each(|usage| spent.add(usage, &prices));
-            self.unended_delegated.iter().for_each(|other| spent.add_all(other));
+        let Some(Task { settings, .. }) = &self.task else { return spent };
+        for usage in &self.unended {
+            spent.add(usage, &settings.prices);
+        }
+        for usage in &self.unended_summaries {
+            spent.add(usage, &settings.summary_prices);
+        }
+        let corrector = settings.corrector.as_ref();
+        let corrector_prices = corrector.map(|corrector| corrector.prices).unwrap_or_default();
+        for usage in &self.unended_corrections {
+            spent.add(usage, &corrector_prices);
+        }
+        for delegated in &self.unended_delegated {
+            spent.add_all(delegated);
         }
         spent
     }
 }
 
-/// The complete lines of a file.
 struct Lines {
     lines: Vec<Line>,
-    /// Whether the last line isn't an entry. The lines after it aren't read, so a file that isn't a
-    /// session takes no memory.
+    /// Whether the last line isn't an entry. Later lines aren't read, so that a file of another
+    /// format takes little memory.
     is_damaged: bool,
 }
 
-/// Finds the lines of a file. Doesn't store their text.
+/// Finds the lines of a file, without storing their text.
 fn find_lines(file: &mut File) -> io::Result<Lines> {
     file.seek(SeekFrom::Start(0))?;
     let mut reader = BufReader::with_capacity(CHUNK, file);
     let mut lines = Vec::new();
     let mut at = 0;
-    // The first bytes of a line show the kind of its entry.
+    // The kind of an entry is in the first bytes of its line.
     let mut start = Vec::with_capacity(16);
     let mut len = 0;
     loop {
@@ -282,10 +353,10 @@ fn find_lines(file: &mut File) -> io::Result<Lines> {
         }
 
         if lines.len() == MAX_ENTRIES {
-            return Err(damaged(format!("it has more than {MAX_ENTRIES} lines, the limit")));
+            return Err(damaged(format!("the file has more than {MAX_ENTRIES} lines, the limit")));
         }
         let kind = Kind::from_line(&start);
-        lines.push(Line { at, len, kind });
+        lines.push(Line { at, len, kind, is_rewound: false });
         if kind == Kind::Unknown {
             return Ok(Lines { lines, is_damaged: true });
         }
@@ -295,7 +366,8 @@ fn find_lines(file: &mut File) -> io::Result<Lines> {
     }
 }
 
-/// Reads all entries of a session file in order, one at a time.
+/// Reads the entries of a session file in order. Stops at an incomplete line, which a killed
+/// process may have left.
 pub fn read_entries(file: File) -> impl Iterator<Item = io::Result<SessionEntry>> {
     let mut reader = BufReader::with_capacity(CHUNK, file);
     let mut line = Vec::new();
@@ -303,18 +375,15 @@ pub fn read_entries(file: File) -> impl Iterator<Item = io::Result<SessionEntry>
         line.clear();
         match reader.by_ref().take(MAX_LINE as u64 + 1).read_until(b'\n', &mut line) {
             Err(error) => Some(Err(error)),
-            // A killed process wrote an incomplete line.
-            Ok(_) if line.pop() != Some(b'\n') => None,
-            Ok(_) => Some(parse_entry(&line)),
+            Ok(_) => line.strip_suffix(b"\n").map(parse_entry),
         }
     })
 }
 
-/// Parses an entry, and checks the version of the session.
 fn parse_entry(line: &[u8]) -> io::Result<SessionEntry> {
     let entry: SessionEntry = serde_json::from_slice(line).map_err(damaged)?;
     match &entry {
-        SessionEntry::Began(began) if began.version != 1 => {
+        SessionEntry::Began(began) if began.version != FORMAT_VERSION => {
             Err(damaged(format!("version {} is unknown", began.version)))
         }
         _ => Ok(entry),
@@ -322,5 +391,5 @@ fn parse_entry(line: &[u8]) -> io::Result<SessionEntry> {
 }
 
 fn damaged(why: impl std::fmt::Display) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("it is damaged: {why}"))
+    io::Error::new(io::ErrorKind::InvalidData, format!("the file is damaged: {why}"))
 }

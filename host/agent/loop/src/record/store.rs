@@ -1,4 +1,4 @@
-//! The folder of all sessions. Creates, lists and finds sessions, and removes old sessions.
+//! The folder of all sessions.
 
 use std::cmp::Ordering;
 use std::fs::File;
@@ -15,11 +15,13 @@ use super::file::SessionFile;
 use super::load::Recorded;
 use crate::AgentError;
 
-/// Most sessions that are listed.
 const MAX_SESSIONS: usize = 100_000;
 
-/// The bytes at the start of a session file that are read for its directory and its first task.
-const HEAD: u64 = 256 * 1024;
+/// The first bytes of a session file, which are searched for the directory and the first task.
+const HEAD_BYTES: u64 = 256 * 1024;
+
+/// Most bytes of a title.
+const MAX_TITLE: usize = 200;
 
 /// The sessions of the user.
 #[derive(Clone, Debug)]
@@ -40,47 +42,46 @@ pub struct StoredSession {
     pub directory: String,
     /// The first task, on one line.
     pub title: String,
-    /// The session of the agent that delegated the work to this session. `None`: a person started
-    /// the session.
+    /// Whether a model has answered, or may have answered after the start of a long file.
+    #[serde(skip)]
+    pub has_answer: bool,
+    /// The session of the agent that delegated this session. `None`: a person started the session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within: Option<String>,
 }
 
-/// The content of the first lines of a session.
 #[derive(Default)]
 struct SessionHead {
     directory: String,
-    /// The first task, on one line.
     title: String,
+    has_answer: bool,
     within: Option<String>,
 }
 
-/// The file of a session.
 struct StoredFile {
     id: String,
-    /// The time of the last change.
     changed: SystemTime,
     bytes: u64,
 }
 
 impl StoredFile {
-    /// Compares two files by the time of the last change. If the times are equal, compares the IDs.
     fn newest_first(&self, other: &Self) -> Ordering {
         other.changed.cmp(&self.changed).then(other.id.cmp(&self.id))
     }
 }
 
 impl SessionStore {
-    /// Makes the store of the sessions in Toolhold's data folder.
+    /// Opens the store in Toolhold's data folder.
     pub fn new(folders: &Folders) -> Self {
         Self { path: folders.data.join("agent") }
     }
 
-    /// Creates a session whose file has at most `limit` bytes. Blocks.
+    /// Creates a session whose file has at most `limit` bytes. Returns the file and the session's
+    /// ID. Blocks.
     ///
     /// # Errors
     ///
-    /// Returns an error if the session file can't be created.
+    /// Fails if the session file can't be created.
     pub fn create(&self, limit: u64) -> Result<(SessionFile, String), AgentError> {
         let folder = PrivateFolder::make(&self.path).map_err(self.failed())?;
         let id = new_id()?;
@@ -92,9 +93,10 @@ impl SessionStore {
     ///
     /// # Errors
     ///
-    /// Returns an error if the session doesn't exist, if another process has it open, or if its
-    /// file can't be read.
+    /// Fails if the session doesn't exist, if another process has it open, or if its file can't be
+    /// read.
     pub fn open(&self, id: &str, limit: u64) -> Result<(SessionFile, Recorded), AgentError> {
+        // A missing file must not be created.
         self.file(id)?;
         let folder = PrivateFolder::open(&self.path).map_err(self.failed())?;
         SessionFile::open(&folder, id, limit)
@@ -104,7 +106,7 @@ impl SessionStore {
     ///
     /// # Errors
     ///
-    /// Returns an error if the session doesn't exist or its file can't be read.
+    /// Fails if the session doesn't exist or its file can't be read.
     pub fn file(&self, id: &str) -> Result<File, AgentError> {
         if !is_id(id) {
             return Err(unknown(id));
@@ -112,37 +114,49 @@ impl SessionStore {
         let folder = PrivateFolder::open(&self.path).map_err(|_| unknown(id))?;
         folder.file(&format!("{id}.jsonl")).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => unknown(id),
-            _ => AgentError::io(id)(error),
+            _ => AgentError::Io { id: id.to_owned(), source: error },
         })
     }
 
-    /// Lists the sessions, with the session that was changed last first. Blocks.
+    /// Lists the `max_sessions` sessions that were changed last, newest first. Blocks.
     ///
     /// # Errors
     ///
-    /// The folder can't be read.
-    pub fn list(&self, most: usize) -> Result<Vec<StoredSession>, AgentError> {
+    /// Fails if the folder can't be read.
+    pub fn list(&self, max_sessions: usize) -> Result<Vec<StoredSession>, AgentError> {
         let mut files = self.files()?;
         files.sort_by(StoredFile::newest_first);
-        let sessions = files.into_iter().take(most).map(|StoredFile { id, changed, bytes }| {
-            let SessionHead { directory, title, within } = self.head(&id).unwrap_or_default();
-            let changed = changed.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-            StoredSession { id, changed: changed.as_secs(), bytes, directory, title, within }
-        });
-        Ok(sessions.collect())
+        let mut sessions = Vec::new();
+        for file in files.into_iter().take(max_sessions) {
+            // A session with a damaged file is listed without directory and title. The person can
+            // then remove the session.
+            let head = self.head(&file.id).unwrap_or_default();
+            let changed = file.changed.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            sessions.push(StoredSession {
+                id: file.id,
+                changed: changed.as_secs(),
+                bytes: file.bytes,
+                directory: head.directory,
+                title: head.title,
+                // The part that wasn't read may contain an answer.
+                has_answer: head.has_answer || file.bytes > HEAD_BYTES,
+                within: head.within,
+            });
+        }
+        Ok(sessions)
     }
 
-    /// Returns the ID of the session that was changed last in this directory. Blocks.
+    /// Returns the ID of the last changed session in this directory. Sub-agents' sessions and
+    /// sessions without a task are ignored. Blocks.
     ///
     /// # Errors
     ///
-    /// The folder can't be read.
+    /// Fails if the folder can't be read.
     pub fn last_in(&self, directory: &str) -> Result<Option<String>, AgentError> {
         let mut files = self.files()?;
         files.sort_by(StoredFile::newest_first);
         for file in files {
             let Some(head) = self.head(&file.id) else { continue };
-            // A session without a task has nothing to go on with.
             let has_task = !head.title.is_empty();
             let is_of_person = head.within.is_none();
             if head.directory == directory && has_task && is_of_person {
@@ -152,14 +166,25 @@ impl SessionStore {
         Ok(None)
     }
 
+    /// Returns the provider and the model of a session's last task. Returns `None` if the session
+    /// has no task. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the session doesn't exist or its file can't be read.
+    pub fn last_model(&self, id: &str) -> Result<Option<(String, String)>, AgentError> {
+        let mut file = self.file(id)?;
+        let recorded = Recorded::read(&mut file).map_err(AgentError::io(id))?;
+        Ok(recorded.task.map(|task| (task.settings.provider, task.settings.model)))
+    }
+
     /// Removes a session. Blocks.
     ///
     /// # Errors
     ///
-    /// Returns an error if the session doesn't exist, if it is open, or if its file can't be
-    /// removed.
+    /// Fails if the session doesn't exist, if it is open, or if its file can't be removed.
     pub fn remove(&self, id: &str) -> Result<(), AgentError> {
-        // The session's content isn't read, so damaged sessions can be removed too.
+        // A damaged session can be removed too, so the content isn't read.
         self.file(id)?;
         let folder = PrivateFolder::open(&self.path).map_err(self.failed())?;
         let lock_name = format!("{id}.lock");
@@ -168,11 +193,12 @@ impl SessionStore {
         };
         let removed = folder.remove(&format!("{id}.jsonl"));
         drop(lock);
+        // A lock file that remains does no harm.
         let _ = folder.remove(&lock_name);
         removed.map_err(AgentError::io(id))
     }
 
-    /// Removes the sessions that weren't changed for this time and don't run. Blocks.
+    /// Removes the sessions that weren't changed for `age`, except running sessions. Blocks.
     pub fn remove_old(&self, age: Duration) {
         let Ok(files) = self.files() else { return };
         let now = SystemTime::now();
@@ -183,14 +209,16 @@ impl SessionStore {
         }
     }
 
-    /// Lists the files of all sessions.
+    /// Returns the session files in any order. Unreadable files are left out.
     fn files(&self) -> Result<Vec<StoredFile>, AgentError> {
         let folder = match PrivateFolder::open(&self.path) {
             Ok(folder) => folder,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(self.failed()(error)),
         };
-        let names = folder.names(2 * MAX_SESSIONS).map_err(self.failed())?;
+        // Each session has a file and a lock.
+        let max_names = 2 * MAX_SESSIONS;
+        let names = folder.names(max_names).map_err(self.failed())?;
         let mut files = Vec::new();
         for name in &names {
             let Some(id) = name.strip_suffix(".jsonl") else { continue };
@@ -204,19 +232,28 @@ impl SessionStore {
         Ok(files)
     }
 
-    /// Reads the first lines of a session.
+    /// Reads the directory and the first task of a session, and whether an answer follows. Returns
+    /// `None` if the first line is unreadable.
     fn head(&self, id: &str) -> Option<SessionHead> {
         let file = self.file(id).ok()?;
-        let mut lines = BufReader::new(file.take(HEAD)).lines();
-        let first = lines.next()?.ok()?;
-        let SessionEntry::Began(began) = serde_json::from_str(&first).ok()? else { return None };
-        let task = lines.find_map(|line| match serde_json::from_str(&line.ok()?).ok()? {
-            SessionEntry::Task(task) => Some(task),
-            _ => None,
-        });
-        let text = task.map(|task| crate::events::text_of(&task.parts)).unwrap_or_default();
-        let title = toolhold_core::text::neutral_line(toolhold_core::text::cut(&text, 200));
-        Some(SessionHead { directory: began.directory, title, within: began.within })
+        let mut lines = BufReader::new(file.take(HEAD_BYTES)).lines();
+        let first_line = lines.next()?.ok()?;
+        let SessionEntry::Began(began) = serde_json::from_str(&first_line).ok()? else {
+            return None;
+        };
+        let mut first_task = String::new();
+        for line in lines.by_ref() {
+            if let Ok(line) = line
+                && let Ok(SessionEntry::Task(task)) = serde_json::from_str(&line)
+            {
+                first_task = crate::events::text_of(&task.parts);
+                break;
+            }
+        }
+        let has_answer = lines.any(|line| line.is_ok_and(|line| line.starts_with("{\"answer\":")));
+        let title = toolhold_core::text::cut(&first_task, MAX_TITLE);
+        let title = toolhold_core::text::neutral_line(title);
+        Some(SessionHead { directory: began.directory, title, has_answer, within: began.within })
     }
 
     fn failed(&self) -> impl FnOnce(std::io::Error) -> AgentError + use<> {
@@ -225,11 +262,11 @@ impl SessionStore {
     }
 }
 
-/// Makes an ID that sorts by time: the seconds since 1970, and random digits.
+/// Makes an ID of the seconds since 1970 and random digits. IDs sort by time.
 fn new_id() -> Result<String, AgentError> {
     let mut random = [0_u8; 6];
     rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
-        .map_err(|error| AgentError::io("new")(error.into()))?;
+        .map_err(|error| AgentError::Io { id: "new".to_owned(), source: error.into() })?;
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(format!("{:x}-{digits}", now.as_secs()))

@@ -1,26 +1,25 @@
-//! The verdict of a review (`ALLOW` or `DENY`) from the model's answer, and from a missing answer.
+//! Derives the verdict of a review (`ALLOW` or `DENY`) from the model's answer or error.
 
 use toolhold_core::ReviewVerdict;
 use toolhold_core::text::{cut, neutral_line};
 use toolhold_models::{Block, FinishReason, ModelAnswer, ModelError, ModelErrorKind};
 
-/// The most bytes of an unclear answer that the reason quotes.
+/// Most bytes of an unclear answer that are quoted in the reason.
 const MAX_SHOWN: usize = 200;
 
 /// Reads the verdict in an answer.
 ///
-/// An answer allows the call only if its text is `ALLOW`. An answer denies the call if its first
-/// line is `DENY`. White space is ignored. Any other text denies the call too, so a call can't pass
-/// by making the model write something else.
+/// Only the text `ALLOW`, with or without white space around it, allows the call. Any other text
+/// denies the call, because text in the call may have misled the model.
 pub(crate) fn verdict(answer: &ModelAnswer) -> ReviewVerdict {
     match &answer.stop {
         FinishReason::End => {}
         FinishReason::Length | FinishReason::ContextFull => {
-            return deny("the model's answer was cut, so it isn't valid");
+            return deny("the model's answer was cut, so the answer isn't valid");
         }
         FinishReason::Refused(_) => return deny("the model refused to judge the call"),
         FinishReason::Calls | FinishReason::Paused | FinishReason::Other(_) => {
-            return deny("the model's answer is incomplete, so it isn't valid");
+            return deny("the model's answer is incomplete, so the answer isn't valid");
         }
     }
     if answer.calls().next().is_some() {
@@ -30,7 +29,10 @@ pub(crate) fn verdict(answer: &ModelAnswer) -> ReviewVerdict {
     let [text] = texts[..] else {
         return deny("the model gave several answers, or none");
     };
-    let text = text.trim_ascii();
+    verdict_in_text(text.trim_ascii())
+}
+
+fn verdict_in_text(text: &str) -> ReviewVerdict {
     let (first_line, other_lines) = text.split_once('\n').unwrap_or((text, ""));
     match first_line.trim_ascii() {
         "ALLOW" if other_lines.is_empty() => ReviewVerdict::Allow,
@@ -49,7 +51,7 @@ fn deny(reason: &str) -> ReviewVerdict {
     ReviewVerdict::Deny(reason.to_owned())
 }
 
-/// Returns the text of a block, unless the text is blank. Thinking isn't text.
+/// Returns the text of a block unless the text is blank. Thinking doesn't count as text.
 fn text_of(block: &Block) -> Option<&str> {
     match block {
         Block::Text { text, .. } if !text.trim_ascii().is_empty() => Some(text),
@@ -57,9 +59,9 @@ fn text_of(block: &Block) -> Option<&str> {
     }
 }
 
-/// Returns the verdict if there is no answer. A fault that the call's text can cause denies the
-/// call: a refused or too long request, or an incomplete or invalid answer. Any other fault is a
-/// failure of the review.
+/// Returns the verdict for a request without an answer. The call is denied if its text may have
+/// caused the error, for example by making the request too long. Other errors, for example of the
+/// network, are failures of the review.
 pub(crate) fn without_answer(error: &ModelError) -> ReviewVerdict {
     match error.kind {
         ModelErrorKind::Context

@@ -7,9 +7,9 @@ use toolhold_core::doctor::Finding;
 
 use crate::review::reviewer::ModelReviewer;
 
-const NAME: &str = "adversarial_policy";
+const FINDING_NAME: &str = "adversarial_policy";
 
-/// Checks `[tools.adversarial_policy]`. Reads the key, but doesn't ask the model. Returns no
+/// Checks `[tools.adversarial_policy]`. Reads the API key, but doesn't ask the model. Returns no
 /// findings if reviews aren't enabled.
 pub async fn findings(config: &Config, folders: &Folders, directory: &Path) -> Vec<Finding> {
     let review = &config.values.tools.adversarial_policy;
@@ -18,18 +18,18 @@ pub async fn findings(config: &Config, folders: &Folders, directory: &Path) -> V
     }
     let table = config.own_table("tools.adversarial_policy");
     if review.policies.is_empty() {
-        return refused("there are no policies", table.lines("policies = [\"…\"]"));
+        return refused("`policies` is missing", table.lines("policies = [\"…\"]"));
     }
     let Some(reviewer) = ModelReviewer::from_config(config, folders, directory, "toolhold doctor")
     else {
-        return refused("no provider is named", table.lines("provider = \"NAME\""));
+        return refused("`provider` is missing", table.lines("provider = \"NAME\""));
     };
     let model = match reviewer.chosen().await {
         Ok(model) => model,
         Err(why) => {
-            let found = format!("its model can't be asked: {why}");
+            let found = format!("the model can't be asked: {why}");
             let fix = format!("fix [providers.{}]", review.provider);
-            return vec![Finding::failure(NAME, found, fix)];
+            return vec![Finding::failure(FINDING_NAME, found, fix)];
         }
     };
     let count = review.policies.len();
@@ -37,10 +37,14 @@ pub async fn findings(config: &Config, folders: &Folders, directory: &Path) -> V
     let found = format!("{} judges calls by {policies}", model.full_name());
     if review.fail_open {
         let found = format!("{found}; without an answer the calls run");
-        return vec![Finding::warning(NAME, found, format!("set `fail_open = false` in {table}"))];
+        return vec![Finding::warning(
+            FINDING_NAME,
+            found,
+            format!("set `fail_open = false` in {table}"),
+        )];
     }
     vec![Finding::ok(
-        NAME,
+        FINDING_NAME,
         format!(
             "{found}; without an answer the calls are denied (`toolhold models --test {}` tests the model)",
             review.provider
@@ -50,5 +54,5 @@ pub async fn findings(config: &Config, folders: &Folders, directory: &Path) -> V
 
 fn refused(why: &str, fix: String) -> Vec<Finding> {
     let found = format!("{why}, so every call that isn't exempt is denied");
-    vec![Finding::failure(NAME, found, fix)]
+    vec![Finding::failure(FINDING_NAME, found, fix)]
 }

@@ -1,9 +1,8 @@
-//! Reviews calls before they run. A configured model judges whether a call follows the operator's
-//! policies. The host decides when to ask, how long to wait, and what a missing answer means.
+//! A configured model judges whether a call follows the operator's policies, before the call runs.
+//! The host decides when to ask, how long to wait, and what happens without an answer.
 //!
-//! The agent that writes a call may be misled, so the texts of the call are hostile. They are
-//! truncated, redacted, and fenced so that they can't end the fence. Only two words of the answer
-//! have a meaning.
+//! Another party may have misled the agent, so the texts of a call are hostile. These texts are
+//! cut, redacted and put between fences. Only the answers `ALLOW` and `DENY` are accepted.
 
 mod answer;
 mod findings;

@@ -1,5 +1,5 @@
-//! The parameters of a reviewed call as the reviewing model sees them: truncated, without secrets,
-//! one per line.
+//! The parameters of a reviewed call as the reviewing model reads them: cut, without secrets, one
+//! per line.
 
 use serde_json::{Map, Value};
 use toolhold_core::{Body, Content};
@@ -7,36 +7,43 @@ use toolhold_redaction::Keys;
 
 /// The most characters of one parameter, including its name.
 const MAX_PARAMETER: usize = 500;
-const MAX_ALL: usize = 2000;
 
-/// Characters of a parameter's name.
+/// The most characters of all parameters.
+const MAX_TOTAL: usize = 2000;
+
 const MAX_NAME: usize = 100;
 
-/// Words in names whose values are never sent. Case, `_`, `-` and spaces in a name are ignored.
-const SECRET: [&str; 4] = ["password", "secret", "token", "credential"];
-const AUTH: [&str; 3] = ["auth", "authorization", "authentication"];
+/// Values are secret if a word in their name starts with one of these words, in any case.
+const SECRET_WORDS: [&str; 4] = ["password", "secret", "token", "credential"];
 
-/// Bytes of a secret.
+/// Values are secret if a word in their name is one of these words, in any case.
+const AUTH_WORDS: [&str; 3] = ["auth", "authorization", "authentication"];
+
+/// Values are secret if their name contains one of these names, in any case. For example,
+/// `api_key`, `API-Key` and `api key` contain `apikey`.
+const KEY_NAMES: [&str; 2] = ["apikey", "privatekey"];
+
+/// Longer values don't count as secrets.
 const MAX_SECRET: usize = 4096;
 
-/// The reason why a call can't be judged. A hidden text may do something if it is more than a
-/// secret.
-const UNSEEN: &str =
-    "it has a string in the form of a secret, which may hide something else from the model";
+/// The reason why a call can't be judged. The reviewing model must see every command, and a hidden
+/// text could contain a command.
+const UNSEEN_MESSAGE: &str =
+    "the call has a string in the form of a secret, which may hide something else from the model";
 
-/// Writes the lines of a call's parameters. Each line is a JSON string, a colon and a JSON string.
-/// A truncated value has its length in the line. All characters are visible, and no text can end
-/// its line or the fence.
+/// Writes the parameters of a call, one per line, as two JSON strings with a colon. A cut value is
+/// followed by its full length. Secrets are replaced. All characters are visible, and no text can
+/// end its line or the fence around the data.
 ///
 /// # Errors
 ///
-/// Returns an error if a secret, or a text that looks like a secret, has more than one word. The
-/// model would not see everything that the call does.
+/// Fails if a secret has more than one word. A text of several words may be a command, which the
+/// reviewing model must see.
 pub(crate) fn parameter_lines(
     arguments: &Value,
     attachments: &[Content],
 ) -> Result<String, &'static str> {
-    let mut lines = Lines { text: String::new(), left: MAX_ALL, hidden: 0 };
+    let mut lines = Lines { text: String::new(), total_left: MAX_TOTAL, left_out: 0 };
     match hide_secrets(arguments)? {
         Value::Object(fields) => {
             for (name, value) in &fields {
@@ -46,59 +53,67 @@ pub(crate) fn parameter_lines(
         other => lines.add("arguments", &text_of(&other)),
     }
     for (index, part) in attachments.iter().enumerate() {
-        let name = format!("attachment {index}");
-        match &part.body {
-            Body::Text(text) | Body::Link(text) => {
-                let shown = toolhold_redaction::text(text, Keys::Settings).into_owned();
-                check_hidden(text, &shown)?;
-                lines.add(&name, &shown);
-            }
-            Body::Bytes(bytes) => {
-                lines.add(&name, &format!("[{} bytes that are no text]", bytes.len()));
-            }
-        }
+        lines.add_attachment(index, part)?;
     }
     Ok(lines.finish())
 }
 
 struct Lines {
     text: String,
-    /// The number of characters that `MAX_ALL` still allows.
-    left: usize,
-    /// The number of parameters that are left out because `MAX_ALL` is reached.
-    hidden: usize,
+    /// The number of characters that are left of [`MAX_TOTAL`].
+    total_left: usize,
+    /// The number of parameters that didn't fit into [`MAX_TOTAL`].
+    left_out: usize,
 }
 
 impl Lines {
+    /// Adds the line of a parameter, or only counts the parameter if no characters are left.
     fn add(&mut self, name: &str, value: &str) {
-        if self.left == 0 {
-            self.hidden += 1;
+        if self.total_left == 0 {
+            self.left_out += 1;
             return;
         }
-        let (name, named) = head(name, MAX_NAME.min(self.left));
-        self.left -= named;
-        let (shown, count) = head(value, MAX_PARAMETER.min(self.left));
-        self.left -= count;
-        self.text += &format!("{}: {}", quoted(name), quoted(shown));
-        if shown.len() < value.len() {
+        let (shown_name, name_length) = head(name, MAX_NAME.min(self.total_left));
+        self.total_left -= name_length;
+        let (shown, shown_length) = head(value, MAX_PARAMETER.min(self.total_left));
+        self.total_left -= shown_length;
+        self.text += &format!("{}: {}", quoted(shown_name), quoted(shown));
+        let is_cut = shown.len() < value.len();
+        if is_cut {
             let all = value.chars().count();
-            self.text += &format!(" (CUT: these are the first {count} of {all} characters)");
+            self.text += &format!(" (CUT: these are the first {shown_length} of {all} characters)");
         }
         self.text.push('\n');
     }
 
+    /// Adds the line of an attachment. Fails if the text has a secret of more than one word.
+    fn add_attachment(&mut self, index: usize, part: &Content) -> Result<(), &'static str> {
+        let name = format!("attachment {index}");
+        match &part.body {
+            Body::Text(text) | Body::Link(text) => {
+                let shown = toolhold_redaction::text(text, Keys::Settings);
+                check_hidden(text, &shown)?;
+                self.add(&name, &shown);
+            }
+            Body::Bytes(bytes) => {
+                self.add(&name, &format!("[{} bytes that are no text]", bytes.len()));
+            }
+        }
+        Ok(())
+    }
+
     fn finish(mut self) -> String {
-        if self.hidden > 0 {
-            self.text += &format!("(CUT: {} more parameters are not shown)\n", self.hidden);
+        if self.left_out > 0 {
+            self.text += &format!("(CUT: {} more parameters are not shown)\n", self.left_out);
         }
         self.text
     }
 }
 
-/// Returns the first `most` characters, and the number of all characters.
-fn head(text: &str, most: usize) -> (&str, usize) {
-    match text.char_indices().nth(most) {
-        Some((end, _)) => (&text[..end], most),
+/// Returns the first `max_chars` characters, and their number.
+fn head(text: &str, max_chars: usize) -> (&str, usize) {
+    match text.char_indices().nth(max_chars) {
+        Some((end, _)) => (&text[..end], max_chars),
         None => (text, text.chars().count()),
     }
 }
@@ -112,7 +127,7 @@ fn text_of(value: &Value) -> String {
 
 /// Returns a JSON string in which every character is visible and no character can end a fence.
 pub(crate) fn quoted(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
+    let mut quoted = String::with_capacity(text.len() + "\"\"".len());
     quoted.push('"');
     for c in text.chars() {
         match c {
@@ -121,6 +136,7 @@ pub(crate) fn quoted(text: &str) -> String {
             '\t' => quoted.push_str("\\t"),
             c if is_plain(c) => quoted.push(c),
             c => {
+                // A character has one or two UTF-16 units.
                 for unit in c.encode_utf16(&mut [0; 2]) {
                     quoted.push_str(&format!("\\u{unit:04x}"));
                 }
@@ -131,9 +147,9 @@ pub(crate) fn quoted(text: &str) -> String {
     quoted
 }
 
-/// Checks whether a character needs no escape. Printable ASCII except the backtick, and the letters
-/// of all scripts, need no escape. Controls, directions, joiners, tags and similar characters have
-/// too many forms to list, so all other characters are escaped.
+/// Checks whether a character is shown without an escape: printable ASCII except the backtick, and
+/// letters and digits of all scripts. All other characters are escaped, because some of them are
+/// invisible.
 fn is_plain(c: char) -> bool {
     match c {
         '`' => false,
@@ -144,117 +160,140 @@ fn is_plain(c: char) -> bool {
     }
 }
 
-/// Replaces secrets in the arguments with marks. A value is secret if its name says so, at any
-/// depth, or if it has a known form of a secret. Values are truncated only afterwards, so that no
-/// part of a secret remains.
+/// Replaces secrets in the arguments with `[REDACTED…]`. A value is secret if its name is secret,
+/// or if it has a known form of a secret. Must run before values are cut, because a part of a
+/// secret isn't recognised. Fails if a secret has more than one word.
 fn hide_secrets(arguments: &Value) -> Result<Value, &'static str> {
-    // In this step, the length replaces the secret. A number isn't detected as a secret again.
-    let named = by_name(arguments, false, &|value| {
-        let text = text_of(value);
-        if is_bare(&text) { Ok(Value::from(text.chars().count())) } else { Err(UNSEEN) }
-    })?;
-    let hidden = toolhold_redaction::json(named.clone(), Keys::Settings);
-    check_same(&named, &hidden)?;
-    by_name(&hidden, false, &|value| match value {
+    let is_in_secret = false;
+    // Values with a secret name are first replaced by their lengths. Redaction doesn't change these
+    // numbers.
+    let with_lengths = replace_secrets(arguments, is_in_secret, &secret_length)?;
+    let hidden = toolhold_redaction::json(with_lengths.clone(), Keys::Settings);
+    check_json_hidden(&with_lengths, &hidden)?;
+    replace_secrets(&hidden, is_in_secret, &|value| match value {
         Value::Number(length) => Ok(format!("[REDACTED: {length} characters]").into()),
-        marked => Ok(marked.clone()),
+        redacted => Ok(redacted.clone()),
     })
 }
 
-/// A function that replaces a value whose name says that it is secret.
+/// Returns the number of characters of a secret.
+fn secret_length(secret: &Value) -> Result<Value, &'static str> {
+    let text = text_of(secret);
+    if is_one_word(&text) { Ok(Value::from(text.chars().count())) } else { Err(UNSEEN_MESSAGE) }
+}
+
 type Hide<'a> = dyn Fn(&Value) -> Result<Value, &'static str> + 'a;
 
-/// Replaces single values with the result of `hide`. A value is replaced if its own name, or the
-/// name of a value around it, says that it is secret.
-fn by_name(value: &Value, is_hidden: bool, hide: &Hide<'_>) -> Result<Value, &'static str> {
-    Ok(match value {
+/// Replaces the values in fields with secret names. `hide` returns the replacement of a value.
+/// `is_in_secret`: whether `value` is in such a field.
+fn replace_secrets(
+    value: &Value,
+    is_in_secret: bool,
+    hide: &Hide<'_>,
+) -> Result<Value, &'static str> {
+    match value {
         Value::Object(fields) => {
             let mut replaced = Map::new();
-            for (name, value) in fields {
-                let value = by_name(value, is_hidden || is_secret(name), hide)?;
-                replaced.insert(name.clone(), value);
+            for (name, field) in fields {
+                let field = replace_secrets(field, is_in_secret || is_secret_name(name), hide)?;
+                replaced.insert(name.clone(), field);
             }
-            Value::Object(replaced)
+            Ok(Value::Object(replaced))
         }
         Value::Array(items) => {
-            let items = items.iter().map(|item| by_name(item, is_hidden, hide));
-            Value::Array(items.collect::<Result<_, _>>()?)
+            let mut replaced = Vec::new();
+            for item in items {
+                replaced.push(replace_secrets(item, is_in_secret, hide)?);
+            }
+            Ok(Value::Array(replaced))
         }
-        Value::Null => Value::Null,
-        value if is_hidden => hide(value)?,
-        value => value.clone(),
-    })
+        Value::Null => Ok(Value::Null),
+        value if is_in_secret => hide(value),
+        value => Ok(value.clone()),
+    }
 }
 
-/// Checks whether a text is one word, which may follow the name of a scheme. Secrets are single
-/// words. A text that runs a command, or has several words, contains spaces or shell characters.
-fn is_bare(text: &str) -> bool {
+/// Checks whether a text is one word, except for a scheme such as `Bearer` before it. Real secrets
+/// are single words. A command contains spaces or shell characters.
+fn is_one_word(text: &str) -> bool {
     let schemes = ["Bearer ", "Basic ", "Token ", "token "];
-    let word = schemes.iter().find_map(|scheme| text.strip_prefix(scheme)).unwrap_or(text);
-    word.len() <= MAX_SECRET
-        && word.chars().all(|c| c.is_ascii_alphanumeric() || "_-+/=.~:@%!#^*,?[]".contains(c))
+    let scheme_removed = schemes.iter().find_map(|scheme| text.strip_prefix(scheme));
+    let secret = scheme_removed.unwrap_or(text);
+    secret.len() <= MAX_SECRET
+        && secret.chars().all(|c| c.is_ascii_alphanumeric() || "_-+/=.~:@%!#^*,?[]".contains(c))
 }
 
-/// Checks that a mark in a text replaces one word.
+/// Checks that redaction replaced at most one word of `text`. `shown`: the redacted text. The
+/// replaced part is between the common start and the common end of both texts.
 fn check_hidden(text: &str, shown: &str) -> Result<(), &'static str> {
     let text_length = text.chars().count();
     let same_start = count_same(text.chars(), shown.chars());
-    // The start and the end may not overlap.
-    let most_end = text_length.min(shown.chars().count()) - same_start;
-    let same_end = count_same(text.chars().rev().take(most_end), shown.chars().rev());
+    // The common start and the common end must not overlap.
+    let max_same_end = text_length.min(shown.chars().count()) - same_start;
+    let same_end = count_same(text.chars().rev().take(max_same_end), shown.chars().rev());
     let hidden_length = text_length - same_start - same_end;
     let hidden: String = text.chars().skip(same_start).take(hidden_length).collect();
-    if is_bare(&hidden) { Ok(()) } else { Err(UNSEEN) }
+    if is_one_word(&hidden) { Ok(()) } else { Err(UNSEEN_MESSAGE) }
 }
 
-/// Returns the number of characters that are the same before the first difference.
 fn count_same(one: impl Iterator<Item = char>, other: impl Iterator<Item = char>) -> usize {
     one.zip(other).take_while(|(one, other)| one == other).count()
 }
 
-/// Checks that each mark in the texts of a value replaces one word.
-fn check_same(value: &Value, shown: &Value) -> Result<(), &'static str> {
+/// Checks that redaction replaced at most one word in each string of `value`. `shown`: the redacted
+/// value.
+fn check_json_hidden(value: &Value, shown: &Value) -> Result<(), &'static str> {
     match (value, shown) {
-        (Value::Object(fields), Value::Object(others)) => {
-            if fields.len() != others.len() {
-                return Err(UNSEEN);
+        (Value::Object(fields), Value::Object(shown_fields)) => {
+            if fields.len() != shown_fields.len() {
+                return Err(UNSEEN_MESSAGE);
             }
-            let mut both = fields.iter().zip(others);
-            both.try_for_each(|((_, one), (_, other))| check_same(one, other))
+            for (field, shown_field) in fields.values().zip(shown_fields.values()) {
+                check_json_hidden(field, shown_field)?;
+            }
+            Ok(())
         }
-        (Value::Array(items), Value::Array(others)) => {
-            if items.len() != others.len() {
-                return Err(UNSEEN);
+        (Value::Array(items), Value::Array(shown_items)) => {
+            if items.len() != shown_items.len() {
+                return Err(UNSEEN_MESSAGE);
             }
-            items.iter().zip(others).try_for_each(|(one, other)| check_same(one, other))
+            for (item, shown_item) in items.iter().zip(shown_items) {
+                check_json_hidden(item, shown_item)?;
+            }
+            Ok(())
         }
         (Value::String(text), Value::String(shown)) => check_hidden(text, shown),
-        (Value::Object(_) | Value::Array(_), _) => Err(UNSEEN),
+        (Value::Object(_) | Value::Array(_), _) => Err(UNSEEN_MESSAGE),
+        // Redaction doesn't change other values.
         _ => Ok(()),
     }
 }
 
-/// Checks whether a word of a name says that the value is secret.
-fn is_secret(name: &str) -> bool {
+/// Checks whether the name of a value says that the value is secret. The words of a name are
+/// separated by camel case, or by any character except letters and digits.
+fn is_secret_name(name: &str) -> bool {
     let mut words = vec![String::new()];
-    let mut was_small = false;
+    let mut was_lowercase = false;
     for c in name.chars() {
-        let begins_camel_word = c.is_uppercase() && was_small;
+        let begins_camel_word = c.is_uppercase() && was_lowercase;
         if !c.is_alphanumeric() || begins_camel_word {
             words.push(String::new());
         }
-        was_small = c.is_lowercase();
+        was_lowercase = c.is_lowercase();
         if c.is_alphanumeric()
             && let Some(word) = words.last_mut()
         {
             word.extend(c.to_lowercase());
         }
     }
-    let all = words.concat();
-    words
-        .iter()
-        .any(|word| SECRET.iter().any(|secret| word.starts_with(secret)) || AUTH.contains(&&**word))
-        || ["apikey", "privatekey"].iter().any(|secret| all.contains(secret))
+    for word in &words {
+        let starts_like_secret = SECRET_WORDS.iter().any(|secret| word.starts_with(secret));
+        if starts_like_secret || AUTH_WORDS.contains(&word.as_str()) {
+            return true;
+        }
+    }
+    let joined_words = words.concat();
+    KEY_NAMES.iter().any(|key_name| joined_words.contains(key_name))
 }
 
 #[cfg(test)]
@@ -273,7 +312,9 @@ mod tests {
         let many: Map<String, Value> =
             (0..1000).map(|n| (format!("p{n:03}"), Value::from("y".repeat(400)))).collect();
         let lines = parameter_lines(&Value::Object(many), &[]).unwrap();
-        assert!(lines.chars().filter(|c| *c == 'y').count() < MAX_ALL && lines.len() < 2 * MAX_ALL);
+        assert!(
+            lines.chars().filter(|c| *c == 'y').count() < MAX_TOTAL && lines.len() < 2 * MAX_TOTAL
+        );
         assert!(lines.contains("more parameters are not shown"), "{lines}");
         let long = json!({ "n".repeat(10_000): 1 });
         assert!(parameter_lines(&long, &[]).unwrap().len() < 200);

@@ -14,21 +14,19 @@ use toolhold_models::choice::{ChoiceError, ChosenModel, choose_model, thinking_l
 use crate::review::answer::{verdict, without_answer};
 use crate::review::turn::review_turn;
 
-/// The most tokens of an answer, thinking included.
+/// The most tokens of an answer, including thinking.
 const MAX_OUTPUT: u32 = 4096;
 
-/// Judges calls by the model of `provider` in `[tools.adversarial_policy]`. The key is read at the
-/// first review.
+/// Reviews calls with the model of `provider` in `[tools.adversarial_policy]`. The first review
+/// reads the API key.
 pub struct ModelReviewer {
     choice: Choice,
-    /// The model, once it is chosen. An [`Arc`], because choosing continues if the first review
-    /// ends earlier.
+    /// The model, after it was chosen. Choosing goes on if the first review ends early.
     model: Arc<OnceCell<ChosenModel>>,
     thinking: ThinkingLevel,
     max_output: u32,
 }
 
-/// The data that is needed to choose the model.
 #[derive(Clone)]
 struct Choice {
     config: Config,
@@ -37,7 +35,6 @@ struct Choice {
     front_end: String,
 }
 
-/// The obstacle to choosing the model.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReviewerError {
     #[error(transparent)]
@@ -47,19 +44,20 @@ pub(crate) enum ReviewerError {
 }
 
 impl Choice {
+    /// Chooses the reviewing model. The time limit of a review applies to its requests.
     async fn choose(&self) -> Result<ChosenModel, ChoiceError> {
         let Self { config, folders, directory, front_end } = self;
         let settings = &config.values.tools.adversarial_policy;
-        let chosen =
-            choose_model(config, folders, directory, front_end, Some(&settings.provider)).await;
+        let provider = Some(settings.provider.as_str());
+        let chosen = choose_model(config, folders, directory, front_end, provider).await?;
         let time = Duration::from_millis(settings.timeout_ms.get());
-        chosen.map(|chosen| chosen.for_short_answers(time))
+        Ok(chosen.for_short_answers(time))
     }
 }
 
 impl ModelReviewer {
-    /// Makes the reviewer of the configuration. Returns `None` if reviews aren't enabled, or if
-    /// their provider isn't configured. The records of the requests name `front_end`.
+    /// Makes the reviewer of the configuration. Returns `None` if reviews are off or their provider
+    /// isn't configured. `front_end` is recorded with each request.
     pub fn from_config(
         config: &Config,
         folders: &Folders,
@@ -70,12 +68,12 @@ impl ModelReviewer {
         if !review.enabled {
             return None;
         }
-        // Another name would be taken for a model of the agent's provider.
+        // `choose_model` takes an unknown name for a model of the agent's provider.
         let provider = config.values.providers.get(&review.provider)?;
-        let most = u32::try_from(provider.max_output_tokens.get()).unwrap_or(u32::MAX);
+        let provider_max = u32::try_from(provider.max_output_tokens.get()).unwrap_or(u32::MAX);
         Some(Self {
             thinking: thinking_level(provider.thinking),
-            max_output: MAX_OUTPUT.min(most),
+            max_output: MAX_OUTPUT.min(provider_max),
             choice: Choice {
                 config: config.clone(),
                 folders: folders.clone(),
@@ -86,21 +84,19 @@ impl ModelReviewer {
         })
     }
 
-    /// Returns the model. It is chosen only once.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the model can't be chosen, or if its key can't be read.
+    /// Returns the model. The first call of this function chooses the model.
     pub(crate) async fn chosen(&self) -> Result<ChosenModel, ReviewerError> {
         if let Some(model) = self.model.get() {
             return Ok(model.clone());
         }
         let model = Arc::clone(&self.model);
         let choice = self.choice.clone();
-        // A program that prints the key may run longer than a review.
-        let chosen =
+        // The program that prints the key may run longer than a review. The choice has a task of
+        // its own, so that a later review finds the key.
+        let choosing =
             tokio::spawn(async move { model.get_or_try_init(|| choice.choose()).await.cloned() });
-        Ok(chosen.await??)
+        let chosen = choosing.await?;
+        Ok(chosen?)
     }
 }
 
@@ -116,7 +112,7 @@ impl CallReviewer for ModelReviewer {
                 Ok(turn) => turn,
                 Err(why) => return ReviewVerdict::Deny(why.to_owned()),
             };
-            // The host drops this when the call is cancelled.
+            // The host drops this future when the call is cancelled.
             let never = CancellationToken::new();
             match model.ask(&turn, &mut |_| {}, &never).await {
                 Ok(answer) => verdict(&answer),

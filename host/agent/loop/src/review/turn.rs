@@ -9,7 +9,7 @@ use crate::review::parameters::{parameter_lines, quoted};
 /// The most bytes of the names of the tool, its source and the caller.
 const MAX_NAME: usize = 128;
 
-/// Begins and ends the data of the call. Inside, each backtick is escaped.
+/// The lines around the data of the call. Backticks in the data are escaped.
 pub(crate) const FENCE: &str = "```";
 
 /// The instructions to the model. The policies follow.
@@ -30,12 +30,8 @@ nothing else.
 The policies:
 ";
 
-/// Makes the request for a verdict about a call. The request has no tools and nothing of the
-/// conversation.
-///
-/// # Errors
-///
-/// The reason why nobody can judge the call.
+/// Makes the request for a verdict. The request contains the policies and the call, but no other
+/// text of the conversation. The error is the reason why the call can't be judged.
 pub(crate) fn review_turn(
     call: &ReviewedCall<'_>,
     model: &str,
@@ -59,7 +55,7 @@ pub(crate) fn review_turn(
     })
 }
 
-/// Writes the call between its fences.
+/// Writes the call between two fences.
 pub(crate) fn fenced_call(call: &ReviewedCall<'_>) -> Result<String, &'static str> {
     let tool = quoted_name(call.tool);
     let source = quoted_name(call.provider);

@@ -1,10 +1,10 @@
 //! Joins several rankings of tools into one order, and compares vectors.
 
-/// The constant of rank fusion. A larger number makes the difference between the first places
-/// smaller.
-const RANKS: f64 = 60.0;
+/// The constant of reciprocal rank fusion. Larger numbers make the first ranks more equal.
+const RANK_CONSTANT: f64 = 60.0;
 
-/// Returns the cosine of two vectors, or `None` if the vectors can't be compared.
+/// Returns the cosine of two vectors. Returns `None` if their lengths differ, or if a vector is
+/// zero or has invalid numbers.
 pub fn cosine(one: &[f32], other: &[f32]) -> Option<f64> {
     if one.len() != other.len() || one.is_empty() {
         return None;
@@ -18,16 +18,19 @@ fn dot(one: &[f32], other: &[f32]) -> f64 {
     one.iter().zip(other).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
 }
 
-/// Ranks the tools by `scores`, and adds the value of each rank to `fused`. A tool without a score
-/// has no rank.
+/// Ranks the tools by `scores`, and adds to `fused` the value of each rank in reciprocal rank
+/// fusion. Tools without a score get no value.
 pub(crate) fn add_ranks(fused: &mut [f64], scores: &[Option<f64>]) {
-    let mut order: Vec<(usize, f64)> = Vec::new();
-    for (at, score) in scores.iter().enumerate() {
-        order.extend(score.map(|score| (at, score)));
+    let mut ranked: Vec<(usize, f64)> = Vec::new();
+    for (tool, score) in scores.iter().enumerate() {
+        if let Some(score) = score {
+            ranked.push((tool, *score));
+        }
     }
-    order.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
-    for (rank, (at, _)) in order.into_iter().enumerate() {
-        fused[at] += 1.0 / (RANKS + rank as f64);
+    // Tools with equal scores stay in their order.
+    ranked.sort_by(|(_, one_score), (_, other_score)| other_score.total_cmp(one_score));
+    for (rank, (tool, _)) in ranked.into_iter().enumerate() {
+        fused[tool] += 1.0 / (RANK_CONSTANT + rank as f64);
     }
 }
 

@@ -1,9 +1,8 @@
 //! Selects the tools of a large catalogue that a task needs.
 //!
-//! [`select`] does no I/O. It takes the definitions of tools and the words of a task, and returns
-//! the tools for a model, each with a reason. Tools are ranked by their words ([`ToolIndex`]) and
-//! by the vectors of a model, if there are vectors. Servers write the descriptions, so descriptions
-//! are untrusted. One server's descriptions decide at most about half of the places.
+//! [`select`] does no I/O. It ranks tools by their words ([`ToolIndex`]), and by vectors if there
+//! are vectors. Descriptions come from servers and are untrusted, so one server gets at most about
+//! half of the places.
 
 mod fuse;
 mod ranking;

@@ -1,4 +1,4 @@
-//! Selects the tools for a task within limits of number and tokens, each with a reason.
+//! Selects the tools for a task within limits of number and tokens, with a reason for each tool.
 
 use std::collections::HashMap;
 
@@ -10,13 +10,11 @@ use crate::selection::fuse::{add_ranks, cosine};
 use crate::selection::ranking::WordIndex;
 use crate::selection::text::{has_word, is_named, split};
 
-/// Most bytes of a task that are searched for names of tools.
 const MAX_NAMING: usize = 64 * 1024;
 
-/// Most words of a description that are counted.
-const MAX_SHORT: usize = 64;
+const MAX_COUNTED_WORDS: usize = 64;
 
-/// The tools of a catalogue, ready to be ranked for any task.
+/// The tools of a catalogue, prepared for ranking.
 #[derive(Clone, Debug)]
 pub struct ToolIndex {
     tools: Vec<IndexedTool>,
@@ -27,7 +25,7 @@ pub struct ToolIndex {
 struct IndexedTool {
     name: String,
     tokens: u64,
-    /// The number of words in the tool's description, up to [`MAX_SHORT`].
+    /// The number of words in the description, at most [`MAX_COUNTED_WORDS`].
     description_words: usize,
     boost: f64,
     vector: Option<Vec<f32>>,
@@ -38,7 +36,7 @@ impl IndexedTool {
         Self {
             name: tool.name.clone(),
             tokens: tokens_of(tool),
-            description_words: tool.description.split_whitespace().take(MAX_SHORT).count(),
+            description_words: tool.description.split_whitespace().take(MAX_COUNTED_WORDS).count(),
             boost: 0.0,
             vector: None,
         }
@@ -46,15 +44,15 @@ impl IndexedTool {
 }
 
 impl ToolIndex {
-    /// Makes the index of these tools. Tools with equal ranks stay in this order.
+    /// Makes the index of these tools. Tools with equal scores keep this order.
     pub fn new<'a>(tools: impl IntoIterator<Item = &'a Definition>) -> Self {
         let tools: Vec<&Definition> = tools.into_iter().collect();
         let words = WordIndex::new(tools.iter().copied());
         Self { tools: tools.into_iter().map(IndexedTool::new).collect(), words }
     }
 
-    /// Sets the boost of each tool, from 0 to 1, in the order of the tools. The boost of a tool is
-    /// the part that its preferred tools add to its rank.
+    /// Sets the boosts, from 0 to 1, in the order of the tools. A boost raises the score of a tool
+    /// whose preferred predecessor has succeeded.
     #[must_use]
     pub fn with_boosts(mut self, boosts: impl IntoIterator<Item = f64>) -> Self {
         for (tool, boost) in self.tools.iter_mut().zip(boosts) {
@@ -63,8 +61,8 @@ impl ToolIndex {
         self
     }
 
-    /// Sets the vectors of the tools, in the order of the tools. A tool without a vector is ranked
-    /// only by words.
+    /// Sets the vectors, in the order of the tools. A tool without a vector is ranked only by
+    /// words.
     #[must_use]
     pub fn with_vectors(mut self, vectors: impl IntoIterator<Item = Option<Vec<f32>>>) -> Self {
         for (tool, vector) in self.tools.iter_mut().zip(vectors) {
@@ -73,21 +71,21 @@ impl ToolIndex {
         self
     }
 
-    /// Returns the tokens of all definitions.
+    /// Returns the number of tokens of all definitions.
     pub fn tokens(&self) -> u64 {
         self.tools.iter().map(|tool| tool.tokens).sum()
     }
 
     /// Returns the positions of the tools that match a text, the best first. `vector`: the vector
-    /// of the text, from the model that made the tools' vectors.
+    /// of the text. The same model must have made the vectors of the tools.
     pub fn ranked(&self, text: &str, vector: Option<&[f32]>) -> Vec<usize> {
         let scores = self.scores(text, vector);
         let mut order = in_order(&scores);
-        order.retain(|at| scores[*at] > 0.0);
+        order.retain(|position| scores[*position] > 0.0);
         order
     }
 
-    /// Returns the score of each tool. The score is 0 if the tool doesn't match.
+    /// Returns the score of each tool, or 0 if the tool doesn't match.
     fn scores(&self, text: &str, vector: Option<&[f32]>) -> Vec<f64> {
         let mut scores = self.words.scores(text);
         if let Some(vector) = vector {
@@ -99,45 +97,45 @@ impl ToolIndex {
         scores
     }
 
-    /// Joins the ranks by words with the ranks by a vector.
     fn fuse(&self, word_scores: &[f64], vector: &[f32]) -> Vec<f64> {
         let mut fused = vec![0.0; self.tools.len()];
-        let by_words: Vec<Option<f64>> = word_scores
-            .iter()
-            .map(|score| if *score > 0.0 { Some(*score) } else { None })
-            .collect();
-        add_ranks(&mut fused, &by_words);
-        let tools = self.tools.iter();
-        let by_vector: Vec<Option<f64>> =
-            tools.map(|tool| cosine(tool.vector.as_deref()?, vector)).collect();
-        add_ranks(&mut fused, &by_vector);
+        let mut matches = Vec::new();
+        for score in word_scores {
+            matches.push(if *score > 0.0 { Some(*score) } else { None });
+        }
+        add_ranks(&mut fused, &matches);
+        let mut similarities = Vec::new();
+        for tool in &self.tools {
+            let tool_vector = tool.vector.as_deref();
+            similarities.push(tool_vector.and_then(|tool_vector| cosine(tool_vector, vector)));
+        }
+        add_ranks(&mut fused, &similarities);
         fused
     }
 }
 
-/// Returns the positions of the scores, with the highest first. Of equal scores, the first position
-/// comes first.
+/// Returns the positions of the scores in descending order. Equal scores keep their order.
 fn in_order(scores: &[f64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..scores.len()).collect();
     order.sort_by(|one, other| scores[*other].total_cmp(&scores[*one]).then(one.cmp(other)));
     order
 }
 
-/// The limits of a choice, and the tools that are always chosen.
+/// The limits of a selection, and the tools that are always selected.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SelectionRules {
-    /// The number of tools that are chosen by rank. 0: as many tools as fit into `max_tokens`.
+    /// The number of tools that are selected by rank. 0: only `max_tokens` limits the selection.
     pub top_k: usize,
-    /// The least words of a description that can be ranked well. Tools with shorter descriptions
-    /// are chosen too, while there is room.
+    /// A description with fewer words can't be ranked well. Tools with such a description are also
+    /// selected, up to `max_tokens`.
     pub min_description_words: usize,
-    /// The full names of tools that are chosen for every task, even if there is no room.
+    /// The full names of tools that are always selected, even above `max_tokens`.
     pub always_on: Vec<String>,
-    /// Tokens of all definitions that are chosen.
+    /// The most tokens of the selected definitions.
     pub max_tokens: u64,
 }
 
-/// The reason why a tool was chosen.
+/// The reason why a tool was selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InclusionReason {
@@ -147,11 +145,11 @@ pub enum InclusionReason {
     NameMentioned,
     /// The tool has a high rank.
     SimilarityRank,
-    /// The tool has a high rank, because tools that it prefers added to the rank.
+    /// The tool has a high rank because its preferred tools succeeded.
     PreferenceBoost,
-    /// The tool has a high rank by words, because it has no vector.
+    /// The tool has a high rank by words, and no vector.
     NoEmbedding,
-    /// The tool's description is too short for a rank.
+    /// The tool's description is too short to be ranked.
     ShortDescription,
 }
 
@@ -162,47 +160,47 @@ impl InclusionReason {
             Self::AlwaysOn => "always on",
             Self::NameMentioned => "named in the task",
             Self::SimilarityRank => "fits the task",
-            Self::PreferenceBoost => "fits the task, and a tool that it prefers has succeeded",
-            Self::NoEmbedding => "fits the task by its words, since it has no vector",
-            Self::ShortDescription => "its description is too short for a rank",
+            Self::PreferenceBoost => "fits the task, and a preferred earlier tool has succeeded",
+            Self::NoEmbedding => "fits the task by words, because the tool has no vector",
+            Self::ShortDescription => "the tool's description is too short for a rank",
         }
     }
 }
 
-/// A tool that was chosen.
+/// A tool that was selected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IncludedTool {
     /// The tool's name.
     pub name: String,
-    /// The reason for the choice.
+    /// The reason for the selection.
     pub reason: InclusionReason,
 }
 
 /// The result of a selection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// The chosen tools, in the order in which they were chosen.
+    /// The selected tools, in the order in which they were selected.
     pub included: Vec<IncludedTool>,
     /// The names of the other tools, the best rank first.
     pub excluded: Vec<String>,
-    /// Tokens of the chosen definitions.
+    /// The number of tokens of the selected definitions.
     pub tokens: u64,
-    /// Tokens of all definitions.
+    /// The number of tokens of all definitions.
     pub all_tokens: u64,
 }
 
-/// Returns the tokens of a definition for a model. The estimate is a quarter of the bytes.
+/// Estimates the tokens of a definition: a quarter of its bytes.
 pub fn tokens_of(tool: &Definition) -> u64 {
     let bytes = tool.name.len() + tool.description.len() + tool.input_schema.to_string().len();
     (bytes as u64).div_ceil(4)
 }
 
-/// Chooses tools for a task. `vector`: the vector of the task, from the model that made the tools'
-/// vectors.
+/// Selects tools for a task. `vector`: the vector of the task. The same model must have made the
+/// vectors of the tools.
 ///
-/// First, each server may use at most half of the places and half of the room. After every other
-/// matching server has had its turn, a server may exceed these limits. They don't apply to a server
-/// that the task names.
+/// In the first round, each server gets at most half of the places and half of the tokens, unless
+/// the task names the server. The second round fills the remaining places without this limit.
+/// limit.
 pub fn select(
     index: &ToolIndex,
     task: &str,
@@ -233,23 +231,24 @@ pub fn select(
 
     let places = if rules.top_k == 0 { tools.len() } else { rules.top_k };
     let room = rules.max_tokens.saturating_sub(chosen.tokens);
-    let mut shares = Shares { places: places.div_ceil(2), tokens: room / 2, of: HashMap::new() };
+    let mut shares =
+        Shares { places: places.div_ceil(2), tokens: room / 2, by_server: HashMap::new() };
     let mut ranked = 0;
-    // The second round gives the rest of the places without shares.
+    // The second round has no shares.
     for is_shared in [true, false] {
         for at in order.iter().copied() {
             if ranked >= places {
                 break;
             }
             let tool = &tools[at];
-            // Without a word in common, a tool only takes room that no other tool needs.
+            // Tools without a common word come last, in the second round, if `top_k` is 0.
             let takes_spare_room = rules.top_k == 0 && !is_shared;
             let fits = scores[at] > 0.0 || takes_spare_room;
             if !fits || !chosen.can_add(at, tool.tokens) {
                 continue;
             }
             let (server, _) = split(&tool.name);
-            if is_shared && !shares.take(server, &lower_task, tool.tokens) {
+            if is_shared && !shares.reserve(server, &lower_task, tool.tokens) {
                 continue;
             }
             let reason = if tool.boost > 0.0 {
@@ -287,7 +286,6 @@ pub fn select(
     }
 }
 
-/// The tools that are chosen so far.
 struct Chosen {
     reasons: Vec<Option<InclusionReason>>,
     order: Vec<(usize, InclusionReason)>,
@@ -302,32 +300,33 @@ impl Chosen {
         self.tokens += tokens;
     }
 
-    /// Checks whether a tool can be added: it isn't chosen yet, and there is room.
     fn can_add(&self, at: usize, tokens: u64) -> bool {
         self.reasons[at].is_none() && self.tokens.saturating_add(tokens) <= self.most
     }
 }
 
-/// The share of each server until every other server has had its turn.
+/// The share of each server in the first round.
 struct Shares {
     places: usize,
     tokens: u64,
-    /// The places and tokens that remain of each server's share.
-    of: HashMap<String, (usize, u64)>,
+    /// The remaining places and tokens of each server's share.
+    by_server: HashMap<String, (usize, u64)>,
 }
 
 impl Shares {
-    /// Takes a place for a tool of a server. Returns `false` if the server has no place left.
-    fn take(&mut self, server: &str, task: &str, tokens: u64) -> bool {
-        let (places_left, tokens_left) = self.of.entry(server.to_owned()).or_insert_with(|| {
-            let is_built_in = server.is_empty();
-            let names_server = server.split('-').all(|word| has_word(task, word));
-            if is_built_in || names_server {
-                (usize::MAX, u64::MAX)
-            } else {
-                (self.places, self.tokens)
-            }
-        });
+    /// Reserves a place and `tokens` for a tool of a server. Returns `false` if the server's share
+    /// is used up. Built-in tools and servers that the task names have no limit.
+    fn reserve(&mut self, server: &str, task: &str, tokens: u64) -> bool {
+        let (places_left, tokens_left) =
+            self.by_server.entry(server.to_owned()).or_insert_with(|| {
+                let is_built_in = server.is_empty();
+                let names_server = server.split('-').all(|word| has_word(task, word));
+                if is_built_in || names_server {
+                    (usize::MAX, u64::MAX)
+                } else {
+                    (self.places, self.tokens)
+                }
+            });
         if *places_left == 0 || *tokens_left < tokens {
             return false;
         }

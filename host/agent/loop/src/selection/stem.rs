@@ -1,11 +1,10 @@
-//! Splits a text into words and removes their endings, so that the words of tasks and tools can be
-//! compared.
+//! Splits a text into words and removes their endings, to compare the words of tasks and tools.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// Words that say nothing about a task.
-const STOP: &[&str] = &[
+/// Words without meaning for a task.
+const STOP_WORDS: &[&str] = &[
     "a", "about", "after", "all", "also", "an", "and", "any", "are", "as", "at", "be", "been",
     "but", "by", "can", "could", "did", "do", "does", "each", "for", "from", "had", "has", "have",
     "how", "i", "if", "in", "into", "is", "it", "its", "just", "let", "me", "my", "not", "of",
@@ -15,7 +14,7 @@ const STOP: &[&str] = &[
     "would", "you", "your",
 ];
 
-/// Words that often have the same meaning in tasks and in tool names.
+/// Groups of words that often have the same meaning in tasks and in tool names.
 const ALIKE: &[&[&str]] = &[
     &["list", "show", "get", "find", "view", "display", "retrieve", "read", "look"],
     &["search", "find", "query", "look"],
@@ -53,7 +52,7 @@ const ALIKE: &[&[&str]] = &[
     &["web", "internet", "online"],
 ];
 
-/// For each stem, the stems that often have the same meaning, from [`ALIKE`].
+/// For each stem, the other stems of its groups in [`ALIKE`].
 static ALIKE_STEMS: LazyLock<HashMap<String, Vec<String>>> = LazyLock::new(|| {
     let mut alike: HashMap<String, Vec<String>> = HashMap::new();
     for group in ALIKE {
@@ -66,24 +65,25 @@ static ALIKE_STEMS: LazyLock<HashMap<String, Vec<String>>> = LazyLock::new(|| {
     alike
 });
 
-/// The most letters of a word. A longer text is no word.
+/// Longer words are ignored.
 const MAX_WORD: usize = 40;
 
-/// Returns the words of a text, unchanged.
 pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split(|c: char| !c.is_alphanumeric());
     words.filter(|word| !word.is_empty() && word.len() <= MAX_WORD)
 }
 
-/// Returns the stems of a word, in lower case. A word in camel case has the stems of the whole word
-/// and of its parts. A word of [`STOP`] has no stems.
+/// Returns the stems of a word, and of its parts if the word is in camel case. Words in
+/// [`STOP_WORDS`] have no stems.
 pub(crate) fn stems(word: &str) -> Vec<String> {
     let mut found = Vec::new();
     add_stem(&mut found, word);
     if word.chars().skip(1).any(char::is_uppercase) {
         let parts = camel_parts(word);
         if parts.len() > 1 {
-            parts.into_iter().for_each(|part| add_stem(&mut found, part));
+            for part in parts {
+                add_stem(&mut found, part);
+            }
         }
     }
     found
@@ -91,29 +91,32 @@ pub(crate) fn stems(word: &str) -> Vec<String> {
 
 fn add_stem(found: &mut Vec<String>, word: &str) {
     let word = word.to_lowercase();
-    if STOP.binary_search(&&*word).is_err() {
+    if STOP_WORDS.binary_search(&&*word).is_err() {
         found.push(stem(&word));
     }
 }
 
-/// Returns the parts of a word in camel case.
+/// Splits a word in camel case, for example `HTTPServer` into `HTTP` and `Server`.
 fn camel_parts(word: &str) -> Vec<&str> {
     let letters: Vec<(usize, char)> = word.char_indices().collect();
     let mut starts = vec![0];
-    for at in 1..letters.len() {
-        let before = letters[at - 1].1;
-        let here = letters[at].1;
-        let after = letters.get(at + 1).is_some_and(|(_, after)| after.is_lowercase());
-        if here.is_uppercase() && (before.is_lowercase() || before.is_uppercase() && after) {
-            starts.push(letters[at].0);
+    for index in 1..letters.len() {
+        let (start, letter) = letters[index];
+        let (_, previous) = letters[index - 1];
+        let is_before_lowercase =
+            letters.get(index + 1).is_some_and(|(_, next)| next.is_lowercase());
+        let is_after_abbreviation = previous.is_uppercase() && is_before_lowercase;
+        if letter.is_uppercase() && (previous.is_lowercase() || is_after_abbreviation) {
+            starts.push(start);
         }
     }
+    // Each part ends at the start of the next part.
     let ends = starts.iter().skip(1).copied().chain([word.len()]);
     starts.iter().zip(ends).map(|(start, end)| &word[*start..end]).collect()
 }
 
-/// Returns a word without its ending. A few rules are enough, because tasks and tools get the same
-/// treatment.
+/// Returns a word without its ending. A few rules are enough, because the words of tasks and tools
+/// are cut by the same rules.
 fn stem(word: &str) -> String {
     if !word.is_ascii() || word.len() < 4 {
         return word.to_owned();
@@ -156,7 +159,6 @@ fn stem(word: &str) -> String {
     stem
 }
 
-/// Returns the stems that often have the same meaning as this stem.
 pub(crate) fn alike(stem: &str) -> &'static [String] {
     ALIKE_STEMS.get(stem).map_or(&[], Vec::as_slice)
 }
@@ -168,7 +170,7 @@ mod tests {
 
     #[test]
     fn stop_words_are_sorted() {
-        assert!(STOP.is_sorted());
+        assert!(STOP_WORDS.is_sorted());
     }
 
     #[test]

@@ -1,23 +1,21 @@
-//! The texts of a tool by which the tool is ranked, with length limits. Also checks whether a task
-//! names a tool.
+//! The texts by which a tool is ranked, with length limits.
 
 use serde_json::Value;
 use toolhold_contract::Definition;
 use toolhold_contract::text::cut;
 
-/// The most bytes of a description that are used for the rank.
+/// The most bytes of a description that are ranked.
 const MAX_DESCRIPTION: usize = 4 * 1024;
 
-/// The most bytes of a parameter's description that are used.
+/// The most bytes of a parameter's description that are ranked.
 const MAX_PARAMETER: usize = 300;
 
-/// The most parameters that are used.
+/// Further parameters of a tool are ignored.
 const MAX_PARAMETERS: usize = 40;
 
-/// The most bytes of the text from which a vector is made.
+/// Longer texts are cut.
 const MAX_EMBEDDED: usize = 2 * 1024;
 
-/// The texts of a tool, by field.
 pub(crate) struct ToolTexts<'a> {
     pub(crate) server: &'a str,
     pub(crate) name: &'a str,
@@ -29,31 +27,34 @@ pub(crate) struct ToolTexts<'a> {
 impl<'a> ToolTexts<'a> {
     pub(crate) fn new(tool: &'a Definition) -> Self {
         let (server, name) = split(&tool.name);
-        let properties = tool.input_schema.get("properties").and_then(Value::as_object);
-        let parameters = properties.into_iter().flatten().take(MAX_PARAMETERS);
+        let mut parameters = Vec::new();
+        if let Some(Value::Object(properties)) = tool.input_schema.get("properties") {
+            for (parameter, schema) in properties.iter().take(MAX_PARAMETERS) {
+                parameters.push((parameter.as_str(), description(schema)));
+            }
+        }
         Self {
             server,
             name,
             title: tool.title.as_deref().map_or("", |title| cut(title, MAX_PARAMETER)),
             description: cut(&tool.description, MAX_DESCRIPTION),
-            parameters: parameters.map(|(name, value)| (&**name, description(value))).collect(),
+            parameters,
         }
     }
 }
 
-/// Returns the description in a parameter's schema, up to a limit.
 fn description(parameter: &Value) -> &str {
     let text = parameter.get("description").and_then(Value::as_str).unwrap_or_default();
     cut(text, MAX_PARAMETER)
 }
 
-/// Splits a tool's name into the server or plugin and the tool's own name. Built-in tools have no
+/// Splits a full name into the server or plugin and the tool's own name. Built-in tools have no
 /// server.
 pub(crate) fn split(name: &str) -> (&str, &str) {
     name.split_once("__").unwrap_or(("", name))
 }
 
-/// Returns the text from which a model makes a tool's vector. The text has at most 2 KiB.
+/// Returns the text for a tool's vector: the server, name and description, in at most 2 KiB.
 pub fn embedded_text(tool: &Definition) -> String {
     let texts = ToolTexts::new(tool);
     let server = texts.server.replace(['_', '-'], " ");
@@ -62,22 +63,27 @@ pub fn embedded_text(tool: &Definition) -> String {
     cut(&text, MAX_EMBEDDED).trim().to_owned()
 }
 
-/// Checks whether a text in lower case names a tool. The text must have the tool's full name, or
-/// its name without the server. If that name is an ordinary word, it must be in backticks.
+/// Checks whether a text in lower case contains the full name or the own name of a tool. An own
+/// name of a single word must be in backticks.
 pub(crate) fn is_named(text: &str, tool: &str) -> bool {
     let tool = tool.to_ascii_lowercase();
-    let (server, own) = split(&tool);
+    let (server, short_name) = split(&tool);
     if has_word(text, &tool) {
         return true;
     }
     if server.is_empty() {
         return false;
     }
-    if own.contains(['_', '-']) { has_word(text, own) } else { text.contains(&format!("`{own}`")) }
+    let is_single_word = !short_name.contains(['_', '-']);
+    if is_single_word {
+        text.contains(&format!("`{short_name}`"))
+    } else {
+        has_word(text, short_name)
+    }
 }
 
-/// Checks whether a text has a word without a letter, digit, `_` or `-` next to it. The text and
-/// the word are in lower case.
+/// Checks whether a text contains a whole word, without a letter, digit, `_` or `-` next to it. The
+/// text and the word must be in lower case.
 pub(crate) fn has_word(text: &str, word: &str) -> bool {
     if word.is_empty() {
         return false;

@@ -1,4 +1,4 @@
-//! The models that `embeddings` of tools and plugins names in the configuration.
+//! The embedding models that the configuration of tools and plugins names.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,11 +12,11 @@ use toolhold_core::{BoxFuture, CancellationToken, EmbeddingModel};
 use crate::choice::choose::choose_model;
 use crate::choice::error::{ChoiceError, EmbeddingError};
 use crate::choice::model::ChosenModel;
-use crate::choice::rest::Rest;
+use crate::choice::pause::ServerPause;
 use crate::{ModelError, ModelErrorKind};
 
-/// Returns the models that `embeddings` names for tools and plugins, by their tables of
-/// `[providers]`. A model's key is read at its first request. The request records name `front_end`.
+/// Returns the configured embedding models, by their names in `[providers]`. The first request to a
+/// model reads its key. `front_end` is recorded with each request.
 pub(super) fn embedding_models(
     config: &Config,
     folders: &Folders,
@@ -25,7 +25,7 @@ pub(super) fn embedding_models(
 ) -> BTreeMap<String, Arc<dyn EmbeddingModel>> {
     let mut models: BTreeMap<String, Arc<dyn EmbeddingModel>> = BTreeMap::new();
     for name in config.embedding_providers() {
-        // Another name would be taken for a model of the agent's provider.
+        // `choose_model` takes an unknown name for a model of the agent's provider.
         if !config.values.providers.contains_key(name) {
             continue;
         }
@@ -36,23 +36,24 @@ pub(super) fn embedding_models(
             front_end: front_end.to_owned(),
             name: name.to_owned(),
         };
-        let model = NamedModel { choice, model: Arc::default(), rest: Rest::default() };
+        let model = NamedModel { choice, model: Arc::default(), pause: ServerPause::default() };
         models.insert(name.to_owned(), Arc::new(model));
     }
     models
 }
 
-/// The model of one table. The model is chosen at the first request.
+/// The bytes of the digest in a model's ID. Eight bytes are enough to tell models apart.
+const ID_BYTES: usize = 8;
+
+/// A configured model, which is chosen at the first request.
 #[derive(Debug)]
 struct NamedModel {
     choice: Choice,
-    /// The model, once it is chosen. An [`Arc`], because choosing continues if the first request
-    /// ends earlier.
+    /// Choosing goes on in the background if the first request ends early.
     model: Arc<OnceCell<ChosenModel>>,
-    rest: Rest,
+    pause: ServerPause,
 }
 
-/// The data that is needed to choose a model.
 #[derive(Clone, Debug)]
 struct Choice {
     config: Config,
@@ -70,17 +71,19 @@ impl Choice {
 }
 
 impl NamedModel {
-    /// Requests the vector of each text.
     async fn vectors(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, EmbeddingError> {
-        self.rest.check()?;
+        // A circuit breaker: after a slow failure, requests fail at once for a while.
+        self.pause.check()?;
         let model = Arc::clone(&self.model);
         let choice = self.choice.clone();
-        // A program that prints the key may run longer than a request.
-        let chosen =
+        // The program that prints the key may run longer than this request. The choice has a task
+        // of its own, so that a later request finds the key.
+        let choosing =
             tokio::spawn(async move { model.get_or_try_init(|| choice.choose()).await.cloned() });
-        let ChosenModel { client, provider, model } = chosen.await??;
+        let chosen = choosing.await?;
+        let ChosenModel { client, provider, model } = chosen?;
 
-        let request = self.rest.begin();
+        let request = self.pause.begin();
         let vectors = client.embed(&provider, &model, texts, &CancellationToken::new()).await;
         let unanswered = match &vectors {
             Err(error) if is_unanswered(error) => Some(error.to_string()),
@@ -91,7 +94,6 @@ impl NamedModel {
     }
 }
 
-/// Checks whether the provider gave no answer at all.
 fn is_unanswered(error: &ModelError) -> bool {
     matches!(error.kind, ModelErrorKind::Unreachable | ModelErrorKind::Time)
 }
@@ -101,13 +103,15 @@ impl EmbeddingModel for NamedModel {
         format!("[providers.{}]", self.choice.name)
     }
 
+    /// Returns a digest of the server, the model and the length of its vectors. Only vectors of
+    /// models with the same ID can be compared.
     fn id(&self) -> String {
         let provider = self.choice.config.values.providers.get(&self.choice.name);
         let Some(provider) = provider else { return String::new() };
-        let (_, place) = provider.place(&self.choice.name).unwrap_or_default();
-        let numbers = provider.dimensions.get();
-        let digest = Sha256::digest(format!("{place}\n{}\n{numbers}", provider.model));
-        digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+        let (_, base_url) = provider.place(&self.choice.name).unwrap_or_default();
+        let dimensions = provider.dimensions.get();
+        let digest = Sha256::digest(format!("{base_url}\n{}\n{dimensions}", provider.model));
+        digest[..ID_BYTES].iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     fn embed(&self, texts: Vec<String>) -> BoxFuture<'_, Result<Vec<Vec<f32>>, String>> {

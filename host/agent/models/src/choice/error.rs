@@ -1,5 +1,4 @@
-//! The reasons why no model can be asked, and why a chosen model gave no list or no vectors, for
-//! the person.
+//! The errors of choosing and using a configured model.
 
 use std::time::Duration;
 
@@ -7,38 +6,38 @@ use tokio::task::JoinError;
 use toolhold_core::HostError;
 
 use crate::ModelError;
-use crate::choice::rest::RestError;
+use crate::choice::pause::PauseError;
 
-/// The reason why no model can be asked.
+/// The error of choosing a model.
 #[derive(Debug, thiserror::Error)]
 pub enum ChoiceError {
     /// No provider of models is configured.
-    #[error("no provider of models is configured")]
+    #[error("no model provider is configured")]
     NoProvider,
-    /// The configuration is wrong, or a key can't be read.
+    /// The configuration is invalid, or a key can't be read.
     #[error(transparent)]
     Host(#[from] HostError),
 }
 
-/// The reason why a chosen model gave no list or no vectors.
+/// The error of a chosen model.
 #[derive(Debug, thiserror::Error)]
 pub enum ChosenModelError {
     /// The provider didn't list its models in time.
-    #[error("no whole list within {} s", .0.as_secs())]
+    #[error("the provider didn't send its list within {} s", .0.as_secs())]
     NoList(Duration),
     /// The model didn't make the vectors in time.
-    #[error("no vectors within {} s", .0.as_secs())]
+    #[error("the model made no vectors within {} s", .0.as_secs())]
     NoVectors(Duration),
     /// The model or its provider failed.
     #[error(transparent)]
     Model(#[from] ModelError),
 }
 
-/// The reason why a configured embedding model made no vectors.
+/// The error of a configured embedding model.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EmbeddingError {
     #[error(transparent)]
-    Rest(#[from] RestError),
+    Paused(#[from] PauseError),
     #[error(transparent)]
     Choice(#[from] ChoiceError),
     /// Choosing the model panicked.

@@ -1,5 +1,7 @@
-//! Finds a provider of models for a configuration that names none: by a key in the environment, or
-//! a server on this machine.
+//! Finds a provider for a configuration without providers: by a key in the environment, or by a
+//! server on this machine.
+
+use std::collections::BTreeMap;
 
 use toolhold_core::HostError;
 use toolhold_core::config::{
@@ -9,20 +11,62 @@ use toolhold_net::requests::check_url;
 
 use crate::choice::local::find_local_server;
 
-/// A provider that was found, and that no file names.
+/// A provider that was found without a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundProvider {
-    /// The origin of the provider for people: the variable with the key, or the server.
+    /// The variable with the key, or the server. For people.
     pub origin: String,
 }
 
-/// Adds the providers that are found to a configuration without providers. The agent asks the first
-/// one, unless the command line names another one. Returns `None` if the configuration has a
-/// provider, or if no provider is found. Nothing is written.
+/// A known provider whose key is in the environment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EnvironmentProvider {
+    /// The provider.
+    pub known: KnownProvider,
+    /// The provider's table, with the default model and the name of the key's variable.
+    pub settings: ProviderSettings,
+}
+
+impl EnvironmentProvider {
+    /// Returns a phrase that names the variables with the provider's key and address.
+    pub fn origin(&self) -> String {
+        let KnownProvider { key_variable, base_url_variable, .. } = self.known;
+        let has_key = !self.settings.secrets.is_empty();
+        let has_address = !self.settings.base_url.is_empty();
+        if has_key && has_address {
+            format!("with the key of {key_variable}, at the address of {base_url_variable}")
+        } else if has_key {
+            format!("with the key of {key_variable}")
+        } else {
+            format!("at the address of {base_url_variable}")
+        }
+    }
+}
+
+/// Returns the known providers whose keys are in the environment, in order of precedence.
 ///
 /// # Errors
 ///
-/// A variable has a base URL that can't be used.
+/// Fails if a variable has an invalid base URL.
+pub fn providers_from_environment(config: &Config) -> Result<Vec<EnvironmentProvider>, HostError> {
+    let mut found = Vec::new();
+    for known in KNOWN_PROVIDERS {
+        if known.key_variable.is_empty() || config.variable(known.key_variable).is_none() {
+            continue;
+        }
+        let settings = settings_from_environment(config, &known)?;
+        found.push(EnvironmentProvider { known, settings });
+    }
+    Ok(found)
+}
+
+/// Finds providers, and adds them to a configuration without providers. The agent asks the first
+/// provider, unless the command line names another provider. Returns `None` if the configuration
+/// has a provider, or if no provider is found. No file is written.
+///
+/// # Errors
+///
+/// Returns an error if a variable has an invalid base URL.
 pub async fn add_found_providers(
     config: &mut Config,
     folders: &Folders,
@@ -31,24 +75,21 @@ pub async fn add_found_providers(
     if !config.values.providers.is_empty() {
         return Ok(None);
     }
-    let mut first = None;
-    for known in KNOWN_PROVIDERS {
-        if known.key_variable.is_empty() || config.variable(known.key_variable).is_none() {
-            continue;
-        }
-        let settings = settings_from_environment(config, &known)?;
-        if first.is_none() {
-            let mut origin = format!("with the key of {}", known.key_variable);
-            if !settings.base_url.is_empty() {
-                origin += &format!(", at the address of {}", known.base_url_variable);
+    let mut from_variables = providers_from_environment(config)?;
+    from_variables.extend(providers_without_key(config)?);
+    if let Some(first) = from_variables.first() {
+        let found = FoundProvider { origin: first.origin() };
+        let name = first.known.name;
+        let mut providers = BTreeMap::new();
+        for EnvironmentProvider { known, mut settings } in from_variables {
+            if settings.format != ModelFormat::ByName {
+                // The server replaces the provider's server, and has its own models.
+                settings.model.clear();
             }
-            known.name.clone_into(&mut config.values.agent.provider);
-            first = Some(FoundProvider { origin });
+            providers.insert(known.name.to_owned(), settings);
         }
-        config.values.providers.insert(known.name.to_owned(), settings);
-    }
-    if first.is_some() {
-        return Ok(first);
+        config.add_found_providers(name, providers);
+        return Ok(Some(found));
     }
 
     let Some(server) = find_local_server(config, folders, front_end).await else {
@@ -62,11 +103,34 @@ pub async fn add_found_providers(
         model: server.model,
         ..ProviderSettings::default()
     };
-    config.values.providers.insert(name.to_owned(), settings);
+    config.add_found_providers(name, BTreeMap::from([(name.to_owned(), settings)]));
     Ok(Some(FoundProvider { origin }))
 }
 
-/// Returns the table of a provider whose key is in the environment.
+/// Returns the known providers whose variable has another server's address, but which have no key
+/// in the environment. The other server is often local, and needs no key.
+fn providers_without_key(config: &Config) -> Result<Vec<EnvironmentProvider>, HostError> {
+    let mut found = Vec::new();
+    for known in KNOWN_PROVIDERS {
+        // Only OpenAI uses the format Responses, and only OpenAI's formats are common on other
+        // servers.
+        let is_openai = known.format == ModelFormat::Responses;
+        if !is_openai || config.variable(known.key_variable).is_some() {
+            continue;
+        }
+        let mut settings = settings_from_environment(config, &known)?;
+        // The format is set only for another server's address.
+        let is_other_server = settings.format != ModelFormat::ByName;
+        if is_other_server {
+            settings.secrets.clear();
+            found.push(EnvironmentProvider { known, settings });
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the settings of a known provider, with the address in its variable. A server that isn't
+/// OpenAI's gets the format Chat, because Chat is older than Responses.
 fn settings_from_environment(
     config: &Config,
     known: &KnownProvider,
@@ -77,7 +141,6 @@ fn settings_from_environment(
     let url = check_url(&base_url).map_err(|error| {
         HostError::Config(format!("the address of {variable} can't be used: {error}"))
     })?;
-    // Servers that stand in for OpenAI's speak its older format.
     if known.format == ModelFormat::Responses && url.host_str() != Some("api.openai.com") {
         settings.format = ModelFormat::Chat;
     }

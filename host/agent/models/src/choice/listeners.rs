@@ -1,40 +1,46 @@
-//! Finds out whose server listens at a port of this machine.
+//! Finds the users whose servers listen at a port of this machine.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-/// The first ID of users that are people. Users below are services of the system, such as `ollama`.
-const FIRST_PERSON: u32 = 1000;
+/// The lowest user ID of a person. Lower IDs belong to services of the system, such as `ollama`.
+const FIRST_PERSON_ID: u32 = 1000;
 
-/// The kernel's lists of connections in this network.
-const TABLES: [&str; 2] = ["/proc/net/tcp", "/proc/net/tcp6"];
+/// The kernel's lists of sockets.
+const SOCKET_TABLES: [&str; 2] = ["/proc/net/tcp", "/proc/net/tcp6"];
 
-/// The state of a listening socket in these lists.
-const LISTENING: &str = "0A";
+const LISTENING_STATE: &str = "0A";
 
-/// Checks whether each server that listens at a port belongs to this user or to the system. Another
-/// user could listen there to read what is meant for a model of yours. Returns `false` if no server
-/// listens, or if the owner is unknown.
+/// Checks whether all servers at a port belong to this user or to the system. A server of another
+/// user could read prompts. Returns `false` if no server listens, or if an owner is unknown.
 pub(super) fn is_trusted_listener(port: u16) -> bool {
-    let Ok(own) = fs::metadata("/proc/self") else { return false };
+    let Ok(process) = fs::metadata("/proc/self") else { return false };
     let mut owners = Vec::new();
-    for table in TABLES {
-        // A kernel without IPv6 has no such table, and no such listener.
+    for table in SOCKET_TABLES {
+        // A kernel without IPv6 has only the table of IPv4.
         let text = fs::read_to_string(table).unwrap_or_default();
         owners.extend(listener_owners(&text, port));
     }
-    !owners.is_empty() && owners.iter().all(|owner| *owner == own.uid() || *owner < FIRST_PERSON)
+
+    for owner in &owners {
+        let is_system = *owner < FIRST_PERSON_ID;
+        if *owner != process.uid() && !is_system {
+            return false;
+        }
+    }
+    !owners.is_empty()
 }
 
-/// Returns the IDs of the users whose sockets listen at a port, at any address.
+/// Returns the owners of the sockets that listen at a port, at any address. `table`: a heading and
+/// one socket per line, as in `/proc/net/tcp`.
 fn listener_owners(table: &str, port: u16) -> Vec<u32> {
     let mut owners = Vec::new();
     for line in table.lines().skip(1) {
         let fields: Vec<&str> = line.split_whitespace().collect();
-        let [_, local, _, LISTENING, _, _, _, owner, ..] = fields[..] else { continue };
+        let [_, local, _, LISTENING_STATE, _, _, _, owner, ..] = fields[..] else { continue };
         let Some((_, local_port)) = local.rsplit_once(':') else { continue };
         if u16::from_str_radix(local_port, 16) == Ok(port) {
-            // A line that can't be read is another user's.
+            // An unreadable owner counts as another user.
             owners.push(owner.parse().unwrap_or(u32::MAX));
         }
     }

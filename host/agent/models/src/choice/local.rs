@@ -1,43 +1,45 @@
-//! Looks for model servers at the usual places of this machine.
+//! Finds model servers at the usual ports of this machine.
 
 use std::time::Duration;
 
-use toolhold_core::config::{Config, Folders, ModelFormat};
-use toolhold_core::{CancellationToken, door};
+use toolhold_core::config::{Config, Folders, KnownProvider, ModelFormat};
+use toolhold_core::{CancellationToken, outbound_client};
 
 use crate::choice::listeners::is_trusted_listener;
-use crate::{ModelClient, ModelEndpoint, WireFormat};
+use crate::{ListedModel, ModelClient, ModelEndpoint, WireFormat};
 
-/// The usual ports of servers on this machine, with their format: Ollama, llama.cpp, LM Studio and
-/// vLLM.
-const LOCAL: [(u16, WireFormat); 4] = [
+/// The usual ports of Ollama, llama.cpp, LM Studio and vLLM.
+const LOCAL_SERVERS: [(u16, WireFormat); 4] = [
     (11434, WireFormat::Ollama),
     (8080, WireFormat::Chat),
     (1234, WireFormat::Chat),
     (8000, WireFormat::Chat),
 ];
 
-/// The time limit for a server on this machine to list its models.
-const LOOK: Duration = Duration::from_millis(500);
+/// The time limit for the list of a local server's models.
+const LOCAL_LIST_TIME: Duration = Duration::from_millis(500);
 
-/// A server on this machine that has a model.
+/// The time limit for the list of any other server's models.
+const REMOTE_LIST_TIME: Duration = Duration::from_secs(5);
+
 #[derive(Clone, Debug)]
 pub(super) struct LocalServer {
     pub(super) base_url: String,
     pub(super) format: ModelFormat,
-    /// The first listed model that can answer.
+    /// The first listed model that isn't an embedding model.
     pub(super) model: String,
 }
 
-/// Finds the first server with a model at the usual ports of this machine. Servers of other users
-/// aren't asked.
+/// Finds the first server of [`LOCAL_SERVERS`] that has a model. Servers of other users get no
+/// request.
 pub(super) async fn find_local_server(
     config: &Config,
     folders: &Folders,
     front_end: &str,
 ) -> Option<LocalServer> {
-    let client = ModelClient::new(door(config, folders, front_end));
-    for (port, format) in LOCAL {
+    let outbound_client = outbound_client(config, folders, front_end);
+    let client = ModelClient::new(outbound_client);
+    for (port, format) in LOCAL_SERVERS {
         if is_trusted_listener(port)
             && let Some(server) = ask_server(&client, port, format).await
         {
@@ -47,16 +49,39 @@ pub(super) async fn find_local_server(
     None
 }
 
-/// Asks the server at a port for its models. Returns `None` if no server of models answers.
+/// Returns the server at a port, or `None` if the server lists no model in time.
 async fn ask_server(client: &ModelClient, port: u16, format: WireFormat) -> Option<LocalServer> {
-    let path = if format == WireFormat::Ollama { "" } else { "/v1" };
+    let is_ollama = format == WireFormat::Ollama;
+    let path = if is_ollama { "" } else { "/v1" };
     let base_url = format!("http://127.0.0.1:{port}{path}");
     let provider = ModelEndpoint::new("local", format, &base_url).ok()?;
     let never = CancellationToken::new();
     let listing = client.list(&provider, &never);
-    let listed = tokio::time::timeout(LOOK, listing).await.ok()?.ok()?;
-    // Ollama and LM Studio also list the models that make vectors.
-    let model = listed.into_iter().find(|model| !model.name.contains("embed"))?.name;
-    let format = if format == WireFormat::Ollama { ModelFormat::Ollama } else { ModelFormat::Chat };
+    let Ok(Ok(listed)) = tokio::time::timeout(LOCAL_LIST_TIME, listing).await else { return None };
+    let model = first_model(listed)?;
+    let format = if is_ollama { ModelFormat::Ollama } else { ModelFormat::Chat };
     Some(LocalServer { base_url, format, model })
+}
+
+/// Skips embedding models, which Ollama and LM Studio list too.
+fn first_model(listed: Vec<ListedModel>) -> Option<String> {
+    Some(listed.into_iter().find(|model| !model.name.contains("embed"))?.name)
+}
+
+/// Returns the model for a server that replaces a known provider's server: the provider's default
+/// model, or the first listed model if the list lacks the default model.
+pub(super) async fn listed_model(client: &ModelClient, provider: &ModelEndpoint) -> String {
+    let known = KnownProvider::find(provider.name());
+    let default_model = known.map_or("", |known| known.default_model);
+    let never = CancellationToken::new();
+    let listing = client.list(provider, &never);
+    let listed = match tokio::time::timeout(REMOTE_LIST_TIME, listing).await {
+        Ok(Ok(listed)) => listed,
+        _ => Vec::new(),
+    };
+    let has_default = listed.iter().any(|model| model.name == default_model);
+    match first_model(listed) {
+        Some(first) if !has_default => first,
+        _ => default_model.to_owned(),
+    }
 }

@@ -1,4 +1,4 @@
-//! The model and the database of vectors that the configuration means, ready to be asked.
+//! The model and the vector database of the configuration.
 
 mod choose;
 mod embeddings;
@@ -7,8 +7,8 @@ mod found;
 mod listeners;
 mod local;
 mod model;
+mod pause;
 mod qdrant;
-mod rest;
 
 use std::path::Path;
 
@@ -17,15 +17,17 @@ use toolhold_core::config::{Config, Folders};
 
 pub use choose::{choose_model, thinking_level};
 pub use error::{ChoiceError, ChosenModelError};
-pub use found::{FoundProvider, add_found_providers};
+pub use found::{
+    EnvironmentProvider, FoundProvider, add_found_providers, providers_from_environment,
+};
 pub use model::ChosenModel;
 pub use toolhold_core::config::{KNOWN_PROVIDERS, KnownProvider};
 
 use embeddings::embedding_models;
 use qdrant::vector_database;
 
-/// Returns the providers for the capabilities of plugins: the configured models and the configured
-/// database. The request records name `front_end`.
+/// Returns the configured embedding models and the configured vector database for plugins.
+/// `front_end` is recorded with each request.
 pub fn capability_providers(
     config: &Config,
     folders: &Folders,

@@ -1,5 +1,4 @@
-//! A model that the configuration chose. Asks the model, lists the models of its provider, and
-//! makes vectors.
+//! The model that the configuration chose.
 
 use std::time::Duration;
 
@@ -11,11 +10,12 @@ use crate::{
     ModelRetries, Turn, WireCaps,
 };
 
-/// The time limit for the list of a provider's models.
-const LIST: Duration = Duration::from_secs(30);
+const LIST_TIME: Duration = Duration::from_secs(30);
 
-/// Most bytes of a short answer. Some formats repeat the request in the last event.
-const SHORT: usize = 256 << 10;
+const CONTEXT_TIME: Duration = Duration::from_secs(5);
+
+/// The most bytes of a short answer. Its last event may repeat the request.
+const SHORT_ANSWER_BYTES: usize = 256 << 10;
 
 /// A provider with its model.
 #[derive(Clone, Debug)]
@@ -26,11 +26,11 @@ pub struct ChosenModel {
 }
 
 impl ChosenModel {
-    /// Asks the model, and passes the parts of its answer to `on_event` as they arrive.
+    /// Asks the model, and passes events to `on_event` as they arrive.
     ///
     /// # Errors
     ///
-    /// Returns an error if there is no complete answer.
+    /// Returns an error if the answer is incomplete.
     pub async fn ask(
         &self,
         turn: &Turn,
@@ -40,18 +40,19 @@ impl ChosenModel {
         self.client.ask(&self.provider, turn, on_event, cancel).await
     }
 
-    /// Sets the limits for short answers, which must be complete within `time`. The provider's
-    /// table can't shorten this time.
+    /// Sets the limits for short answers. Each attempt must be complete within `time`, even if the
+    /// provider's settings allow more.
     #[must_use]
     pub fn for_short_answers(mut self, time: Duration) -> Self {
         self.client.times = AnswerTimes { first: time, idle: time, total: time };
-        // Later attempts would only run out of time, and hide the fault.
+        // More repetitions could end in a timeout instead of the server's error.
         self.client.retries = ModelRetries { count: 1, base: time / 10, longest: time / 4 };
+        // A short answer is far below these limits.
         self.client.caps = WireCaps {
-            event: SHORT,
-            arguments: SHORT,
-            answer: SHORT,
-            stream: 4 * SHORT as u64,
+            event: SHORT_ANSWER_BYTES,
+            arguments: SHORT_ANSWER_BYTES,
+            answer: SHORT_ANSWER_BYTES,
+            stream: 4 * SHORT_ANSWER_BYTES as u64,
             blocks: 64,
             calls: 4,
         };
@@ -82,20 +83,20 @@ impl ChosenModel {
     ///
     /// # Errors
     ///
-    /// The provider can't be asked.
+    /// Returns an error if the provider gives no list in 30 seconds.
     pub async fn list(&self) -> Result<Vec<ListedModel>, ChosenModelError> {
         let never = CancellationToken::new();
-        match tokio::time::timeout(LIST, self.client.list(&self.provider, &never)).await {
+        match tokio::time::timeout(LIST_TIME, self.client.list(&self.provider, &never)).await {
             Ok(listed) => Ok(listed?),
-            Err(_) => Err(ChosenModelError::NoList(LIST)),
+            Err(_) => Err(ChosenModelError::NoList(LIST_TIME)),
         }
     }
 
-    /// Returns the vector of each text, if the model makes vectors.
+    /// Returns the vector of each text, in the order of the texts.
     ///
     /// # Errors
     ///
-    /// Returns an error if a text has no vector.
+    /// Fails if the model doesn't make all vectors within `time`.
     pub async fn embed(
         &self,
         texts: &[String],
@@ -109,12 +110,12 @@ impl ChosenModel {
         }
     }
 
-    /// Returns the size of the model's context in tokens, or `None` if the provider doesn't report
-    /// it.
+    /// Returns the size of the model's context in tokens. Returns `None` if the provider doesn't
+    /// report the size in 5 seconds.
     pub async fn context_window(&self) -> Option<u64> {
         let never = CancellationToken::new();
         let asking = self.client.context_window(&self.provider, &self.model, &never);
-        match tokio::time::timeout(Duration::from_secs(5), asking).await {
+        match tokio::time::timeout(CONTEXT_TIME, asking).await {
             Ok(Ok(tokens)) => tokens,
             _ => None,
         }

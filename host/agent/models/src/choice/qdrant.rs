@@ -1,4 +1,4 @@
-//! Keeps and searches vectors in Qdrant, the database that `[index]` may name.
+//! Stores and searches vectors in Qdrant.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,20 +11,19 @@ use sha2::{Digest, Sha256};
 use tokio::sync::OnceCell;
 use tokio::task::JoinError;
 use toolhold_core::config::{Config, Folders, VectorBackend, dotted_name};
-use toolhold_core::{BoxFuture, VectorDatabase, VectorPoint, VectorSet, door};
+use toolhold_core::{BoxFuture, VectorDatabase, VectorPoint, VectorSet, outbound_client};
 use toolhold_net::requests::{Credential, Limits, OutboundClient, OutboundError, Request};
 use toolhold_net::{SecretSource, read};
 
-use crate::choice::rest::{Rest, RestError};
+use crate::choice::pause::{PauseError, ServerPause};
 
-/// The header for the key, unless the configuration names another header.
-const KEY: &str = "api-key";
+/// The header of the key, unless the configuration names a header.
+const KEY_HEADER: &str = "api-key";
 
-/// Digits of a hash of the secret of an index.
-const DIGITS: usize = 16;
+const ID_DIGITS: usize = 16;
 
-/// Returns the vector database that `[index]` names, if any. The key of the database is read at the
-/// first request. The request records name `front_end`.
+/// Returns the configured vector database. The first request reads the key. `front_end` is recorded
+/// with each request.
 pub(super) fn vector_database(
     config: &Config,
     folders: &Folders,
@@ -35,44 +34,42 @@ pub(super) fn vector_database(
     if index.vector_backend != VectorBackend::Qdrant {
         return None;
     }
+    let outbound_client = outbound_client(config, folders, front_end);
     Some(Arc::new(Qdrant {
-        door: door(config, folders, front_end),
+        client: outbound_client,
         url: index.qdrant.url.trim_end_matches('/').to_owned(),
         collection: index.qdrant.collection.clone(),
         secret: configured_secret(config, folders, directory),
         key: Arc::default(),
-        rest: Rest::default(),
+        pause: ServerPause::default(),
     }))
 }
 
-/// Returns the source of the key, if the configuration has one.
+/// Returns the secret of `[index.qdrant.secrets]`, if there is one.
 fn configured_secret(config: &Config, folders: &Folders, directory: &Path) -> Option<Secret> {
     let (name, secret) = config.values.index.qdrant.secrets.first_key_value()?;
     let table = format!("index.qdrant.secrets.{}", dotted_name(name));
     let source = config.source_of(&table, secret, folders, directory);
     let (header, prefix) = match secret.header {
         Some(_) => secret.placement(),
-        None => (KEY.to_owned(), String::new()),
+        // The default is Qdrant's own header.
+        None => (KEY_HEADER.to_owned(), String::new()),
     };
     Some(Secret { name: name.clone(), source, header, prefix })
 }
 
-/// A Qdrant server.
 #[derive(Debug)]
 struct Qdrant {
-    door: OutboundClient,
-    /// The URL without a `/` at its end.
+    client: OutboundClient,
     url: String,
-    /// The prefix of the database's collection names.
     collection: String,
     secret: Option<Secret>,
-    /// The header with the key, once the key is read. An [`Arc`], because reading continues if the
-    /// first request ends earlier.
+    /// The header with the key. Reading the key goes on in the background if the first request ends
+    /// early.
     key: Arc<OnceCell<Option<(HeaderName, HeaderValue)>>>,
-    rest: Rest,
+    pause: ServerPause,
 }
 
-/// The source of the key.
 #[derive(Clone, Debug)]
 struct Secret {
     name: String,
@@ -82,7 +79,7 @@ struct Secret {
 }
 
 impl Secret {
-    /// Returns the header with the key. Blocks, because a program may have to print the key.
+    /// Returns the header with the key. Blocks, because a program may run to print the key.
     fn header(&self) -> Result<(HeaderName, HeaderValue), QdrantError> {
         self.read_header().map_err(|error| QdrantError::Secret { secret: self.name.clone(), error })
     }
@@ -95,43 +92,42 @@ impl Secret {
     }
 }
 
-/// A failure to keep or search vectors in Qdrant.
 #[derive(Debug, thiserror::Error)]
 enum QdrantError {
     #[error("secret `{secret}`: {error}")]
     Secret { secret: String, error: SecretError },
-    /// Reading the secret panicked.
     #[error(transparent)]
     Task(#[from] JoinError),
     #[error(transparent)]
-    Rest(#[from] RestError),
+    Paused(#[from] PauseError),
     #[error(transparent)]
     Request(#[from] OutboundError),
-    // The text of the answer is left out, because a model would read it and it may contain
-    // anything.
-    #[error("it answered with status {0}")]
+    // The answer's text is left out, because a model reads errors, and the text may contain prompt
+    // injection.
+    #[error("the server answered with status {0}")]
     Status(u16),
-    #[error("it answered with status {0}; its key is that of [index.qdrant.secrets]")]
+    #[error("the server answered with status {0}; check the key in [index.qdrant.secrets]")]
     Key(u16),
-    #[error("it has no collection `{0}`")]
+    #[error("the server has no collection `{0}`")]
     NoCollection(String),
     #[error(
-        "its collection `{collection}` isn't for vectors of {numbers} numbers by cosine; remove it, or write another `collection` in [index.qdrant]"
+        "the collection `{collection}` isn't for vectors of {numbers} numbers with cosine \
+         distance; remove the collection, or set another `collection` in [index.qdrant]"
     )]
     Collection { collection: String, numbers: usize },
-    #[error("its answer isn't one of Qdrant")]
+    #[error("the answer isn't an answer of Qdrant")]
     Answer(#[from] serde_json::Error),
 }
 
-/// The reason why a secret can't be the key.
+/// The error of a secret that can't be the key.
 #[derive(Debug, thiserror::Error)]
 enum SecretError {
     #[error(transparent)]
     Unread(#[from] toolhold_net::SecretError),
     #[error(transparent)]
     Header(#[from] InvalidHeaderName),
-    // The source doesn't show the key, and says nothing that helps.
-    #[error("it isn't valid in a header")]
+    // The source contains no part of the value.
+    #[error("the secret has a character that headers don't allow")]
     Value(#[from] InvalidHeaderValue),
 }
 
@@ -152,7 +148,7 @@ struct CollectionConfig {
 
 #[derive(Deserialize)]
 struct CollectionParameters {
-    /// The settings of the collection's vectors. A collection with named vectors isn't Toolhold's.
+    /// An object with the size and the distance, except in collections with named vectors.
     vectors: Value,
 }
 
@@ -168,13 +164,13 @@ struct Nearest {
 
 #[derive(Deserialize)]
 struct Near {
-    /// A number, or a text with a UUID.
+    /// A number or a UUID.
     id: Value,
 }
 
 impl Qdrant {
-    /// Sends a request about the collection of a set. Returns the body of the answer, or `None` if
-    /// the collection is missing.
+    /// Sends a request about the collection of a set, and returns the body of the answer, or `None`
+    /// if the collection is missing. `path`: the part of the URL after the collection.
     async fn ask(
         &self,
         method: Method,
@@ -183,18 +179,10 @@ impl Qdrant {
         body: Option<Value>,
     ) -> Result<Option<Vec<u8>>, QdrantError> {
         let url = format!("{}/collections/{}{path}", self.url, self.name_of(set));
-        let request = Request::new("qdrant", method, &url)?;
-        let key = self.key().await?;
-        let credential = key.map(|(name, value)| Credential::in_header(request.url(), name, value));
-        let mut request = request.stay().credential(credential).limits(Limits::default());
-        if let Some(body) = body {
-            request = request
-                .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
-                .body(body.to_string());
-        }
-
-        self.rest.check()?;
-        let attempt = self.rest.begin();
+        let request = self.request(method, &url, body).await?;
+        // A circuit breaker: after a slow failure, requests fail at once for a while.
+        self.pause.check()?;
+        let attempt = self.pause.begin();
         let result = self.send(request).await;
         attempt.end(result.as_ref().err().map(ToString::to_string));
         let (status, bytes) = result?;
@@ -208,18 +196,34 @@ impl Qdrant {
         }
     }
 
-    /// Returns the status and the body of the answer. The body of an error isn't read.
+    async fn request(
+        &self,
+        method: Method,
+        url: &str,
+        body: Option<Value>,
+    ) -> Result<Request, QdrantError> {
+        let request = Request::new("qdrant", method, url)?;
+        let key = self.key().await?;
+        let credential = key.map(|(name, value)| Credential::in_header(request.url(), name, value));
+        // `stay` refuses redirects, so that no other server gets the key.
+        let request = request.stay().credential(credential).limits(Limits::default());
+        let Some(body) = body else { return Ok(request) };
+        let content_type = HeaderValue::from_static("application/json");
+        Ok(request.header(CONTENT_TYPE, content_type).body(body.to_string()))
+    }
+
+    /// Sends a request, and returns the status and the body. The body of an error isn't read.
     async fn send(&self, request: Request) -> Result<(StatusCode, Vec<u8>), OutboundError> {
-        let answer = self.door.send(request).await?;
+        let answer = self.client.send(request).await?;
         let status = answer.status();
         if !status.is_success() {
             return Ok((status, Vec::new()));
         }
-        let bytes = answer.bytes(&|_, _| ()).await?;
+        let bytes = answer.bytes(&ignore_progress).await?;
         Ok((status, bytes))
     }
 
-    /// Sends a request about the collection of a set. The collection must exist.
+    /// Sends a request about the collection of a set, which must exist.
     async fn ask_existing(
         &self,
         method: Method,
@@ -231,10 +235,13 @@ impl Qdrant {
         answer.ok_or_else(|| QdrantError::NoCollection(self.name_of(set)))
     }
 
+    /// Returns the header with the key, or `None` if no key is configured. Only the first call
+    /// reads the key.
     async fn key(&self) -> Result<Option<(HeaderName, HeaderValue)>, QdrantError> {
         let Some(secret) = self.secret.clone() else { return Ok(None) };
         let key = Arc::clone(&self.key);
-        // If the request ends first, reading continues and the key is stored.
+        // The program that prints the key may run longer than this request. Reading has a task of
+        // its own, so that a later request finds the key.
         let reading = tokio::spawn(async move {
             let header = key.get_or_try_init(|| async {
                 let header = tokio::task::spawn_blocking(move || secret.header()).await?;
@@ -249,13 +256,16 @@ impl Qdrant {
         format!("{}-{}", self.collection, set.numbers)
     }
 
-    /// Creates the collection of a set if it doesn't exist.
-    async fn ensure(&self, set: &VectorSet) -> Result<(), QdrantError> {
-        if let Some(description) = self.ask(Method::GET, set, "", None).await? {
-            return self.check(set, &description);
+    /// Creates the collection of a set, or checks that an existing collection fits.
+    async fn ensure_collection(&self, set: &VectorSet) -> Result<(), QdrantError> {
+        let path = "";
+        let no_body = None;
+        if let Some(description) = self.ask(Method::GET, set, path, no_body).await? {
+            return self.check_collection(set, &description);
         }
         let body = json!({ "vectors": { "size": set.numbers, "distance": "Cosine" } });
-        self.ask_existing(Method::PUT, set, "", body).await?;
+        self.ask_existing(Method::PUT, set, path, body).await?;
+        // The filter of each request uses these fields.
         for field in ["index", "group"] {
             let body = json!({ "field_name": field, "field_schema": "keyword" });
             self.ask_existing(Method::PUT, set, "/index?wait=true", body).await?;
@@ -263,13 +273,12 @@ impl Qdrant {
         Ok(())
     }
 
-    /// Checks that a collection can store the vectors of a set. `description`: the database's
-    /// description of the collection.
-    fn check(&self, set: &VectorSet, description: &[u8]) -> Result<(), QdrantError> {
+    /// Checks that a collection can store the vectors of a set. `description`: Qdrant's JSON.
+    fn check_collection(&self, set: &VectorSet, description: &[u8]) -> Result<(), QdrantError> {
         let vectors = parse::<Collection>(description)?.config.params.vectors;
-        let has_size = vectors["size"].as_u64() == u64::try_from(set.numbers).ok();
+        let is_same_length = vectors["size"].as_u64() == u64::try_from(set.numbers).ok();
         let is_cosine = vectors["distance"].as_str() == Some("Cosine");
-        if has_size && is_cosine {
+        if is_same_length && is_cosine {
             return Ok(());
         }
         Err(QdrantError::Collection { collection: self.name_of(set), numbers: set.numbers })
@@ -285,9 +294,10 @@ impl VectorDatabase for Qdrant {
         digits(&[&self.url, &self.collection])
     }
 
+    /// Counts the points of a set, after creating a missing collection.
     fn count<'a>(&'a self, set: &'a VectorSet) -> BoxFuture<'a, Result<u64, String>> {
         with_text_errors(async move {
-            self.ensure(set).await?;
+            self.ensure_collection(set).await?;
             let body = json!({ "filter": filter(set), "exact": true });
             let answer = self.ask_existing(Method::POST, set, "/points/count", body).await?;
             Ok(parse::<Count>(&answer)?.count)
@@ -301,21 +311,25 @@ impl VectorDatabase for Qdrant {
         })
     }
 
+    /// Stores points, and replaces points with the same IDs.
     fn put<'a>(
         &'a self,
         set: &'a VectorSet,
         points: Vec<VectorPoint>,
     ) -> BoxFuture<'a, Result<(), String>> {
         with_text_errors(async move {
-            let points = points.iter().map(|point| {
+            let mut items: Vec<Value> = Vec::new();
+            for point in &points {
                 let payload = json!({ "index": index(set), "group": group(set) });
-                json!({ "id": point_id(set, point.id), "vector": point.vector, "payload": payload })
-            });
-            let body = json!({ "points": points.collect::<Vec<Value>>() });
+                let id = point_id(set, point.id);
+                items.push(json!({ "id": id, "vector": point.vector, "payload": payload }));
+            }
+            let body = json!({ "points": items });
             self.ask_existing(Method::PUT, set, "/points?wait=true", body).await.map(drop)
         })
     }
 
+    /// Removes the points with these IDs.
     fn remove<'a>(
         &'a self,
         set: &'a VectorSet,
@@ -328,6 +342,7 @@ impl VectorDatabase for Qdrant {
         })
     }
 
+    /// Returns the IDs of the `limit` nearest points, the nearest point first.
     fn nearest<'a>(
         &'a self,
         set: &'a VectorSet,
@@ -340,13 +355,20 @@ impl VectorDatabase for Qdrant {
                 "with_payload": false,
             });
             let answer = self.ask_existing(Method::POST, set, "/points/query", body).await?;
-            let near = parse::<Nearest>(&answer)?.points.into_iter();
-            Ok(near.filter_map(|near| id_of_point(set, near.id.as_str()?)).take(limit).collect())
+            let mut ids = Vec::new();
+            for point in parse::<Nearest>(&answer)?.points {
+                // Points with a number as the ID aren't Toolhold's.
+                let Some(uuid) = point.id.as_str() else { continue };
+                ids.extend(id_of_point(set, uuid));
+            }
+            ids.truncate(limit);
+            Ok(ids)
         })
     }
 }
 
-/// Runs a task of [`VectorDatabase`], and turns its errors into strings.
+fn ignore_progress(_bytes: u64, _length: Option<u64>) {}
+
 fn with_text_errors<'a, T>(
     task: impl Future<Output = Result<T, QdrantError>> + Send + 'a,
 ) -> BoxFuture<'a, Result<T, String>> {
@@ -357,17 +379,15 @@ fn parse<'a, T: Deserialize<'a>>(answer: &'a [u8]) -> Result<T, serde_json::Erro
     serde_json::from_slice::<Answer<T>>(answer).map(|answer| answer.result)
 }
 
-/// Returns the filter for the points of a set.
 fn filter(set: &VectorSet) -> Value {
     json!({ "must": [has("index", index(set)), has("group", group(set))] })
 }
 
-/// Returns the condition that the payload of a point has a value.
 fn has(key: &str, value: String) -> Value {
     json!({ "key": key, "match": { "value": value } })
 }
 
-/// Returns the hash that all points of an index have, and no other points.
+/// Returns a hash that marks the points of an index.
 fn index(set: &VectorSet) -> String {
     digits(&[&set.secret, "index"])
 }
@@ -376,26 +396,25 @@ fn group(set: &VectorSet) -> String {
     digits(&[&set.secret, "group", &set.group])
 }
 
-/// Makes the UUID of a point from the index and the document, without hyphens.
+/// Returns the UUID of a point, without hyphens: the hash of the index, then the document's ID.
 fn point_id(set: &VectorSet, id: i64) -> String {
     format!("{}{id:016x}", index(set))
 }
 
-/// Returns the document of a point, or `None` if the point isn't of this index.
-fn id_of_point(set: &VectorSet, id: &str) -> Option<i64> {
-    let simple = id.replace('-', "").to_ascii_lowercase();
-    let number = simple.strip_prefix(&index(set))?;
-    if number.len() != DIGITS || !number.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+/// Returns the document's ID in a UUID of [`point_id`], or `None` for a point of another index.
+fn id_of_point(set: &VectorSet, uuid: &str) -> Option<i64> {
+    let digits = uuid.replace('-', "").to_ascii_lowercase();
+    let document = digits.strip_prefix(&index(set))?;
+    if document.len() != ID_DIGITS || !document.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return None;
     }
-    let id = u64::from_str_radix(number, 16).ok()?;
+    let id = u64::from_str_radix(document, 16).ok()?;
     Some(id.cast_signed())
 }
 
-/// Returns a short hash of some texts.
 fn digits(texts: &[&str]) -> String {
     let digest = Sha256::digest(texts.join("\n"));
-    digest[..DIGITS / 2].iter().map(|byte| format!("{byte:02x}")).collect()
+    digest[..ID_DIGITS / 2].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

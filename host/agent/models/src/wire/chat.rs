@@ -1,20 +1,19 @@
-//! Reads answers of OpenAI's Chat Completions, and of the many servers that are nearly compatible.
+//! Reads answers in the format of OpenAI's Chat Completions. Many servers deviate from the format.
 
-use crate::assembly::{Assembly, word};
+use crate::assembly::{Assembly, short_line};
 use crate::raw::Fields;
 use crate::turn::{Block, FinishReason, ModelEvent, TokenUsage};
 use crate::wire::delta::DeltaMessage;
 use crate::wire::{Reader, WireError, server_error};
 
-/// An answer that is read.
 #[derive(Debug, Default)]
 pub(super) struct Chat {
     message: DeltaMessage,
-    /// Whether the server reported the end.
     has_end: bool,
 }
 
 impl Reader for Chat {
+    /// Reads one event of the stream. Events have no names in this format.
     fn read(
         &mut self,
         _name: &str,
@@ -23,6 +22,7 @@ impl Reader for Chat {
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), WireError> {
         let choices = fields.items("choices");
+        // Some servers report an error without the field `error`.
         let is_other_error = choices.is_empty() && is_error(fields);
         if fields.raw("error").is_some() || is_other_error {
             return Err(server_error(fields));
@@ -30,7 +30,7 @@ impl Reader for Chat {
         assembly.read_model(fields);
 
         let mut usage = fields.object("usage");
-        // The request asks for only one choice.
+        // Each request asks for one choice, so only the first choice is read.
         if let Some(choice) = choices.first().and_then(|choice| Fields::parse(choice.get())) {
             if choice.raw("error").is_some() {
                 return Err(server_error(&choice));
@@ -40,13 +40,17 @@ impl Reader for Chat {
             if let Some(delta) = delta {
                 self.message.add(&delta, assembly, events)?;
             }
-            if let Some(reason) = choice.some_text("finish_reason") {
+            if let Some(reason) = choice.nonempty_text("finish_reason") {
                 self.has_end = true;
-                assembly.stop = Some(self.stop(&reason));
+                assembly.stop = Some(self.finish_reason(&reason));
             }
             usage = usage.or_else(|| choice.object("usage"));
         }
-        usage = usage.or_else(|| fields.object("x_groq")?.object("usage"));
+        if usage.is_none()
+            && let Some(groq_fields) = fields.object("x_groq")
+        {
+            usage = groq_fields.object("usage");
+        }
         if let Some(usage) = usage {
             assembly.usage = assembly.usage.updated(read_usage(&usage));
         }
@@ -57,6 +61,7 @@ impl Reader for Chat {
         self.has_end = true;
     }
 
+    /// Ends the answer, and returns its blocks. Fails if the answer is incomplete.
     fn finish(
         &mut self,
         assembly: &mut Assembly,
@@ -67,53 +72,55 @@ impl Reader for Chat {
         }
         let message = std::mem::take(&mut self.message);
         if let Some(refusal) = message.refusal() {
-            assembly.stop = Some(FinishReason::Refused(word(refusal)));
+            assembly.stop = Some(FinishReason::Refused(short_line(refusal)));
         }
         message.finish(assembly, events)
     }
 }
 
 impl Chat {
-    fn stop(&self, reason: &str) -> FinishReason {
+    /// Converts the finish reason of a server. Servers have different names for the same reason.
+    fn finish_reason(&self, reason: &str) -> FinishReason {
         match reason {
             "stop" | "eos" | "end_turn" => FinishReason::End,
             "tool_calls" | "function_call" | "tool_use" => FinishReason::Calls,
             "length" | "max_tokens" | "model_length" => FinishReason::Length,
             "content_filter" => {
-                FinishReason::Refused(word(self.message.refusal().unwrap_or_default()))
+                FinishReason::Refused(short_line(self.message.refusal().unwrap_or_default()))
             }
-            other => FinishReason::Other(word(other)),
+            other => FinishReason::Other(short_line(other)),
         }
     }
 }
 
-/// Checks whether an event without choices is an error: `{"detail":…}` or
-/// `{"object":"error","message":…}`.
+/// Checks for an error in the form `{"detail":…}` or `{"object":"error","message":…}`.
 fn is_error(fields: &Fields<'_>) -> bool {
     let is_error_object = fields.text("object").as_deref() == Some("error");
     let has_message = fields.raw("message").is_some();
     fields.raw("detail").is_some() || (is_error_object && has_message)
 }
 
+/// Reads the token counts. Servers have different field names for the tokens of the cache.
 fn read_usage(usage: &Fields<'_>) -> TokenUsage {
-    let prompt = usage.object("prompt_tokens_details").unwrap_or_default();
-    let completion = usage.object("completion_tokens_details").unwrap_or_default();
+    let prompt_details = usage.object("prompt_tokens_details").unwrap_or_default();
+    let completion_details = usage.object("completion_tokens_details").unwrap_or_default();
     let cache_read =
-        prompt.number("cached_tokens").or_else(|| usage.number("prompt_cache_hit_tokens"));
-    let cache_written =
-        prompt.number("cache_write_tokens").or_else(|| usage.number("cache_creation_input_tokens"));
-    // Some servers include thinking only in the total.
-    let beyond_prompt = match (usage.number("total_tokens"), usage.number("prompt_tokens")) {
+        prompt_details.number("cached_tokens").or_else(|| usage.number("prompt_cache_hit_tokens"));
+    let cache_written = prompt_details
+        .number("cache_write_tokens")
+        .or_else(|| usage.number("cache_creation_input_tokens"));
+    // Some servers count thinking only in the total and not in `completion_tokens`.
+    let total_output = match (usage.number("total_tokens"), usage.number("prompt_tokens")) {
         (Some(total), Some(prompt)) => Some(total.saturating_sub(prompt)),
         _ => None,
     };
-    // In this format, the cached tokens are part of all tokens.
+    // In this format, `prompt_tokens` includes cached tokens.
     let cached = cache_read.unwrap_or(0).saturating_add(cache_written.unwrap_or(0));
     TokenUsage {
         input: usage.number("prompt_tokens").map(|all| all.saturating_sub(cached)),
         cache_read,
         cache_written,
-        output: usage.number("completion_tokens").max(beyond_prompt),
-        reasoning: completion.number("reasoning_tokens"),
+        output: usage.number("completion_tokens").max(total_output),
+        reasoning: completion_details.number("reasoning_tokens"),
     }
 }

@@ -3,14 +3,14 @@
 use crate::body::{Writer, object};
 use crate::turn::{Block, CallResult, ModelAnswer, Part, ThinkingLevel, Turn, TurnMessage};
 use crate::wire::{
-    CallNames, Returned, WireFormat, WireOptions, WireRequest, arguments_object, has_image,
-    joined_text, write_own_fields,
+    CallIds, Returned, WireFormat, WireOptions, WireRequest, arguments_object, has_image,
+    joined_text, write_configured_fields,
 };
 
 const FORMAT: WireFormat = WireFormat::Chat;
 
-/// Fields that can't be written from outside.
-const RESERVED: [&str; 5] = ["messages", "model", "stream", "stream_options", "tools"];
+/// Fields that the configuration can't set.
+const RESERVED_FIELDS: [&str; 5] = ["messages", "model", "stream", "stream_options", "tools"];
 
 pub(super) fn request(turn: &Turn, options: &WireOptions) -> WireRequest {
     let body = object(|body| {
@@ -18,7 +18,7 @@ pub(super) fn request(turn: &Turn, options: &WireOptions) -> WireRequest {
         body.field("stream", &true);
         body.raw("stream_options", r#"{"include_usage":true}"#);
         let max = if options.completion_tokens { "max_completion_tokens" } else { "max_tokens" };
-        body.maybe(max, turn.max_output.as_ref());
+        body.optional_field(max, turn.max_output.as_ref());
         match &turn.thinking {
             ThinkingLevel::Off => body.field("reasoning_effort", "none"),
             ThinkingLevel::Effort(effort) => body.field("reasoning_effort", effort),
@@ -37,9 +37,9 @@ pub(super) fn request(turn: &Turn, options: &WireOptions) -> WireRequest {
         if turn.forbid_calls && !turn.tools.is_empty() {
             body.field("tool_choice", "none");
         }
-        write_own_fields(body, options, &RESERVED);
+        write_configured_fields(body, options, &RESERVED_FIELDS);
         write_tools(body, turn);
-        let mut names = CallNames::default();
+        let mut call_ids = CallIds::default();
         body.array("messages", |messages| {
             if !turn.system.is_empty() {
                 messages.object_item(|message| {
@@ -48,11 +48,13 @@ pub(super) fn request(turn: &Turn, options: &WireOptions) -> WireRequest {
                 });
             }
             for message in &turn.messages {
-                names.learn(message, FORMAT, options);
+                call_ids.add_message(message, FORMAT, options);
                 match message {
                     TurnMessage::User(content) => write_user(messages, content),
-                    TurnMessage::Model(answer) => write_answer(messages, answer, options, &names),
-                    TurnMessage::Results(results) => write_results(messages, results, &names),
+                    TurnMessage::Model(answer) => {
+                        write_answer(messages, answer, options, &call_ids);
+                    }
+                    TurnMessage::Results(results) => write_results(messages, results, &call_ids),
                 }
             }
         });
@@ -60,7 +62,6 @@ pub(super) fn request(turn: &Turn, options: &WireOptions) -> WireRequest {
     WireRequest { path: "/chat/completions", headers: Vec::new(), body }
 }
 
-/// Writes the tools. Ollama has the same format for tools.
 pub(super) fn write_tools(body: &mut Writer<'_>, turn: &Turn) {
     if turn.tools.is_empty() {
         return;
@@ -82,7 +83,7 @@ pub(super) fn write_tools(body: &mut Writer<'_>, turn: &Turn) {
 fn write_user(messages: &mut Writer<'_>, content: &[Part]) {
     messages.object_item(|message| {
         message.field("role", "user");
-        // Many small servers know only texts.
+        // Many small servers accept only a string as the content.
         if !has_image(content) {
             return message.field("content", &joined_text(content));
         }
@@ -109,14 +110,14 @@ fn write_answer(
     messages: &mut Writer<'_>,
     answer: &ModelAnswer,
     options: &WireOptions,
-    names: &CallNames<'_>,
+    call_ids: &CallIds<'_>,
 ) {
     let returned = Returned::new(answer, FORMAT, options);
     messages.object_item(|message| {
         message.field("role", "assistant");
         let has_calls = answer.calls().next().is_some();
         let content = returned.blocks().find_map(|(block, raw)| match block {
-            // The parts of the content may include thinking.
+            // The returned JSON may include thinking.
             Block::Text { .. } if !options.drop_thinking => raw,
             _ => None,
         });
@@ -141,7 +142,7 @@ fn write_answer(
                     match (block, raw) {
                         (Block::Call(_), Some(raw)) => calls.item(raw.get()),
                         (Block::Call(call), None) => calls.object_item(|item| {
-                            item.field("id", names.get(&call.id));
+                            item.field("id", call_ids.get(&call.id));
                             item.field("type", "function");
                             item.object("function", |function| {
                                 function.field("name", &call.name);
@@ -156,13 +157,13 @@ fn write_answer(
     });
 }
 
-/// Writes each result as a message. Such messages can't have images, so the images follow in a user
-/// message.
-fn write_results(messages: &mut Writer<'_>, results: &[CallResult], names: &CallNames<'_>) {
+/// Writes each result as a message. Results can't have images in this format, so a user message
+/// with all images follows.
+fn write_results(messages: &mut Writer<'_>, results: &[CallResult], call_ids: &CallIds<'_>) {
     for result in results {
         messages.object_item(|message| {
             message.field("role", "tool");
-            message.field("tool_call_id", names.get(&result.call));
+            message.field("tool_call_id", call_ids.get(&result.call));
             message.field("content", &result_text(result));
         });
     }
@@ -172,7 +173,8 @@ fn write_results(messages: &mut Writer<'_>, results: &[CallResult], names: &Call
     }
 }
 
-/// Returns the text of a result, for formats in which results have no images and no failure flag.
+/// Returns the text of a result, or a short note if there is no text. Results can't have images in
+/// this format.
 pub(super) fn result_text(result: &CallResult) -> String {
     let text = joined_text(&result.content);
     if !text.is_empty() {
@@ -184,7 +186,7 @@ pub(super) fn result_text(result: &CallResult) -> String {
     }
 }
 
-/// Returns the images of results. The name of the tool comes before the images of each result.
+/// Returns the images of results. Before the images of each result is a text with the tool's name.
 pub(super) fn image_parts(results: &[CallResult]) -> Vec<Part> {
     let mut parts = Vec::new();
     for result in results.iter().filter(|result| has_image(&result.content)) {

@@ -8,31 +8,29 @@ use crate::raw::{Fields, RawJson, items, string};
 use crate::turn::{Block, ModelCall, ModelEvent};
 use crate::wire::{WireError, arguments_of};
 
-/// The fields for the text of thinking. Servers use different names.
+/// Servers have different fields for thinking.
 const THINKING: [&str; 3] = ["reasoning_content", "reasoning", "thinking"];
 
-/// Further fields of thinking, which are sent back with it.
+/// Further fields that are sent back with thinking.
 const ABOUT_THINKING: [&str; 2] = ["reasoning_details", "thinking_blocks"];
 
-/// Fields of an answer that don't go back to the server.
+/// Fields that aren't sent back.
 const NOT_RETURNED: [&str; 8] =
     ["annotations", "audio", "function_call", "images", "logprobs", "refusal", "role", "token_ids"];
 
-/// A message that may get more pieces.
 #[derive(Debug, Default)]
 pub(super) struct DeltaMessage {
-    /// Whether each call arrives in one piece, with its arguments as JSON instead of a string.
+    /// Whether each call arrives in one piece. Its arguments are then JSON instead of a string.
     has_whole_calls: bool,
     thinking: String,
-    /// The fields of thinking in the form in which they are sent back.
-    thought: Merged,
+    /// The fields of thinking, as they are sent back.
+    thinking_fields: Merged,
     text: String,
-    /// The pieces of `content`, if a piece was a list of parts.
+    /// The parts of `content`, if a piece of `content` was a list.
     parts: Option<Vec<String>>,
     refusal: String,
     calls: Vec<Open>,
-    /// The fields that aren't known.
-    other: Merged,
+    unknown_fields: Merged,
 }
 
 #[derive(Debug)]
@@ -41,32 +39,28 @@ struct Open {
     id: String,
     name: String,
     arguments: String,
-    /// Unknown fields of the call and of its function.
-    other: Merged,
-    other_of_function: Merged,
+    unknown_fields: Merged,
+    unknown_function_fields: Merged,
 }
 
 impl DeltaMessage {
-    /// Makes a message in which each call arrives in one piece, with its arguments as JSON instead
-    /// of a string.
+    /// For servers that send each call in one piece, with arguments as JSON instead of a string.
     pub(super) fn with_whole_calls() -> Self {
         Self { has_whole_calls: true, ..Self::default() }
     }
 
-    /// Returns the text of the model's refusal, if the model refused.
     pub(super) fn refusal(&self) -> Option<&str> {
         if self.refusal.is_empty() { None } else { Some(&self.refusal) }
     }
 
-    /// Adds a piece.
     pub(super) fn add(
         &mut self,
         delta: &Fields<'_>,
         assembly: &mut Assembly,
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), WireError> {
-        // Some servers send the same thought in two fields.
-        let thinking = THINKING.iter().find_map(|name| delta.some_text(name));
+        // Some servers send the same thinking in two fields. Only the first field is shown.
+        let thinking = THINKING.iter().find_map(|name| delta.nonempty_text(name));
         if let Some(more) = thinking {
             assembly.add_thinking(&mut self.thinking, &more, events)?;
         }
@@ -84,22 +78,26 @@ impl DeltaMessage {
                     assembly.add_text(&mut self.refusal, &more, events)?;
                 }
                 _ if THINKING.contains(&key) || ABOUT_THINKING.contains(&key) => {
-                    assembly.keep(value.get().len())?;
-                    self.thought.add(key, value);
+                    assembly.count_bytes(value.get().len())?;
+                    self.thinking_fields.add(key, value);
                 }
                 _ if NOT_RETURNED.contains(&key) => {}
+                // Unknown fields are sent back with the answer.
                 _ => {
-                    assembly.keep(value.get().len())?;
-                    self.other.add(key, value);
+                    assembly.count_bytes(value.get().len())?;
+                    self.unknown_fields.add(key, value);
                 }
             }
         }
+        // The old form of a call has neither an index nor an ID.
         if let Some(function) = delta.object("function_call") {
             self.add_function(None, "", Some(&function), assembly, events)?;
         }
         Ok(())
     }
 
+    /// Adds a piece of `content`, which is a string or a list of parts. Parts are sent back
+    /// unchanged.
     fn add_content(
         &mut self,
         content: &RawValue,
@@ -111,16 +109,16 @@ impl DeltaMessage {
             if !more.is_empty()
                 && let Some(parts) = &mut self.parts
             {
-                assembly.keep(content.get().len())?;
+                assembly.count_bytes(content.get().len())?;
                 parts.push(format!(r#"{{"type":"text","text":{}}}"#, content.get()));
             }
             return Ok(());
         }
         for part in items(content) {
             assembly.begin_block()?;
-            assembly.keep(part.get().len())?;
+            assembly.count_bytes(part.get().len())?;
+            // Earlier pieces that were strings become the first part.
             if self.parts.is_none() && !self.text.is_empty() {
-                // The text before the first part becomes a part too.
                 let text_part = serde_json::json!({"type": "text", "text": self.text});
                 self.parts = Some(vec![text_part.to_string()]);
             }
@@ -151,16 +149,17 @@ impl DeltaMessage {
         let id = call.text("id").unwrap_or_default();
         self.add_function(index, &id, function.as_ref(), assembly, events)?;
         let Some(open) = self.find(index) else { return Ok(()) };
+        // Unknown fields are sent back with the call.
         for (key, value) in call.iter() {
             if !matches!(key, "index" | "id" | "type" | "function") && value.get() != "null" {
-                assembly.keep(value.get().len())?;
-                open.other.add(key, value);
+                assembly.count_bytes(value.get().len())?;
+                open.unknown_fields.add(key, value);
             }
         }
         for (key, value) in function.iter().flat_map(Fields::iter) {
             if !matches!(key, "index" | "name" | "arguments") && value.get() != "null" {
-                assembly.keep(value.get().len())?;
-                open.other_of_function.add(key, value);
+                assembly.count_bytes(value.get().len())?;
+                open.unknown_function_fields.add(key, value);
             }
         }
         Ok(())
@@ -180,7 +179,7 @@ impl DeltaMessage {
 
         let has_whole_calls = self.has_whole_calls;
         match self.find(index) {
-            Some(open) if !has_whole_calls && !open.is_other(index, id, &name, &arguments) => {
+            Some(open) if !has_whole_calls && !open.is_other_call(index, id, &name, &arguments) => {
                 if open.id.is_empty() {
                     id.clone_into(&mut open.id);
                 }
@@ -195,8 +194,8 @@ impl DeltaMessage {
                     id: id.to_owned(),
                     name: name.into_owned(),
                     arguments: String::new(),
-                    other: Merged::default(),
-                    other_of_function: Merged::default(),
+                    unknown_fields: Merged::default(),
+                    unknown_function_fields: Merged::default(),
                 });
             }
         }
@@ -209,35 +208,37 @@ impl DeltaMessage {
         assembly.add_arguments(&mut open.arguments, &arguments)
     }
 
-    /// Returns the last call with a number, or the last call if there is no number.
+    /// Returns the last call with `index`, or the last call if `index` is `None`.
     fn find(&mut self, index: Option<u64>) -> Option<&mut Open> {
         self.calls.iter_mut().rev().find(|open| index.is_none() || open.index == index)
     }
 
-    /// Returns all blocks.
     pub(super) fn finish(
         self,
         assembly: &mut Assembly,
         events: &mut Vec<ModelEvent>,
     ) -> Result<Vec<Block>, WireError> {
         let mut blocks = Vec::new();
-        // Parts of the content that are thoughts go back with the content.
-        if !self.thinking.is_empty() || !self.thought.is_empty() {
-            let raw = if self.thought.is_empty() { None } else { Some(self.thought.json()) };
+        if !self.thinking.is_empty() || !self.thinking_fields.is_empty() {
+            let raw = if self.thinking_fields.is_empty() {
+                None
+            } else {
+                Some(self.thinking_fields.json())
+            };
             blocks.push(Block::Thinking { text: self.thinking, raw });
         }
         let text = self.text + &self.refusal;
         if let Some(parts) = self.parts {
+            // The content arrived as a list of parts, and is sent back as a list.
             let content = format!(r#"{{"content":[{}]}}"#, parts.join(","));
             blocks.push(Block::Text { text, raw: RawJson::new(content).ok() });
         } else if !text.is_empty() {
             blocks.push(Block::Text { text, raw: None });
         }
-        if !self.other.is_empty() {
-            blocks.push(Block::Opaque(self.other.json()));
+        if !self.unknown_fields.is_empty() {
+            blocks.push(Block::Opaque(self.unknown_fields.json()));
         }
         for open in self.calls {
-            // A call without a name can't be made.
             if open.name.is_empty() && open.arguments.trim().is_empty() {
                 continue;
             }
@@ -254,45 +255,46 @@ fn is_object(json: &str) -> bool {
 }
 
 impl Open {
-    /// Checks whether a piece belongs to another call, although it has the same number or no
-    /// number.
-    fn is_other(&self, index: Option<u64>, id: &str, name: &str, arguments: &str) -> bool {
+    /// Checks whether a piece starts another call, although the piece has the same index or no
+    /// index.
+    fn is_other_call(&self, index: Option<u64>, id: &str, name: &str, arguments: &str) -> bool {
         if name.is_empty() {
             return false;
         }
         if !id.is_empty() && !self.id.is_empty() {
             return self.id != id;
         }
-        // Without IDs, another name begins a call.
+        // Without IDs, a different name starts a new call.
         if self.name.is_empty() {
             return false;
         }
         if name != self.name {
             return true;
         }
-        // The same name starts a new call if the arguments so far are complete. If there is a
-        // number, each piece may repeat the name, so the new piece must also start new arguments.
-        let begins_again = index.is_none() || arguments.starts_with('{');
-        begins_again && is_object(&self.arguments)
+        // The same name starts a new call only after complete arguments. With an index, new
+        // arguments must start too, because some servers repeat the name in each piece.
+        let may_begin_call = index.is_none() || arguments.starts_with('{');
+        may_begin_call && is_object(&self.arguments)
     }
 
-    /// Makes the call. `keeps_object`: whether the arguments are sent back as JSON instead of a
-    /// string.
+    /// Completes the call. `keeps_object`: whether the arguments are sent back as a JSON object
+    /// instead of a string.
     fn finish(
         mut self,
         assembly: &mut Assembly,
         keeps_object: bool,
     ) -> Result<ModelCall, WireError> {
         let id = assembly.call_id(&self.id)?;
-        let has_unknown_fields = !self.other.is_empty() || !self.other_of_function.is_empty();
+        let has_unknown_fields =
+            !self.unknown_fields.is_empty() || !self.unknown_function_fields.is_empty();
         let raw = if has_unknown_fields { Some(self.json(&id, keeps_object)) } else { None };
         let arguments = if self.arguments.is_empty() { "{}".to_owned() } else { self.arguments };
         Ok(ModelCall { id, name: self.name, arguments, raw })
     }
 
-    /// Returns the call in the form in which it is sent back, with its unknown fields.
+    /// Returns the call with its unknown fields, in the form that is sent back.
     fn json(&mut self, id: &str, keeps_object: bool) -> RawJson {
-        let mut function = std::mem::take(&mut self.other_of_function);
+        let mut function = std::mem::take(&mut self.unknown_function_fields);
         function.set_text("name", &self.name);
         let arguments = super::arguments_object(&self.arguments);
         if keeps_object {
@@ -301,7 +303,7 @@ impl Open {
             function.set_text("arguments", &arguments);
         }
 
-        let mut call = std::mem::take(&mut self.other);
+        let mut call = std::mem::take(&mut self.unknown_fields);
         call.set_text("id", id);
         if !keeps_object {
             call.set_text("type", "function");

@@ -1,33 +1,30 @@
-//! Reads answers of Anthropic's Messages.
+//! Reads answers in the format of Anthropic's Messages.
 
 use serde_json::value::RawValue;
 
-use crate::assembly::{Assembly, finish_call, word};
+use crate::assembly::{Assembly, finish_call, short_line};
 use crate::merged::Merged;
 use crate::raw::{Fields, string};
 use crate::turn::{Block, FinishReason, ModelCall, ModelEvent, TokenUsage};
 use crate::wire::{Reader, WireError, arguments_object, server_error};
 
-/// An answer that is read.
 #[derive(Debug, Default)]
 pub(super) struct Messages {
     blocks: Vec<Open>,
-    /// Whether the server gave the reason of the end. After the reason, the event of the end is
-    /// optional.
+    /// Whether the server sent the reason of the end. The final event is then optional.
     has_stop: bool,
 }
 
-/// A block that may get more pieces.
 #[derive(Debug)]
 struct Open {
-    /// The block's number in the stream. Only the last block with a number gets more pieces.
+    /// The block's index in the stream. Pieces belong to the last block with their index.
     index: u64,
     kind: Kind,
     object: Merged,
     text: String,
     /// The arguments, if they arrive in pieces.
     arguments: Option<String>,
-    /// The finished block.
+    /// The block, after it is complete.
     block: Option<Block>,
 }
 
@@ -37,6 +34,17 @@ enum Kind {
     Thinking,
     Call,
     Other,
+}
+
+impl Kind {
+    fn from_block(fields: &Fields<'_>) -> Self {
+        match fields.text("type").as_deref() {
+            Some("text") => Self::Text,
+            Some("thinking") => Self::Thinking,
+            Some("tool_use") => Self::Call,
+            _ => Self::Other,
+        }
+    }
 }
 
 impl Reader for Messages {
@@ -81,21 +89,22 @@ impl Reader for Messages {
             "message_stop" => {
                 assembly.is_done = true;
             }
-            // A whole answer, from a server that doesn't stream.
+            // A server that doesn't stream sends a whole answer.
             "message" => {
                 self.begin(fields, assembly, events)?;
                 self.end(Some(fields), assembly);
                 assembly.is_done = true;
             }
             "error" => return Err(server_error(fields)),
-            // An error of a gateway before the server.
+            // A gateway before the server sends errors without a type.
             "" if fields.raw("error").is_some() => return Err(server_error(fields)),
-            // `ping`, and events of later versions.
+            // `ping`, and events of later versions of the API.
             _ => {}
         }
         Ok(())
     }
 
+    /// Ends the answer, and returns its blocks. Fails if the answer is incomplete.
     fn finish(
         &mut self,
         assembly: &mut Assembly,
@@ -124,16 +133,17 @@ impl Messages {
         if let Some(usage) = message.object("usage") {
             assembly.usage = assembly.usage.updated(read_usage(&usage));
         }
-        // Usually empty.
+        // Usually, the first event has no blocks.
         for (index, block) in message.items("content").into_iter().enumerate() {
             self.begin_block(index as u64, block, assembly, events)?;
         }
         Ok(())
     }
 
+    /// Reads the reason why the answer ended, if the event has a reason.
     fn end(&mut self, delta: Option<&Fields<'_>>, assembly: &mut Assembly) {
         let Some(delta) = delta else { return };
-        let Some(reason) = delta.some_text("stop_reason") else { return };
+        let Some(reason) = delta.nonempty_text("stop_reason") else { return };
         self.has_stop = true;
         assembly.stop = Some(match &*reason {
             "end_turn" | "stop_sequence" => FinishReason::End,
@@ -144,11 +154,13 @@ impl Messages {
             "refusal" => {
                 let details = delta.object("stop_details");
                 let why = details.as_ref().and_then(|details| {
-                    details.some_text("explanation").or_else(|| details.some_text("category"))
+                    details
+                        .nonempty_text("explanation")
+                        .or_else(|| details.nonempty_text("category"))
                 });
-                FinishReason::Refused(word(&why.unwrap_or_default()))
+                FinishReason::Refused(short_line(&why.unwrap_or_default()))
             }
-            other => FinishReason::Other(word(other)),
+            other => FinishReason::Other(short_line(other)),
         });
     }
 
@@ -159,20 +171,15 @@ impl Messages {
         assembly: &mut Assembly,
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), WireError> {
-        // A repeated number belongs to a new block, so the first block is complete.
+        // A repeated index starts a new block.
         if let Some(open) = self.open(Some(index)) {
             open.finish(assembly, events)?;
         }
 
         let fields = Fields::parse(block.get()).unwrap_or_default();
         assembly.begin_block()?;
-        assembly.keep(block.get().len())?;
-        let kind = match fields.text("type").as_deref() {
-            Some("text") => Kind::Text,
-            Some("thinking") => Kind::Thinking,
-            Some("tool_use") => Kind::Call,
-            _ => Kind::Other,
-        };
+        assembly.count_bytes(block.get().len())?;
+        let kind = Kind::from_block(&fields);
         let object = Merged::new(&fields);
         let mut open =
             Open { index, kind, object, text: String::new(), arguments: None, block: None };
@@ -201,7 +208,7 @@ impl Messages {
     ) -> Result<(), WireError> {
         let kind = delta.text("type").unwrap_or_default();
         if self.open(index).is_none() {
-            // Some servers leave out the event that begins a block.
+            // Some servers leave out the event of a block's start.
             let json = match &*kind {
                 "text_delta" => r#"{"type":"text","text":""}"#,
                 "thinking_delta" => r#"{"type":"thinking","thinking":""}"#,
@@ -222,16 +229,16 @@ impl Messages {
                     assembly.add_arguments(arguments, &more)?;
                 }
                 ("citation", "citations_delta") => {
-                    assembly.keep(value.get().len())?;
+                    assembly.count_bytes(value.get().len())?;
                     open.object.push("citations", value);
                 }
-                // The signature comes once, and whole.
+                // The signature arrives in one piece.
                 ("signature", _) => {
-                    assembly.keep(value.get().len())?;
+                    assembly.count_bytes(value.get().len())?;
                     open.object.set(key, value);
                 }
                 _ => {
-                    assembly.keep(value.get().len())?;
+                    assembly.count_bytes(value.get().len())?;
                     open.object.add(key, value);
                 }
             }
@@ -250,8 +257,8 @@ impl Messages {
         }
     }
 
-    /// Returns the block with a number, or the last block if there is no number. Returns `None` if
-    /// the block is finished.
+    /// Returns the last block with `index`, or the last block if `index` is `None`. Returns `None`
+    /// if this block is missing or complete.
     fn open(&mut self, index: Option<u64>) -> Option<&mut Open> {
         let mut blocks = self.blocks.iter_mut().rev();
         let last = match index {
@@ -261,13 +268,13 @@ impl Messages {
         if last.block.is_none() { Some(last) } else { None }
     }
 
-    /// Returns the number of a new block that comes without a number.
     fn next_index(&self) -> u64 {
         self.blocks.last().map_or(0, |last| last.index.saturating_add(1))
     }
 }
 
 impl Open {
+    /// Completes the block, unless the block is already complete.
     fn finish(
         &mut self,
         assembly: &mut Assembly,
@@ -281,8 +288,8 @@ impl Open {
         let arguments = self.arguments.take().unwrap_or_default();
         self.block = Some(match self.kind {
             Kind::Text => {
-                let raw =
-                    if has_more(&object, &["type", "text"]) { Some(object.json()) } else { None };
+                let has_unknown_fields = has_more(&object, &["type", "text"]);
+                let raw = if has_unknown_fields { Some(object.json()) } else { None };
                 Block::Text { text, raw }
             }
             Kind::Thinking => Block::Thinking { text, raw: Some(object.json()) },
@@ -302,8 +309,8 @@ impl Open {
     }
 }
 
-/// Makes the call of a block. `pieces`: the arguments that arrived in pieces, which take precedence
-/// over the arguments of the block.
+/// Makes the call of a block. `pieces`: the arguments that arrived in pieces. If `pieces` is empty,
+/// the arguments in the block apply.
 fn make_call(
     mut object: Merged,
     pieces: String,
@@ -321,6 +328,7 @@ fn make_call(
     };
 
     let mut raw = None;
+    // Unknown fields are sent back with the block.
     if has_more(&object, &["type", "id", "name", "input"]) {
         object.set_json("input", arguments_object(&arguments).into_owned());
         if id != server_id {
@@ -331,7 +339,6 @@ fn make_call(
     Ok(ModelCall { id, name, arguments, raw })
 }
 
-/// Checks whether a block has fields that aren't known here.
 fn has_more(object: &Merged, known: &[&str]) -> bool {
     object.keys().any(|key| !known.contains(&key) && object.has(key))
 }

@@ -1,29 +1,28 @@
-//! Writes requests for Anthropic's Messages API, with cache marks.
+//! Writes requests in the format of Anthropic's Messages, with cache marks.
 
 use crate::body::{Writer, object};
 use crate::turn::{Block, ModelTool, Part, ThinkingLevel, Turn, TurnMessage};
 use crate::wire::{
-    Caching, CallNames, Returned, WireFormat, WireOptions, WireRequest, arguments_object,
-    write_own_fields,
+    Caching, CallIds, Returned, WireFormat, WireOptions, WireRequest, arguments_object,
+    write_configured_fields,
 };
 
 const FORMAT: WireFormat = WireFormat::Messages;
 
-/// The most tokens of an answer if the turn has no limit. The format requires a number, and the
-/// models that are in use allow this number.
+/// The most tokens of an answer if the turn has no limit. The format requires a number.
 const MAX_OUTPUT: u32 = 8192;
 
-/// The tokens for the answer next to a thinking budget.
+/// The tokens of the answer in addition to a thinking budget.
 const ANSWER_ROOM: u32 = 4096;
 
-/// The most new blocks since the last request for which the end of that request needs no mark. The
-/// server looks for cached blocks in the 20 blocks before a mark.
+/// The most new blocks after the end of the last request without a mark. The server looks for
+/// cached blocks only in the 20 blocks before a mark.
 const LOOK_BACK: usize = 18;
 
-const MARK: &str = r#"{"type":"ephemeral"}"#;
+const CACHE_MARK: &str = r#"{"type":"ephemeral"}"#;
 
-/// Fields that can't be written from outside.
-const RESERVED: [&str; 7] =
+/// Fields that the configuration can't set.
+const RESERVED_FIELDS: [&str; 7] =
     ["cache_control", "max_tokens", "messages", "model", "stream", "system", "tools"];
 
 pub(super) fn request(turn: &Turn, options: &WireOptions) -> WireRequest {
@@ -35,19 +34,20 @@ pub(super) fn request(turn: &Turn, options: &WireOptions) -> WireRequest {
         if turn.forbid_calls && !turn.tools.is_empty() {
             body.raw("tool_choice", r#"{"type":"none"}"#);
         }
-        write_own_fields(body, options, &RESERVED);
+        write_configured_fields(body, options, &RESERVED_FIELDS);
         if options.caching == Caching::Automatic {
-            body.raw("cache_control", MARK);
+            body.raw("cache_control", CACHE_MARK);
         }
         write_beginning(body, turn, options.caching != Caching::Off);
-        // The messages are last, because everything before them is the same in the next turn.
+        // The messages come last, so that requests start with the same bytes, as the server's cache
+        // requires.
         let marked = marked_messages(turn, options.caching);
-        let mut names = CallNames::default();
+        let mut call_ids = CallIds::default();
         body.array("messages", |messages| {
             for (index, message) in turn.messages.iter().enumerate() {
-                names.learn(message, FORMAT, options);
+                call_ids.add_message(message, FORMAT, options);
                 let is_marked = marked.contains(&Some(index));
-                write_message(messages, message, options, &names, is_marked);
+                write_message(messages, message, options, &call_ids, is_marked);
             }
         });
     });
@@ -55,15 +55,17 @@ pub(super) fn request(turn: &Turn, options: &WireOptions) -> WireRequest {
     WireRequest { path: "/messages", headers, body }
 }
 
+/// Returns the limit of the answer's tokens. The limit includes thinking, and leaves at least
+/// [`ANSWER_ROOM`] tokens for the text after a thinking budget.
 fn max_tokens(turn: &Turn) -> u32 {
-    let max = turn.max_output.unwrap_or(MAX_OUTPUT);
+    let wanted = turn.max_output.unwrap_or(MAX_OUTPUT);
     match turn.thinking {
-        // The budget is part of `max`, so `max` must also have room for the answer.
-        ThinkingLevel::Tokens(budget) => max.max(budget.saturating_add(ANSWER_ROOM)),
-        _ => max,
+        ThinkingLevel::Tokens(budget) => wanted.max(budget.saturating_add(ANSWER_ROOM)),
+        _ => wanted,
     }
 }
 
+/// Writes the amount of thinking and the schema of the answer.
 fn write_thinking(body: &mut Writer<'_>, turn: &Turn) {
     match &turn.thinking {
         ThinkingLevel::Usual => {}
@@ -82,7 +84,7 @@ fn write_thinking(body: &mut Writer<'_>, turn: &Turn) {
     };
     if effort.is_some() || turn.output_schema.is_some() {
         body.object("output_config", |config| {
-            config.maybe("effort", effort);
+            config.optional_field("effort", effort);
             if let Some(output) = &turn.output_schema {
                 config.object("format", |format| {
                     format.field("type", "json_schema");
@@ -93,11 +95,13 @@ fn write_thinking(body: &mut Writer<'_>, turn: &Turn) {
     }
 }
 
-/// Writes the tools and the system text. The mark is at their end, which never moves.
+/// Writes the tools and the system text, which are the same in each request of a conversation.
+/// `has_mark`: whether the last of these parts gets a cache mark.
 fn write_beginning(body: &mut Writer<'_>, turn: &Turn, has_mark: bool) {
     if !turn.tools.is_empty() {
         body.array("tools", |tools| {
             for (index, tool) in turn.tools.iter().enumerate() {
+                // The last tool is the end if there is no system text.
                 let is_end = turn.system.is_empty() && index + 1 == turn.tools.len();
                 tools.object_item(|item| write_tool(item, tool, has_mark && is_end));
             }
@@ -123,25 +127,30 @@ fn write_tool(item: &mut Writer<'_>, tool: &ModelTool, is_marked: bool) {
 
 fn write_mark(item: &mut Writer<'_>, is_marked: bool) {
     if is_marked {
-        item.raw("cache_control", MARK);
+        item.raw("cache_control", CACHE_MARK);
     }
 }
 
-/// Returns the messages whose last block gets a cache mark.
+/// Returns the indexes of the messages whose last block gets a cache mark. The server caches a
+/// request up to a mark.
 ///
-/// With [`Caching::Marks`], these are the ends of the last request and of this request. With
-/// [`Caching::Automatic`], the server marks the end of this request. The end of the last request
-/// gets a mark only if so many new blocks follow that the server would not find it.
+/// With [`Caching::Marks`], the end of the last request and the end of this request get a mark.
+/// With [`Caching::Automatic`], the server marks the end of this request, and looks for the end of
+/// the last request only in the [`LOOK_BACK`] blocks before. If there are more new blocks, the end
+/// of the last request gets a mark.
 fn marked_messages(turn: &Turn, caching: Caching) -> [Option<usize>; 2] {
     let messages = &turn.messages;
     let last_answer = messages.iter().rposition(|message| matches!(message, TurnMessage::Model(_)));
+    // The last request ended before the last answer.
     let last_request_end = last_answer.and_then(|answer| answer.checked_sub(1));
     match caching {
         Caching::Off => [None, None],
         Caching::Marks => [last_request_end, messages.len().checked_sub(1)],
         Caching::Automatic => {
-            let new_messages = last_answer.map_or(&[][..], |answer| &messages[answer..]);
-            let new_blocks: usize = new_messages.iter().map(count_blocks).sum();
+            let new_blocks: usize = match last_answer {
+                Some(answer) => messages[answer..].iter().map(count_blocks).sum(),
+                None => 0,
+            };
             if new_blocks > LOOK_BACK { [last_request_end, None] } else { [None, None] }
         }
     }
@@ -159,7 +168,7 @@ fn write_message(
     messages: &mut Writer<'_>,
     message: &TurnMessage,
     options: &WireOptions,
-    names: &CallNames<'_>,
+    call_ids: &CallIds<'_>,
     is_marked: bool,
 ) {
     match message {
@@ -171,7 +180,7 @@ fn write_message(
             for (index, result) in results.iter().enumerate() {
                 items.object_item(|item| {
                     item.field("type", "tool_result");
-                    item.field("tool_use_id", names.get(&result.call));
+                    item.field("tool_use_id", call_ids.get(&result.call));
                     item.array("content", |parts| write_parts(parts, &result.content, false));
                     if result.failed {
                         item.field("is_error", &true);
@@ -182,7 +191,7 @@ fn write_message(
         }),
         TurnMessage::Model(answer) => {
             let returned = Returned::new(answer, FORMAT, options);
-            // The server refuses a message without content.
+            // The server refuses a message without content, or with only blank text.
             if returned.blocks().all(|(block, _)| is_blank(block)) {
                 return write_content(messages, "assistant", |items| {
                     items.item(r#"{"type":"text","text":"(no answer)"}"#);
@@ -194,7 +203,7 @@ fn write_message(
                         (_, Some(raw)) => items.item(raw.get()),
                         (Block::Call(call), None) => items.object_item(|item| {
                             item.field("type", "tool_use");
-                            item.field("id", names.get(&call.id));
+                            item.field("id", call_ids.get(&call.id));
                             item.field("name", &call.name);
                             item.raw("input", &arguments_object(&call.arguments));
                         }),
@@ -209,7 +218,7 @@ fn write_message(
     }
 }
 
-/// Checks whether a block is a text without content. The server would refuse such a block.
+/// Checks for a blank text, which the server refuses.
 fn is_blank(block: &Block) -> bool {
     matches!(block, Block::Text { text, .. } if text.trim().is_empty())
 }
@@ -231,15 +240,17 @@ fn is_shown(part: &Part) -> bool {
     !matches!(part, Part::Text(text) if text.trim().is_empty())
 }
 
+/// Writes the parts that have content. `is_marked`: whether the last written part gets a cache
+/// mark.
 fn write_parts(items: &mut Writer<'_>, content: &[Part], is_marked: bool) {
     let last = content.iter().rposition(is_shown);
     if last.is_none() {
         items.object_item(|item| write_text(item, "(no output)", is_marked));
     }
     for (index, part) in content.iter().enumerate().filter(|(_, part)| is_shown(part)) {
-        let is_marked = is_marked && Some(index) == last;
+        let has_mark = is_marked && Some(index) == last;
         items.object_item(|item| match part {
-            Part::Text(text) => write_text(item, text, is_marked),
+            Part::Text(text) => write_text(item, text, has_mark),
             Part::Image { media_type, data } => {
                 item.field("type", "image");
                 item.object("source", |source| {
@@ -247,7 +258,7 @@ fn write_parts(items: &mut Writer<'_>, content: &[Part], is_marked: bool) {
                     source.field("media_type", media_type);
                     source.field("data", data);
                 });
-                write_mark(item, is_marked);
+                write_mark(item, has_mark);
             }
         });
     }

@@ -1,6 +1,4 @@
-//! Writes a turn as a request in the provider's format, and decodes the bytes of the answer. Each
-//! format is a pair of functions without I/O: one writes the request, and one turns bytes into
-//! events.
+//! Writes a turn in a provider's format, and decodes the answer. The functions do no I/O.
 
 mod chat;
 mod chat_request;
@@ -25,9 +23,12 @@ use crate::wire_types::{
     Caching, ServerError, WireCaps, WireError, WireFormat, WireOptions, WireRequest,
 };
 
+/// Most bytes of unreadable data in an error message.
+const MAX_SHOWN_DATA: usize = 100;
+
 impl WireFormat {
-    /// Writes the request for a turn. The same turn always has the same bytes. If messages are
-    /// added to a turn, the first bytes stay the same.
+    /// Writes the request for a turn. The same turn always gives the same bytes. Added messages
+    /// don't change the bytes of earlier messages, so that servers can cache these bytes.
     pub fn request(self, turn: &Turn, options: &WireOptions) -> WireRequest {
         match self {
             Self::Messages => messages_request::request(turn, options),
@@ -37,7 +38,7 @@ impl WireFormat {
         }
     }
 
-    /// Makes the decoder of the answer to a turn.
+    /// Makes the decoder for the answer to a turn.
     pub fn decoder(self, turn: &Turn, provider: &str, caps: WireCaps) -> Decoder {
         let (form, reader): (_, Box<dyn Reader>) = match self {
             Self::Messages => (Form::Events, Box::<messages::Messages>::default()),
@@ -55,7 +56,7 @@ impl WireFormat {
     }
 }
 
-/// Decodes an answer. The bytes may arrive in pieces of any size.
+/// Decodes an answer from pieces of any size.
 #[derive(Debug)]
 pub struct Decoder {
     format: WireFormat,
@@ -66,32 +67,33 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Decodes bytes, and adds their events to `events`. After an error, further bytes are ignored.
+    /// Decodes bytes, and adds their events to `events`. Bytes after the end of the answer are
+    /// ignored.
     ///
     /// # Errors
     ///
-    /// Returns an error if a cap is reached, if the server reports an error, or if the bytes don't
-    /// have the format.
+    /// Returns an error if a limit is exceeded, the server reports an error, or the format is
+    /// wrong.
     pub fn feed(&mut self, bytes: &[u8], events: &mut Vec<ModelEvent>) -> Result<(), WireError> {
         let Self { splitter, reader, assembly, .. } = self;
         splitter.take(bytes, &mut |frame| read_frame(frame, reader.as_mut(), assembly, events))
     }
 
-    /// Checks whether the answer is complete, whatever the server still sends.
+    /// Checks whether the answer is complete.
     pub fn is_done(&self) -> bool {
         self.assembly.is_done
     }
 
-    /// Ends the stream, and returns the answer.
+    /// Ends the stream and returns the answer.
     ///
     /// # Errors
     ///
-    /// Returns an error if the answer isn't complete, and in all cases of [`Self::feed`].
+    /// Returns an error if the answer is incomplete, or any error of [`Self::feed`].
     pub fn finish(mut self, events: &mut Vec<ModelEvent>) -> Result<ModelAnswer, WireError> {
         let Self { splitter, reader, assembly, .. } = &mut self;
         splitter.finish(&mut |frame| read_frame(frame, reader.as_mut(), assembly, events))?;
         let blocks = reader.finish(assembly, events)?;
-        let stop = assembly.stop(&blocks);
+        let stop = assembly.finish_reason(&blocks);
         events.push(ModelEvent::Usage(assembly.usage));
         events.push(ModelEvent::Finished(stop.clone()));
         Ok(ModelAnswer {
@@ -111,7 +113,6 @@ fn read_frame(
     assembly: &mut Assembly,
     events: &mut Vec<ModelEvent>,
 ) -> Result<(), WireError> {
-    // The bytes after the end aren't read.
     if assembly.is_done {
         return Ok(());
     }
@@ -121,15 +122,13 @@ fn read_frame(
         return Ok(());
     }
     let Some(fields) = Fields::parse_first(&frame.data) else {
-        let start = neutral_line(cut(&frame.data, 100));
+        let start = neutral_line(cut(&frame.data, MAX_SHOWN_DATA));
         return Err(WireError::Malformed(format!("`{start}` is not a JSON object")));
     };
     reader.read(frame.name, &fields, assembly, events)
 }
 
-/// The part of reading an answer that each format has for itself.
 trait Reader: Send + fmt::Debug {
-    /// Decodes one event.
     fn read(
         &mut self,
         name: &str,
@@ -138,10 +137,9 @@ trait Reader: Send + fmt::Debug {
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), WireError>;
 
-    /// Takes `[DONE]`.
+    /// Handles `[DONE]`.
     fn ended(&mut self) {}
 
-    /// Takes the end, and gives all blocks.
     fn finish(
         &mut self,
         assembly: &mut Assembly,
@@ -149,13 +147,12 @@ trait Reader: Send + fmt::Debug {
     ) -> Result<Vec<Block>, WireError>;
 }
 
-/// Returns the error that an event reports.
 fn server_error(fields: &Fields<'_>) -> WireError {
     WireError::Server(ServerError::from_fields(fields).unwrap_or_default())
 }
 
-/// Returns the arguments of a call as a JSON object. Any other text becomes the field
-/// `INVALID_JSON` of an object, because servers refuse a conversation without an object here.
+/// Returns the arguments as a JSON object, because servers refuse all other values. Other values
+/// become the field `INVALID_JSON` of an object.
 fn arguments_object(arguments: &str) -> std::borrow::Cow<'_, str> {
     if arguments.trim_ascii().is_empty() {
         return "{}".into();
@@ -166,13 +163,12 @@ fn arguments_object(arguments: &str) -> std::borrow::Cow<'_, str> {
     }
 }
 
-/// Returns the arguments in an event. Most servers send a string with JSON, and some servers send
-/// the JSON itself.
+/// Returns the arguments in an event: a string with JSON or, from some servers, JSON itself.
 fn arguments_of(value: &serde_json::value::RawValue) -> std::borrow::Cow<'_, str> {
     string(value).unwrap_or_else(|| value.get().into())
 }
 
-/// Joins the texts of some content. Images are left out.
+/// Joins the texts with line ends. Images are left out.
 fn joined_text(content: &[Part]) -> String {
     let mut joined = String::new();
     for part in content {
@@ -190,68 +186,72 @@ fn has_image(content: &[Part]) -> bool {
     content.iter().any(|part| matches!(part, Part::Image { .. }))
 }
 
-/// The parts of an answer that go back to a provider, and their form.
+/// The parts of an answer that are sent back to a provider.
 struct Returned<'t> {
-    /// Whether the same provider gave the answer in the same format. Only then are opaque parts
-    /// sent back.
-    is_own: bool,
+    /// Whether the same provider in the same format made the answer. Only then, opaque parts are
+    /// sent.
+    is_same_origin: bool,
     drop_thinking: bool,
     answer: &'t ModelAnswer,
 }
 
 impl<'t> Returned<'t> {
     fn new(answer: &'t ModelAnswer, format: WireFormat, options: &WireOptions) -> Self {
-        let is_own = answer.format == format && answer.provider == options.provider;
-        Self { is_own, drop_thinking: options.drop_thinking, answer }
+        let is_same_origin = answer.format == format && answer.provider == options.provider;
+        Self { is_same_origin, drop_thinking: options.drop_thinking, answer }
     }
 
-    /// Returns the blocks that are sent back. A block that is sent back as its own JSON comes with
-    /// this JSON.
+    /// Returns the blocks to send. A block with JSON is sent as this JSON, byte for byte.
     fn blocks(&self) -> impl Iterator<Item = (&'t Block, Option<&'t RawJson>)> {
-        let is_own = self.is_own;
-        let keeps_thinking = is_own && !self.drop_thinking;
+        let is_same_origin = self.is_same_origin;
+        let keeps_thinking = is_same_origin && !self.drop_thinking;
         self.answer.blocks.iter().filter_map(move |block| match block {
             Block::Text { raw, .. } | Block::Call(crate::turn::ModelCall { raw, .. }) => {
-                Some((block, if is_own { raw.as_ref() } else { None }))
+                Some((block, if is_same_origin { raw.as_ref() } else { None }))
             }
-            // Only the provider that made this part can read it.
+            // Only the provider that made thinking or an opaque block can read this block.
             Block::Thinking { raw: Some(raw), .. } if keeps_thinking => Some((block, Some(raw))),
-            Block::Opaque(raw) if is_own => Some((block, Some(raw))),
+            Block::Opaque(raw) if is_same_origin => Some((block, Some(raw))),
             Block::Thinking { .. } | Block::Opaque(_) => None,
         })
     }
 }
 
-/// The IDs of calls in a request. Another provider's IDs may have characters that this provider
-/// refuses, so they get new IDs. The new IDs are made in the order of the messages, so that a later
-/// message doesn't change an earlier message.
+/// The most characters of another provider's ID that are kept. With a number, the new ID has at
+/// most 40 characters, the limit of providers.
+const MAX_KEPT_ID: usize = 32;
+
+/// The IDs of calls in a request. IDs that the provider may refuse are replaced, with numbers in
+/// the order of messages. A later message therefore doesn't change earlier bytes.
 #[derive(Default)]
-struct CallNames<'t> {
-    foreign: HashMap<&'t str, String>,
+struct CallIds<'t> {
+    new_ids: HashMap<&'t str, String>,
 }
 
-impl<'t> CallNames<'t> {
-    fn learn(&mut self, message: &'t TurnMessage, format: WireFormat, options: &WireOptions) {
+impl<'t> CallIds<'t> {
+    /// Makes new IDs for the calls in an answer of another provider, if this provider may refuse
+    /// their IDs.
+    fn add_message(&mut self, message: &'t TurnMessage, format: WireFormat, options: &WireOptions) {
         let TurnMessage::Model(answer) = message else { return };
-        if Returned::new(answer, format, options).is_own {
+        if Returned::new(answer, format, options).is_same_origin {
             return;
         }
         for call in answer.calls().filter(|call| !is_plain(&call.id)) {
-            let number = self.foreign.len();
-            self.foreign.entry(&call.id).or_insert_with(|| {
-                let plain = call.id.chars().filter(|c| is_plain_char(*c)).take(32);
-                format!("{}_{number}", plain.collect::<String>())
+            let number = self.new_ids.len();
+            self.new_ids.entry(&call.id).or_insert_with(|| {
+                let plain_chars = call.id.chars().filter(|c| is_plain_char(*c));
+                let start: String = plain_chars.take(MAX_KEPT_ID).collect();
+                format!("{start}_{number}")
             });
         }
     }
 
-    /// Returns the ID that goes to the provider.
     fn get<'n>(&'n self, id: &'n str) -> &'n str {
-        self.foreign.get(id).map_or(id, String::as_str)
+        self.new_ids.get(id).map_or(id, String::as_str)
     }
 }
 
-/// Checks whether every provider accepts an ID.
+/// Checks whether all providers accept an ID.
 fn is_plain(id: &str) -> bool {
     (1..=40).contains(&id.len()) && id.chars().all(is_plain_char)
 }
@@ -260,8 +260,7 @@ fn is_plain_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 
-/// Writes the fields of the configuration, except the fields that the format sets itself.
-fn write_own_fields(body: &mut Writer<'_>, options: &WireOptions, reserved: &[&str]) {
+fn write_configured_fields(body: &mut Writer<'_>, options: &WireOptions, reserved: &[&str]) {
     for (key, value) in &options.fields {
         if !reserved.contains(&key.as_str()) {
             body.raw(key, value.get());

@@ -1,6 +1,6 @@
-//! Writes requests for Ollama's chat API and reads its answers, with one JSON value per line.
+//! Ollama's chat API, whose answers have one JSON value per line.
 
-use crate::assembly::{Assembly, word};
+use crate::assembly::{Assembly, short_line};
 use crate::body::{Writer, object};
 use crate::raw::Fields;
 use crate::turn::{
@@ -10,21 +10,20 @@ use crate::turn::{
 use crate::wire::chat_request::{image_parts, result_text, write_tools};
 use crate::wire::delta::DeltaMessage;
 use crate::wire::{
-    CallNames, Reader, Returned, WireError, WireFormat, WireOptions, WireRequest, arguments_object,
-    joined_text, server_error, write_own_fields,
+    CallIds, Reader, Returned, WireError, WireFormat, WireOptions, WireRequest, arguments_object,
+    joined_text, server_error, write_configured_fields,
 };
 
 const FORMAT: WireFormat = WireFormat::Ollama;
 
-/// Fields that can't be written from outside.
-const RESERVED: [&str; 4] = ["messages", "model", "stream", "tools"];
+/// Fields that the configuration can't set.
+const RESERVED_FIELDS: [&str; 4] = ["messages", "model", "stream", "tools"];
 
 pub(super) fn request(turn: &Turn, options: &WireOptions) -> WireRequest {
     let body = object(|body| {
         body.field("model", &turn.model);
         body.field("stream", &true);
-        // By default, the server removes the start of a conversation that is too long, and doesn't
-        // report an error.
+        // By default, the server silently removes the start of a long conversation.
         body.field("truncate", &false);
         body.field("shift", &false);
         match &turn.thinking {
@@ -38,28 +37,30 @@ pub(super) fn request(turn: &Turn, options: &WireOptions) -> WireRequest {
         }
         if turn.max_output.is_some() || options.context.is_some() {
             body.object("options", |fields| {
-                fields.maybe("num_predict", turn.max_output.as_ref());
-                fields.maybe("num_ctx", options.context.as_ref());
+                fields.optional_field("num_predict", turn.max_output.as_ref());
+                fields.optional_field("num_ctx", options.context.as_ref());
             });
         }
-        write_own_fields(body, options, &RESERVED);
-        // Leaving the tools out is the only way to forbid calls.
+        write_configured_fields(body, options, &RESERVED_FIELDS);
+        // The API has no other way to forbid calls.
         if !turn.forbid_calls {
             write_tools(body, turn);
         }
-        let mut names = CallNames::default();
+        let mut call_ids = CallIds::default();
         body.array("messages", |messages| {
             if !turn.system.is_empty() {
                 write_texts(messages, "system", &turn.system, &[]);
             }
             for message in &turn.messages {
-                names.learn(message, FORMAT, options);
+                call_ids.add_message(message, FORMAT, options);
                 match message {
                     TurnMessage::User(content) => {
                         write_texts(messages, "user", &joined_text(content), content);
                     }
-                    TurnMessage::Model(answer) => write_answer(messages, answer, options, &names),
-                    TurnMessage::Results(results) => write_results(messages, results, &names),
+                    TurnMessage::Model(answer) => {
+                        write_answer(messages, answer, options, &call_ids);
+                    }
+                    TurnMessage::Results(results) => write_results(messages, results, &call_ids),
                 }
             }
         });
@@ -67,18 +68,17 @@ pub(super) fn request(turn: &Turn, options: &WireOptions) -> WireRequest {
     WireRequest { path: "/api/chat", headers: Vec::new(), body }
 }
 
-/// Writes a message with a text and the images among some parts.
+/// Writes a message with `text` and the images in `parts`. Texts in `parts` are ignored.
 fn write_texts(messages: &mut Writer<'_>, role: &str, text: &str, parts: &[Part]) {
     messages.object_item(|message| {
         message.field("role", role);
         message.field("content", text);
-        let images: Vec<&str> = parts
-            .iter()
-            .filter_map(|part| match part {
-                Part::Image { data, .. } => Some(data.as_str()),
-                Part::Text(_) => None,
-            })
-            .collect();
+        let mut images: Vec<&str> = Vec::new();
+        for part in parts {
+            if let Part::Image { data, .. } = part {
+                images.push(data);
+            }
+        }
         if !images.is_empty() {
             message.field("images", &images);
         }
@@ -89,7 +89,7 @@ fn write_answer(
     messages: &mut Writer<'_>,
     answer: &ModelAnswer,
     options: &WireOptions,
-    names: &CallNames<'_>,
+    call_ids: &CallIds<'_>,
 ) {
     let returned = Returned::new(answer, FORMAT, options);
     messages.object_item(|message| {
@@ -101,31 +101,36 @@ fn write_answer(
             }
         }
         if answer.calls().next().is_some() {
-            message.array("tool_calls", |calls| {
-                for (block, raw) in returned.blocks() {
-                    match (block, raw) {
-                        (Block::Call(_), Some(raw)) => calls.item(raw.get()),
-                        (Block::Call(call), None) => calls.object_item(|item| {
-                            item.field("id", names.get(&call.id));
-                            item.object("function", |function| {
-                                function.field("name", &call.name);
-                                function.raw("arguments", &arguments_object(&call.arguments));
-                            });
-                        }),
-                        _ => {}
-                    }
-                }
-            });
+            message.array("tool_calls", |calls| write_calls(calls, &returned, call_ids));
         }
     });
 }
 
-fn write_results(messages: &mut Writer<'_>, results: &[CallResult], names: &CallNames<'_>) {
+fn write_calls(calls: &mut Writer<'_>, returned: &Returned<'_>, call_ids: &CallIds<'_>) {
+    for (block, raw) in returned.blocks() {
+        let Block::Call(call) = block else { continue };
+        if let Some(raw) = raw {
+            calls.item(raw.get());
+            continue;
+        }
+        calls.object_item(|item| {
+            item.field("id", call_ids.get(&call.id));
+            item.object("function", |function| {
+                function.field("name", &call.name);
+                function.raw("arguments", &arguments_object(&call.arguments));
+            });
+        });
+    }
+}
+
+/// Writes each result as a message. Results can't have images in this format, so a user message
+/// with all images follows.
+fn write_results(messages: &mut Writer<'_>, results: &[CallResult], call_ids: &CallIds<'_>) {
     for result in results {
         messages.object_item(|message| {
             message.field("role", "tool");
             message.field("tool_name", &result.name);
-            message.field("tool_call_id", names.get(&result.call));
+            message.field("tool_call_id", call_ids.get(&result.call));
             message.field("content", &result_text(result));
         });
     }
@@ -135,7 +140,6 @@ fn write_results(messages: &mut Writer<'_>, results: &[CallResult], names: &Call
     }
 }
 
-/// An answer that is read.
 #[derive(Debug)]
 pub(super) struct Ollama {
     message: DeltaMessage,
@@ -148,6 +152,7 @@ impl Default for Ollama {
 }
 
 impl Reader for Ollama {
+    /// Reads one event of the stream. Events have no names in this format.
     fn read(
         &mut self,
         _name: &str,
@@ -164,10 +169,10 @@ impl Reader for Ollama {
         }
         if fields.is_true("done") {
             assembly.is_done = true;
-            assembly.stop = Some(match fields.some_text("done_reason").as_deref() {
+            assembly.stop = Some(match fields.nonempty_text("done_reason").as_deref() {
                 None | Some("stop") => FinishReason::End,
                 Some("length") => FinishReason::Length,
-                Some(other) => FinishReason::Other(word(other)),
+                Some(other) => FinishReason::Other(short_line(other)),
             });
             assembly.usage = TokenUsage {
                 input: fields.number("prompt_eval_count"),
@@ -178,6 +183,7 @@ impl Reader for Ollama {
         Ok(())
     }
 
+    /// Ends the answer, and returns its blocks. Fails if the answer is incomplete.
     fn finish(
         &mut self,
         assembly: &mut Assembly,

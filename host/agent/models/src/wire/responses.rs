@@ -1,28 +1,25 @@
-//! Reads answers of OpenAI's Responses API. Items are sent back as they arrived.
+//! Reads answers in the format of OpenAI's Responses. Items are sent back unchanged.
 
 use serde_json::value::RawValue;
 
-use crate::assembly::{Assembly, finish_call, word};
+use crate::assembly::{Assembly, finish_call, short_line};
 use crate::merged::Merged;
 use crate::raw::{Fields, RawJson};
 use crate::turn::{Block, FinishReason, ModelCall, ModelEvent, TokenUsage};
 use crate::wire::{Reader, ServerError, WireError, arguments_of, server_error};
 
-/// An answer that is read.
 #[derive(Debug, Default)]
 pub(super) struct Responses {
     items: Vec<Open>,
     refusal: String,
 }
 
-/// An item that may get more pieces.
 #[derive(Debug, Default)]
 struct Open {
-    /// The item's number in the stream.
     index: u64,
-    /// The last version of the item that the server sent.
+    /// The last version of the item.
     raw: Option<RawJson>,
-    /// Whether `raw` is the complete item. The first version of an item has no texts and arguments.
+    /// Whether `raw` is complete. The first version of an item has no texts or arguments.
     is_whole: bool,
     text: String,
     thinking: String,
@@ -62,7 +59,7 @@ impl Reader for Responses {
                 let open = self.open(fields.number("output_index"), assembly)?;
                 let more = fields.text("delta").unwrap_or_default();
                 assembly.add_text(&mut open.text, &more, events)?;
-                assembly.keep(more.len())?;
+                assembly.count_bytes(more.len())?;
                 self.refusal.push_str(&more);
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
@@ -90,13 +87,13 @@ impl Reader for Responses {
                 assembly.read_model(&response);
             }
             "error" => return Err(server_error(fields)),
-            // The other events repeat the text of deltas, or are about tools of the server.
+            // Other events repeat texts, or are about the server's own tools.
             _ => {
-                // An error of a gateway before the server.
+                // A gateway before the server sends errors without a type.
                 if !kind.starts_with("response.") && fields.raw("error").is_some() {
                     return Err(server_error(fields));
                 }
-                // A whole answer, from a server that doesn't stream.
+                // A server that doesn't stream sends a whole answer.
                 if fields.text("object").as_deref() == Some("response") {
                     self.end("", fields, assembly, events)?;
                 }
@@ -105,6 +102,7 @@ impl Reader for Responses {
         Ok(())
     }
 
+    /// Ends the answer, and returns its blocks. Fails if the answer is incomplete.
     fn finish(
         &mut self,
         assembly: &mut Assembly,
@@ -114,7 +112,7 @@ impl Reader for Responses {
             return Err(WireError::Cut);
         }
         if !self.refusal.is_empty() {
-            assembly.stop = Some(FinishReason::Refused(word(&self.refusal)));
+            assembly.stop = Some(FinishReason::Refused(short_line(&self.refusal)));
         }
         let mut blocks = Vec::new();
         for mut open in self.items.drain(..) {
@@ -126,26 +124,29 @@ impl Reader for Responses {
 }
 
 impl Responses {
-    /// Returns the item with a number, or the last item if `index` is missing. Makes a new item if
-    /// there is no such item or the item is complete.
+    /// Returns the item with `index`, or the last item if `index` is `None`. If this item is
+    /// missing or complete, adds a new item.
     fn open(
         &mut self,
         index: Option<u64>,
         assembly: &mut Assembly,
     ) -> Result<&mut Open, WireError> {
         let last_index = self.items.last().map(|open| open.index);
-        let index = index.or(last_index).unwrap_or(0);
-        let position = match self.items.iter().rposition(|open| open.index == index) {
-            Some(position) if self.items[position].block.is_none() => position,
-            _ => {
-                assembly.begin_block()?;
-                self.items.push(Open { index, ..Open::default() });
-                self.items.len() - 1
-            }
-        };
-        Ok(&mut self.items[position])
+        let first_index = 0;
+        let index = index.or(last_index).unwrap_or(first_index);
+        let known_position = self.items.iter().rposition(|open| open.index == index);
+        if let Some(position) = known_position
+            && self.items[position].block.is_none()
+        {
+            return Ok(&mut self.items[position]);
+        }
+        assembly.begin_block()?;
+        self.items.push(Open { index, ..Open::default() });
+        let new_position = self.items.len() - 1;
+        Ok(&mut self.items[new_position])
     }
 
+    /// Starts an item. If `index` is `None`, the item gets the next index.
     fn begin(
         &mut self,
         index: Option<u64>,
@@ -157,18 +158,20 @@ impl Responses {
         let index = index.unwrap_or(next_index);
         let mut open = self.open(Some(index), assembly)?;
         if open.raw.is_some() {
-            // The number is repeated before the first item is complete.
+            // The server repeated the index before the first item was complete.
             open.close(assembly, events)?;
             open = self.open(Some(index), assembly)?;
         }
 
         let fields = Fields::parse(item.get()).unwrap_or_default();
         open.begin_call(&fields, assembly, events)?;
-        assembly.keep(item.get().len())?;
+        assembly.count_bytes(item.get().len())?;
         open.raw = Some(item.into());
         Ok(())
     }
 
+    /// Reads the last event of the answer: the token counts, and the reason of the end. Fails if
+    /// the event is an error.
     fn end(
         &mut self,
         kind: &str,
@@ -185,30 +188,20 @@ impl Responses {
         if let Some(usage) = response.object("usage") {
             assembly.usage = assembly.usage.updated(read_usage(&usage));
         }
-        // Some servers send all items at the end.
-        if self.items.iter().all(|open| open.block.is_none()) {
+        // Some servers send the items only with the last event.
+        let has_no_block = self.items.iter().all(|open| open.block.is_none());
+        if has_no_block {
             for (index, item) in response.items("output").into_iter().enumerate() {
                 self.open(Some(index as u64), assembly)?.finish(item, assembly, events)?;
             }
         }
-        let details = response.object("incomplete_details");
-        let reason = details.as_ref().and_then(|details| details.some_text("reason"));
-        assembly.stop = Some(match reason.as_deref() {
-            None if kind == "response.incomplete" || status == "incomplete" => {
-                FinishReason::Other("incomplete".to_owned())
-            }
-            None => FinishReason::End,
-            Some("max_output_tokens" | "max_tokens") => FinishReason::Length,
-            Some("content_filter") => FinishReason::Refused("content_filter".to_owned()),
-            Some(other) => FinishReason::Other(word(other)),
-        });
+        assembly.stop = Some(finish_reason(kind, &status, response));
         assembly.is_done = true;
         Ok(())
     }
 }
 
 impl Open {
-    /// Takes the whole item.
     fn finish(
         &mut self,
         item: &RawValue,
@@ -217,13 +210,13 @@ impl Open {
     ) -> Result<(), WireError> {
         let fields = Fields::parse(item.get()).unwrap_or_default();
         self.begin_call(&fields, assembly, events)?;
-        assembly.keep(item.get().len())?;
+        assembly.count_bytes(item.get().len())?;
         self.raw = Some(item.into());
         self.is_whole = true;
         self.close(assembly, events)
     }
 
-    /// Begins the call of an item, unless that was done before.
+    /// Starts the call of an item, if the item is a call that hasn't started.
     fn begin_call(
         &mut self,
         item: &Fields<'_>,
@@ -238,7 +231,6 @@ impl Open {
         Ok(())
     }
 
-    /// Makes the block from the pieces so far.
     fn close(
         &mut self,
         assembly: &mut Assembly,
@@ -278,7 +270,7 @@ impl Open {
                 let text = std::mem::take(&mut self.thinking);
                 Block::Thinking { text, raw: if self.is_whole { raw } else { None } }
             }
-            // Only the item's text arrived, not the item itself.
+            // Only pieces of text arrived.
             "" if raw.is_none() => {
                 if !self.text.is_empty() {
                     Block::Text { text: std::mem::take(&mut self.text), raw: None }
@@ -296,19 +288,24 @@ impl Open {
         Ok(())
     }
 
-    /// Makes the call of an item. The call has its own JSON only if that differs from the item.
+    /// Makes the call of an item. `raw` is set only if the call that is sent back differs from the
+    /// item.
     fn make_call(
         &mut self,
         item: &Fields<'_>,
         assembly: &mut Assembly,
     ) -> Result<ModelCall, WireError> {
-        let whole = item.raw("arguments").map(arguments_of).unwrap_or_default();
-        if whole.is_empty() || self.arguments.is_empty() {
-            assembly.add_arguments(&mut self.arguments, &whole)?;
+        let complete_arguments = item.raw("arguments").map(arguments_of).unwrap_or_default();
+        // Pieces were already checked against the limit. Complete arguments without pieces are
+        // checked here.
+        if complete_arguments.is_empty() || self.arguments.is_empty() {
+            assembly.add_arguments(&mut self.arguments, &complete_arguments)?;
         }
-        // The item's complete arguments take precedence over the pieces.
-        let arguments =
-            if whole.is_empty() { std::mem::take(&mut self.arguments) } else { whole.into_owned() };
+        let arguments = if complete_arguments.is_empty() {
+            std::mem::take(&mut self.arguments)
+        } else {
+            complete_arguments.into_owned()
+        };
         let call_id = item.text("call_id");
         let server_id = call_id.clone().or_else(|| item.text("id")).unwrap_or_default();
         let id = assembly.call_id(&server_id)?;
@@ -329,7 +326,22 @@ impl Open {
     }
 }
 
-/// Joins the texts in a list of parts.
+fn finish_reason(kind: &str, status: &str, response: &Fields<'_>) -> FinishReason {
+    let details = response.object("incomplete_details");
+    let reason = details.as_ref().and_then(|details| details.nonempty_text("reason"));
+    match reason.as_deref() {
+        None if kind == "response.incomplete" || status == "incomplete" => {
+            FinishReason::Other("incomplete".to_owned())
+        }
+        None => FinishReason::End,
+        Some("max_output_tokens" | "max_tokens") => FinishReason::Length,
+        Some("content_filter") => FinishReason::Refused("content_filter".to_owned()),
+        Some(other) => FinishReason::Other(short_line(other)),
+    }
+}
+
+/// Joins the texts in the list `name`. Except in `content`, the texts are summaries of thinking,
+/// and get an empty line between them.
 fn texts(fields: &Fields<'_>, name: &str) -> String {
     let mut joined = String::new();
     for part in fields.items(name) {
@@ -345,17 +357,17 @@ fn texts(fields: &Fields<'_>, name: &str) -> String {
 }
 
 fn read_usage(usage: &Fields<'_>) -> TokenUsage {
-    let input = usage.object("input_tokens_details").unwrap_or_default();
-    let output = usage.object("output_tokens_details").unwrap_or_default();
-    let cache_read = input.number("cached_tokens");
-    let cache_written = input.number("cache_write_tokens");
-    // In this format, the cached tokens are part of all tokens.
+    let input_details = usage.object("input_tokens_details").unwrap_or_default();
+    let output_details = usage.object("output_tokens_details").unwrap_or_default();
+    let cache_read = input_details.number("cached_tokens");
+    let cache_written = input_details.number("cache_write_tokens");
+    // In this format, `input_tokens` includes cached tokens.
     let cached = cache_read.unwrap_or(0).saturating_add(cache_written.unwrap_or(0));
     TokenUsage {
         input: usage.number("input_tokens").map(|all| all.saturating_sub(cached)),
         cache_read,
         cache_written,
         output: usage.number("output_tokens"),
-        reasoning: output.number("reasoning_tokens"),
+        reasoning: output_details.number("reasoning_tokens"),
     }
 }

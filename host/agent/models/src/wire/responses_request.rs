@@ -1,18 +1,17 @@
-//! Writes requests of OpenAI's Responses.
+//! Writes requests in the format of OpenAI's Responses.
 
 use crate::body::{Writer, object};
 use crate::turn::{Block, CallResult, Part, ThinkingLevel, Turn, TurnMessage};
 use crate::wire::chat_request::result_text;
 use crate::wire::{
-    CallNames, Returned, WireFormat, WireOptions, WireRequest, arguments_object, has_image,
-    write_own_fields,
+    CallIds, Returned, WireFormat, WireOptions, WireRequest, arguments_object, has_image,
+    write_configured_fields,
 };
 
 const FORMAT: WireFormat = WireFormat::Responses;
 
-/// Fields that the configuration can't set. Some of them would make the server store the
-/// conversation.
-const RESERVED: [&str; 9] = [
+/// Fields that the configuration can't set. Some fields make the server store the conversation.
+const RESERVED_FIELDS: [&str; 9] = [
     "conversation",
     "include",
     "input",
@@ -28,10 +27,10 @@ pub(super) fn request(turn: &Turn, options: &WireOptions) -> WireRequest {
     let body = object(|body| {
         body.field("model", &turn.model);
         body.field("stream", &true);
-        // The server doesn't store the thinking, so the answer must contain it in encrypted form.
+        // The server doesn't store thinking. The answer has the thinking in encrypted form.
         body.field("store", &false);
         body.raw("include", r#"["reasoning.encrypted_content"]"#);
-        body.maybe("max_output_tokens", turn.max_output.as_ref());
+        body.optional_field("max_output_tokens", turn.max_output.as_ref());
         match &turn.thinking {
             ThinkingLevel::Off => body.raw("reasoning", r#"{"effort":"none"}"#),
             ThinkingLevel::Effort(effort) => body.object("reasoning", |reasoning| {
@@ -53,7 +52,7 @@ pub(super) fn request(turn: &Turn, options: &WireOptions) -> WireRequest {
         if turn.forbid_calls && !turn.tools.is_empty() {
             body.field("tool_choice", "none");
         }
-        write_own_fields(body, options, &RESERVED);
+        write_configured_fields(body, options, &RESERVED_FIELDS);
         if !turn.tools.is_empty() {
             body.array("tools", |tools| {
                 for tool in &turn.tools {
@@ -62,7 +61,7 @@ pub(super) fn request(turn: &Turn, options: &WireOptions) -> WireRequest {
                         item.field("name", &tool.name);
                         item.field("description", &tool.description);
                         item.raw("parameters", tool.schema.get());
-                        // Otherwise the schema would have to name every field as required.
+                        // A strict schema must name every field as required.
                         item.field("strict", &false);
                     });
                 }
@@ -71,11 +70,11 @@ pub(super) fn request(turn: &Turn, options: &WireOptions) -> WireRequest {
         if !turn.system.is_empty() {
             body.field("instructions", &turn.system);
         }
-        let mut names = CallNames::default();
+        let mut call_ids = CallIds::default();
         body.array("input", |input| {
             for message in &turn.messages {
-                names.learn(message, FORMAT, options);
-                write_message(input, message, options, &names);
+                call_ids.add_message(message, FORMAT, options);
+                write_message(input, message, options, &call_ids);
             }
         });
     });
@@ -86,7 +85,7 @@ fn write_message(
     input: &mut Writer<'_>,
     message: &TurnMessage,
     options: &WireOptions,
-    names: &CallNames<'_>,
+    call_ids: &CallIds<'_>,
 ) {
     match message {
         TurnMessage::User(content) => input.object_item(|item| {
@@ -96,7 +95,7 @@ fn write_message(
         }),
         TurnMessage::Results(results) => {
             for result in results {
-                write_result(input, result, names);
+                write_result(input, result, call_ids);
             }
         }
         TurnMessage::Model(answer) => {
@@ -118,7 +117,7 @@ fn write_message(
                     }
                     (Block::Call(call), None) => input.object_item(|item| {
                         item.field("type", "function_call");
-                        item.field("call_id", names.get(&call.id));
+                        item.field("call_id", call_ids.get(&call.id));
                         item.field("name", &call.name);
                         item.field("arguments", &*arguments_object(&call.arguments));
                     }),
@@ -129,10 +128,11 @@ fn write_message(
     }
 }
 
-fn write_result(input: &mut Writer<'_>, result: &CallResult, names: &CallNames<'_>) {
+/// Writes a result as text, or as a list of parts if the result has images.
+fn write_result(input: &mut Writer<'_>, result: &CallResult, call_ids: &CallIds<'_>) {
     input.object_item(|item| {
         item.field("type", "function_call_output");
-        item.field("call_id", names.get(&result.call));
+        item.field("call_id", call_ids.get(&result.call));
         if has_image(&result.content) {
             item.array("output", |parts| write_parts(parts, &result.content));
         } else {

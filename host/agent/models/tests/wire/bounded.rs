@@ -35,9 +35,9 @@ fn count(what: &'static str, limit: usize) -> WireError {
     WireError::Count { what, limit }
 }
 
-const EVENT: &str = "one event of its answer";
-const ANSWER: &str = "its answer";
-const ARGUMENTS: &str = "the arguments of one of its calls";
+const EVENT: &str = "an event of the model's answer";
+const ANSWER: &str = "the model's answer";
+const ARGUMENTS: &str = "the arguments of a call";
 
 #[test]
 fn lines_and_events_without_end_are_capped() {
@@ -58,7 +58,7 @@ fn lines_and_events_without_end_are_capped() {
             capped(format, "data: {}\n\n", &piece.repeat(1000)).to_string(),
             match format {
                 WireFormat::Ollama =>
-                    "its answer can't be read: `data: {}` is not a JSON object".to_owned(),
+                    "the model's answer can't be read: `data: {}` is not a JSON object".to_owned(),
                 _ => cap(ANSWER, 900_000).to_string(),
             }
         );
@@ -136,7 +136,7 @@ fn calls_without_end_are_capped() {
     );
     assert_eq!(capped(WireFormat::Ollama, "", &whole), cap(ARGUMENTS, 20_000));
 
-    let calls = count("calls in its answer", 20);
+    let calls = count("calls in the model's answer", 20);
     let call =
         r#"{"type":"content_block_start","content_block":{"type":"tool_use","name":"read"}}"#;
     assert_eq!(capped(WireFormat::Messages, "", &data(&[call])), calls);
@@ -150,7 +150,7 @@ fn calls_without_end_are_capped() {
         "{\"message\":{\"tool_calls\":[{\"function\":{\"name\":\"read\",\"arguments\":{}}}]}}\n";
     assert_eq!(capped(WireFormat::Ollama, "", call), calls);
 
-    let blocks = count("blocks in its answer", 50);
+    let blocks = count("blocks in the model's answer", 50);
     let block = r#"{"type":"content_block_start","content_block":{"type":"text"}}"#;
     assert_eq!(capped(WireFormat::Messages, "", &data(&[block])), blocks);
     let block = r#"{"type":"response.output_item.done","item":{"type":"x"}}"#;
@@ -161,7 +161,7 @@ fn calls_without_end_are_capped() {
     let long = format!(
         r#"{{"type":"content_block_start","content_block":{{"type":"tool_use","name":"{a}"}}}}"#
     );
-    let what = "the name or the ID of one of its calls";
+    let what = "the name or the ID of a call";
     assert_eq!(capped(WireFormat::Messages, "", &data(&[&long])), cap(what, 256));
 }
 

@@ -183,7 +183,7 @@ fn answer_comes_while_the_server_still_sends_it() {
             );
             let [record] = &records.all()[..] else { panic!("one request") };
             assert_eq!(
-                (record.purpose, record.method.as_str(), record.path.as_str()),
+                (&*record.purpose, record.method.as_str(), record.path.as_str()),
                 ("model", "POST", path)
             );
         }
@@ -247,7 +247,11 @@ fn attempts_are_bounded_and_useless_ones_are_not_made() {
         let server = in_order(vec![("429 No", vec![("retry-after", "3600")], String::new())]);
         let asked = ask(WireFormat::Chat, &server).await;
         assert_eq!(failed(&asked).retry_after, Some(Duration::from_secs(3600)));
-        assert!(failed(&asked).message.contains("it asks to wait 60 minutes"), "{:?}", asked.1);
+        assert!(
+            failed(&asked).message.contains("the provider asks to wait 60 minutes"),
+            "{:?}",
+            asked.1
+        );
         let model = in_order(vec![("404 Not Found", vec![], "nope".to_owned())]);
         let asked = ask(WireFormat::Ollama, &model).await;
         let message = &failed(&asked).message;
@@ -431,14 +435,18 @@ fn answers_without_end_take_little_memory() {
         });
         let asked = ask(WireFormat::Chat, &long_line).await;
         assert_eq!(failed(&asked).kind, Kind::Cap);
-        assert!(failed(&asked).message.contains("one event of its answer is longer than 8388608"));
+        assert!(
+            failed(&asked)
+                .message
+                .contains("an event of the model's answer is longer than 8388608")
+        );
         assert_eq!(long_line.asked().len(), 1);
 
         let before = memory();
         let text = format!(r#"{{"choices":[{{"delta":{{"content":"{}"}}}}]}}"#, "a".repeat(30_000));
         for (piece_sent, what) in [
-            (data(&[&text]), "its answer is longer than 33554432 bytes"),
-            (": nothing\n\n".repeat(5000), "its answer is longer than 67108864 bytes"),
+            (data(&[&text]), "the model's answer is longer than 33554432 bytes"),
+            (": nothing\n\n".repeat(5000), "the model's answer is longer than 67108864 bytes"),
         ] {
             let sent = Arc::<AtomicUsize>::default();
             let count = Arc::clone(&sent);

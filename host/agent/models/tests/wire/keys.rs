@@ -112,7 +112,9 @@ fn refused_key_is_named_and_not_shown() {
                 assert_eq!(error.kind, Kind::Key);
                 let text = error.to_string();
                 assert!(
-                    text.starts_with("home: it refuses the key of the secret `MY_KEY` (401)"),
+                    text.starts_with(
+                        "home: the provider refuses the key of the secret `MY_KEY` (401)"
+                    ),
                     "{text}"
                 );
                 assert!(text.contains("[the key]"), "{text}");
@@ -121,7 +123,10 @@ fn refused_key_is_named_and_not_shown() {
             let server = Server::plain(|_, wire| respond(wire, "401 No", &[], b""));
             let (_, asked) = shown(&endpoint(format, &server)).await;
             let text = asked.expect_err("it is refused").to_string();
-            assert!(text.contains("it needs a key, but has none (401)"), "{text}");
+            assert!(
+                text.contains("the provider needs a key, but no key is configured (401)"),
+                "{text}"
+            );
         }
     });
 }
@@ -214,7 +219,7 @@ fn answer_with_the_key_is_not_used() {
 
 #[test]
 fn texts_that_are_no_keys_are_refused_without_showing_them() {
-    for invalid in ["", "short", "with space-1", "line\nend-12", "caf\u{e9}-secret"] {
+    for invalid in ["", "brief", "with space-1", "line\nend-12", "caf\u{e9}-secret"] {
         let error = ModelKey::new("MY_KEY", invalid).expect_err("it is none").to_string();
         assert!(error.contains("`MY_KEY`"), "{error}");
         assert!(invalid.is_empty() || !error.contains(invalid), "{error}");
@@ -257,6 +262,6 @@ fn base_urls_are_taken_as_their_documents_write_them() {
     assert!(openai.expect("it can be used").options().completion_tokens);
     for url in ["http://api.example.com", "https://user:pw@api.example.com", "ftp://x", "x"] {
         let error = ModelEndpoint::new(PROVIDER, WireFormat::Chat, url).expect_err(url);
-        assert!(error.to_string().contains("its base URL can't be used"), "{error}");
+        assert!(error.to_string().contains("the base URL can't be used"), "{error}");
     }
 }

@@ -135,7 +135,7 @@ fn lists_of_hostile_servers_are_refused() {
         let refused = Server::plain(|_, wire| respond(wire, "404 Not Found", &[], b"nothing here"));
         let failed = list(WireFormat::Responses, &refused).await.expect_err("it is refused");
         assert!(
-            failed.kind == Kind::Model && failed.message.contains("there is nothing at"),
+            failed.kind == Kind::Model && failed.message.contains("doesn't exist ("),
             "{failed}"
         );
         assert_eq!(refused.asked().len(), 1);

@@ -1,16 +1,14 @@
-//! Finds the end of a block that begins with a tag.
+//! Finds the end of a block that starts with a tag.
 
-use super::super::marks::{Family, Tag, may_be_tag, read_tag};
+use super::super::marks::{NoTag, Tag, TagFamily, may_be_tag, read_tag};
 use super::{Scanner, Segment, State, Step};
 
-/// The most nested tags.
 const MAX_NESTED: usize = 4;
 
-/// The place of the scanner in a block of tags.
 #[derive(Debug)]
 pub(super) struct Tagged {
-    open: Vec<Family>,
-    /// Whether the innermost tag already has a call.
+    open: Vec<TagFamily>,
+    /// Whether the innermost tag contains a call.
     has_call: bool,
     mode: Mode,
 }
@@ -24,85 +22,96 @@ enum Mode {
         in_string: bool,
         escaped: bool,
     },
-    /// Anything until the innermost tag is closed.
-    Other,
-    /// In a block that can't be read, up to its end.
-    Lost,
+    /// Any text, until the innermost tag is closed.
+    Content,
+    /// In a block that can't be read.
+    Unreadable,
 }
 
 impl Scanner<'_> {
-    /// Takes the next part of a block of tags.
-    pub(super) fn tagged_block(&mut self, is_end: bool) -> Step {
+    /// Reads a piece of a tagged block, depending on the block's mode.
+    pub(super) fn read_tagged_block(&mut self, is_end: bool) -> Step {
         let State::TaggedBlock(mut tagged) = std::mem::replace(&mut self.state, State::Prose)
         else {
             return Step::Done;
         };
-        let outcome = match tagged.mode {
-            Mode::Between => self.between_values(&mut tagged, is_end),
-            Mode::Json { .. } => self.json(&mut tagged),
-            Mode::Other => self.other(&mut tagged, is_end),
-            Mode::Lost => {
-                self.take(self.rest().len());
-                Within::Inside
+        let progress = match tagged.mode {
+            Mode::Between => self.read_between_values(&mut tagged, is_end),
+            Mode::Json { .. } => self.read_json(&mut tagged),
+            Mode::Content => self.read_content(&mut tagged, is_end),
+            Mode::Unreadable => {
+                self.take_into_block(self.rest().len());
+                Progress::Continue
             }
         };
-        if let Within::End = outcome {
-            self.block.body_end = self.block.raw.len();
-            let block = self.take_block(true);
-            self.segments.push(Segment::Block(block));
-            self.state = State::Start { behind_block: true };
-            return Step::Done;
+        match progress {
+            Progress::End => {
+                self.block.body_end = self.block.raw.len();
+                let is_closed = true;
+                let block = self.take_block(is_closed);
+                self.segments.push(Segment::Block(block));
+                self.state = State::Start { after_block: true };
+                Step::Done
+            }
+            Progress::NeedsMore => {
+                self.state = State::TaggedBlock(tagged);
+                Step::NeedsMore
+            }
+            Progress::Continue => {
+                self.state = State::TaggedBlock(tagged);
+                Step::Done
+            }
         }
-        self.state = State::TaggedBlock(tagged);
-        if let Within::NeedsMore = outcome { Step::NeedsMore } else { Step::Done }
     }
 
-    fn between_values(&mut self, tagged: &mut Tagged, is_end: bool) -> Within {
+    /// Reads white space, a tag, or the start of a JSON value.
+    fn read_between_values(&mut self, tagged: &mut Tagged, is_end: bool) -> Progress {
         let rest = self.rest();
         let space = rest.len() - rest.trim_start().len();
         if space > 0 {
-            self.take(space);
-            return Within::Inside;
+            self.take_into_block(space);
+            return Progress::Continue;
         }
         if rest.starts_with(['{', '[']) {
             tagged.mode = Mode::Json { depth: 0, in_string: false, escaped: false };
-            return Within::Inside;
+            return Progress::Continue;
         }
         match read_tag(rest) {
-            Err(true) if !is_end => Within::NeedsMore,
-            Ok((Tag::Open(family @ (Family::Call | Family::Invoke), attributes), length)) => {
+            Err(NoTag::Incomplete) if !is_end => Progress::NeedsMore,
+            Ok((Tag::Open(family @ (TagFamily::Call | TagFamily::Invoke), attributes), length)) => {
                 let mode = Tagged::first_mode(family, attributes);
-                self.take(length);
+                self.take_into_block(length);
                 tagged.open_tag(family, mode);
-                self.block.is_too_deep = matches!(tagged.mode, Mode::Lost);
-                Within::Inside
+                self.block.is_too_deep = matches!(tagged.mode, Mode::Unreadable);
+                Progress::Continue
             }
             Ok((Tag::Close(family), length)) if tagged.open.contains(&family) => {
-                self.take(length);
+                self.take_into_block(length);
                 tagged.close_tag(family)
             }
-            // The call is complete, and its tag isn't closed.
-            _ if tagged.has_call => Within::End,
+            // Other text follows, so the call is complete although its tag isn't closed.
+            _ if tagged.has_call => Progress::End,
             _ => {
-                tagged.mode = Mode::Other;
-                Within::Inside
+                tagged.mode = Mode::Content;
+                Progress::Continue
             }
         }
     }
 
-    /// Finds the end of a JSON value. The value is parsed later.
-    fn json(&mut self, tagged: &mut Tagged) -> Within {
+    /// Reads a JSON value up to its end, or up to the end of the buffer. The value isn't parsed:
+    /// brackets outside of strings are counted.
+    fn read_json(&mut self, tagged: &mut Tagged) -> Progress {
         let Mode::Json { mut depth, mut in_string, mut escaped } = tagged.mode else {
-            return Within::Inside;
+            return Progress::Continue;
         };
         let mut length = 0;
         let mut next_mode = None;
         for byte in self.rest().bytes() {
             length += 1;
             match byte {
-                // A JSON string has no line end.
+                // A JSON string contains no line end, so this value isn't JSON.
                 b'\n' if in_string => {
-                    next_mode = Some(Mode::Other);
+                    next_mode = Some(Mode::Content);
                     break;
                 }
                 _ if escaped => escaped = false,
@@ -121,71 +130,69 @@ impl Scanner<'_> {
                 _ => {}
             }
         }
-        self.take(length);
+        self.take_into_block(length);
         tagged.mode = next_mode.unwrap_or(Mode::Json { depth, in_string, escaped });
-        Within::Inside
+        Progress::Continue
     }
 
-    /// Looks for the closing tag of the innermost tag.
-    fn other(&mut self, tagged: &mut Tagged, is_end: bool) -> Within {
+    /// Reads text up to a tag, or reads the tag. The closing tag of the innermost tag ends the
+    /// text.
+    fn read_content(&mut self, tagged: &mut Tagged, is_end: bool) -> Progress {
         let rest = self.rest().as_bytes();
         let length = rest.iter().position(|byte| *byte == b'<').unwrap_or(rest.len());
         if length > 0 {
-            self.take(length);
-            return Within::Inside;
+            self.take_into_block(length);
+            return Progress::Continue;
         }
         match read_tag(self.rest()) {
             Ok((Tag::Close(family), length)) if tagged.open.last() == Some(&family) => {
-                self.take(length);
+                self.take_into_block(length);
                 tagged.close_tag(family)
             }
-            Err(true) if !is_end && may_be_tag(self.rest()) => Within::NeedsMore,
+            Err(NoTag::Incomplete) if !is_end && may_be_tag(self.rest()) => Progress::NeedsMore,
             _ => {
-                self.take(1);
-                Within::Inside
+                self.take_into_block("<".len());
+                Progress::Continue
             }
         }
     }
 }
 
-/// The outcome of a step inside a block of tags.
-enum Within {
-    Inside,
+enum Progress {
+    Continue,
     NeedsMore,
     End,
 }
 
 impl Tagged {
-    pub(super) fn new(family: Family, attributes: &str) -> Self {
+    pub(super) fn new(family: TagFamily, attributes: &str) -> Self {
         Self { open: vec![family], has_call: false, mode: Self::first_mode(family, attributes) }
     }
 
-    /// Returns the mode at the beginning of a tag's body.
-    fn first_mode(family: Family, attributes: &str) -> Mode {
+    fn first_mode(family: TagFamily, attributes: &str) -> Mode {
         match family {
-            Family::Call => Mode::Between,
-            Family::Invoke if attributes.is_empty() => Mode::Between,
-            Family::Invoke | Family::Tools => Mode::Other,
+            TagFamily::Call => Mode::Between,
+            TagFamily::Invoke if attributes.is_empty() => Mode::Between,
+            TagFamily::Invoke | TagFamily::Tools => Mode::Content,
         }
     }
 
-    /// Opens a tag. A block whose tags are nested too deeply can't be read.
-    fn open_tag(&mut self, family: Family, mode: Mode) {
+    /// Opens a tag. A block with too many nested tags is refused.
+    fn open_tag(&mut self, family: TagFamily, mode: Mode) {
         if self.has_call {
-            // The last tag wasn't closed.
+            // The innermost tag isn't closed, but has a complete call.
             self.open.pop();
         }
         self.open.push(family);
         self.has_call = false;
-        self.mode = if self.open.len() > MAX_NESTED { Mode::Lost } else { mode };
+        self.mode = if self.open.len() > MAX_NESTED { Mode::Unreadable } else { mode };
     }
 
-    /// Closes the innermost tag of this family, and the tags inside it.
-    fn close_tag(&mut self, family: Family) -> Within {
+    fn close_tag(&mut self, family: TagFamily) -> Progress {
         let innermost = self.open.iter().rposition(|open| *open == family);
         self.open.truncate(innermost.unwrap_or(0));
         self.has_call = false;
         self.mode = Mode::Between;
-        if self.open.is_empty() { Within::End } else { Within::Inside }
+        if self.open.is_empty() { Progress::End } else { Progress::Continue }
     }
 }

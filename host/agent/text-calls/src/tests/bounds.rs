@@ -62,9 +62,9 @@ fn work_grows_with_the_text() {
             scanner.finish();
             let name = cut(&text, 40);
             assert!(
-                scanner.work <= 4 * text.len() + 4096,
+                scanner.scanned_bytes <= 4 * text.len() + 4096,
                 "{} for {}: {name}",
-                scanner.work,
+                scanner.scanned_bytes,
                 text.len()
             );
         }
@@ -144,9 +144,9 @@ fn path_is_found_in_the_texts_that_were_read() {
         ("docs/a b.md", true),
         ("src/x.rs", false),
     ] {
-        assert_eq!(earlier.name_path(path), named, "{path}");
+        assert_eq!(earlier.contain_path(path), named, "{path}");
     }
     // Who doesn't know all of it points nothing out.
     earlier.lose();
-    assert!(earlier.name_path("src/x.rs"));
+    assert!(earlier.contain_path("src/x.rs"));
 }

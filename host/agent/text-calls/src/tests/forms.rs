@@ -45,7 +45,7 @@ fn fence_that_is_no_call_is_text() {
     check_rejected("```scrape\nhttps://example.org\n```", "have to be a JSON object");
     check_rejected(
         "```bash\ncat > a.md <<E\n```rust\nfn main() {}\n```\nE\n```\n",
-        "unclear which code block",
+        "the ends of the code blocks are unclear",
     );
 }
 
@@ -188,7 +188,7 @@ fn cut_tags_are_no_call() {
     );
     check_rejected("<invoke name=\"bash\">é> ", "is missing");
     check_rejected("<invoke tool=\"bash\"></invoke>", "has to name its tool");
-    check_rejected("<tool_call>please run ls</tool_call>", "and begins `please run ls");
+    check_rejected("<tool_call>please run ls</tool_call>", "but starts with `please run ls");
 }
 
 #[test]
@@ -344,7 +344,7 @@ fn names_and_fences_of_others_take_none_away() {
 
 #[test]
 fn model_with_native_tools_shows_commands_in_fences() {
-    let offered = OfferedTools::new(&definitions()).marked_only();
+    let offered = OfferedTools::new(&definitions()).explicit_only();
     let calls = |text: &str| find(text, &offered, &FindOptions::default()).calls.len();
     assert_eq!(calls("You can run:\n```bash\nrm -r build\n```\nbash/command>ls"), 0);
     assert_eq!(calls("<tool_call>{\"name\":\"undo\"}</tool_call>"), 1);

@@ -1,4 +1,4 @@
-//! Calls a tool with ordinary and hostile arguments, and finds the rules that its answers break.
+//! Calls a tool with ordinary and hostile arguments, and judges the answers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,45 +11,46 @@ use toolhold_core::{
 
 use crate::conformance::cases::{Case, Cases};
 use crate::conformance::judge::{
-    Judge, Rule, describe_arguments, describe_outcome, file_denial, reached,
+    Judge, Rule, describe_arguments, describe_outcome, file_denial, reached_tool,
 };
 use crate::conformance::report::{CheckResult, Finding, short};
 use crate::conformance::world::{Anybody, World};
 
-/// The time limit for a call to end after it is cancelled.
+/// The longest time from the cancellation to the end of a call.
 const MAX_END: Duration = Duration::from_secs(1);
 
-/// How long a call runs before it is cancelled.
+/// The time from the start to the cancellation of a call.
 const BEFORE_CANCEL: Duration = Duration::from_millis(2);
 
-/// The tools of a component, in a host.
+/// The name of the check with ordinary arguments.
+const ORDINARY_CALLS: &str = "ordinary calls";
+
+/// A component's host, and the settings of the test.
 pub(crate) struct Subject<'a> {
     pub(crate) host: &'a Host,
     pub(crate) world: &'a World,
     pub(crate) seed: u64,
     /// The time limit of a call.
     pub(crate) time: Duration,
-    /// Whether its calls may fail because of another machine or a program.
-    pub(crate) reaches_others: bool,
+    /// Whether a call may fail because a network or a program is missing.
+    pub(crate) needs_network_or_programs: bool,
 }
 
-/// The results of the calls of one tool.
 pub(crate) struct Tried {
     pub(crate) checks: Vec<CheckResult>,
     pub(crate) calls: usize,
 }
 
-/// The results of the calls so far.
 #[derive(Default)]
 struct Progress {
-    /// The findings, at most one for each rule.
+    /// The first finding of each rule.
     findings: Vec<(Rule, Finding)>,
-    /// Calls that reached the tool.
+    /// The number of calls that reached the tool.
     judged: usize,
-    /// Calls that a rule of the host refused first.
+    /// The number of calls that the host refused.
     refused: usize,
-    /// The reason for the first refusal.
-    refusal: Option<String>,
+    /// The reason of the first refusal.
+    first_refusal: Option<String>,
     calls: usize,
 }
 
@@ -58,7 +59,6 @@ impl Progress {
         self.findings.iter().any(|(known, _)| *known == rule)
     }
 
-    /// Adds a finding, unless the rule already has one.
     fn add(&mut self, rule: Rule, finding: Finding) {
         if !self.has(rule) {
             self.findings.push((rule, finding));
@@ -67,19 +67,18 @@ impl Progress {
 }
 
 impl Subject<'_> {
-    /// Calls a tool with all kinds of arguments.
     pub(crate) async fn try_tool(&self, tool: &Arc<Definition>) -> Tried {
         let cases = match Cases::from_definition(tool, self.seed) {
             Ok(cases) => cases,
             Err(why) => {
                 let finding = Finding::new(
-                    "a schema from which valid arguments can be made",
+                    "a schema that allows valid arguments to be generated",
                     why.to_string(),
                     "add `examples` to the schema",
                 );
                 let check = CheckResult::from_findings(
                     "calls",
-                    "arguments made from the schema",
+                    "arguments generated from the schema",
                     vec![finding],
                 );
                 return Tried { checks: vec![check.for_tool(&tool.name)], calls: 0 };
@@ -87,17 +86,16 @@ impl Subject<'_> {
         };
         let judge = Judge {
             output: tool.output_schema.as_ref().and_then(|schema| compile_schema(schema).ok()),
-            reaches_others: self.reaches_others,
+            needs_network_or_programs: self.needs_network_or_programs,
             time: self.time,
         };
         let mut progress = Progress::default();
         let mut checks = vec![self.check_refusals(tool, &cases.refused, &mut progress).await];
 
         let mut last_ordinary = None;
-        // All cases run twice. Files from the first call may make the second call fail, and this is
-        // allowed.
+        // All cases run twice, because files of the first call may make the second call fail.
         for case in cases.ordinary.iter().chain(&cases.ordinary) {
-            // Each call that hangs takes the whole time.
+            // After a call that hangs, the other calls probably hang too.
             if progress.has(Rule::Time) {
                 break;
             }
@@ -105,7 +103,7 @@ impl Subject<'_> {
         }
         checks.push(self.check_ordinary(tool, &progress, last_ordinary.as_ref()));
 
-        let is_reached = last_ordinary.as_ref().is_some_and(reached);
+        let is_reached = last_ordinary.as_ref().is_some_and(reached_tool);
         if is_reached {
             for case in &cases.hostile {
                 if progress.has(Rule::Time) {
@@ -129,7 +127,6 @@ impl Subject<'_> {
         Tried { checks, calls: progress.calls }
     }
 
-    /// Makes one call.
     async fn call(&self, tool: &Definition, case: &Case, cancel: CancellationToken) -> Answer {
         let session = Session::new(format!("toolhold plugin test {}", self.seed));
         let request = Request {
@@ -142,7 +139,8 @@ impl Subject<'_> {
         self.host.call(request).await
     }
 
-    /// Makes one call and judges its answer.
+    /// Calls the tool, and adds the result to `progress`. `ordinary`: whether the arguments stay
+    /// within the grants.
     async fn judge_call(
         &self,
         tool: &Definition,
@@ -151,29 +149,32 @@ impl Subject<'_> {
         ordinary: bool,
         progress: &mut Progress,
     ) -> Answer {
+        // The call is useful even if files of an earlier call remain.
         let _ = self.world.restore();
         let started = Instant::now();
         let answer = self.call(tool, case, CancellationToken::new()).await;
         progress.calls += 1;
-        if reached(&answer) {
+        if reached_tool(&answer) {
             progress.judged += 1;
             if let Some((rule, finding)) = judge.judge(case, ordinary, &answer, started.elapsed()) {
                 progress.add(rule, finding);
             }
         } else {
             progress.refused += 1;
-            progress.refusal.get_or_insert_with(|| describe_outcome(&answer));
+            if progress.first_refusal.is_none() {
+                progress.first_refusal = Some(describe_outcome(&answer));
+            }
         }
         if let Some(changed) = self.world.changed_outside() {
-            let expected = "nothing outside of the granted directory changes";
-            let fix = "report it: the host let the tool out of its sandbox";
+            let expected = "no change outside of the granted directory";
+            let fix = "report this bug: the tool escaped from the sandbox";
             progress.add(Rule::Directory, Finding::new(expected, changed, fix));
         }
         answer
     }
 
-    /// Checks that the host refuses arguments that don't match the schema. The tool must never get
-    /// them.
+    /// Checks that the host refuses arguments that don't match the schema, and that the tool
+    /// doesn't get them.
     async fn check_refusals(
         &self,
         tool: &Definition,
@@ -181,89 +182,93 @@ impl Subject<'_> {
         progress: &mut Progress,
     ) -> CheckResult {
         const NAME: &str = "refused first";
+        if cases.is_empty() {
+            return CheckResult::not_tried(NAME, "the schema accepts every tried value");
+        }
         let mut findings = Vec::new();
         for case in cases {
             let answer = self.call(tool, case, CancellationToken::new()).await;
             progress.calls += 1;
-            findings.extend(not_refused(case, &answer));
-        }
-        if cases.is_empty() {
-            return CheckResult::not_tried(NAME, "the schema accepts every tried value");
+            findings.extend(find_missing_refusal(case, &answer));
         }
         let count = counted(cases.len() as u64, "call");
-        let about =
-            format!("the host refuses {count} that don't match the schema, and runs no such call");
+        let about = format!("the host refuses {count} with arguments that don't match the schema");
         CheckResult::from_findings(NAME, about, findings)
     }
 
-    /// Checks whether ordinary arguments reach the tool.
+    /// Reports whether the tool answers ordinary calls. `last`: the answer to the last ordinary
+    /// call, if there was a call.
     fn check_ordinary(
         &self,
         tool: &Definition,
         progress: &Progress,
         last: Option<&Answer>,
     ) -> CheckResult {
-        const NAME: &str = "ordinary calls";
         if let Some(last) = last
-            && !reached(last)
+            && !reached_tool(last)
         {
-            let refusal = progress.refusal.clone().unwrap_or_default();
-            let mut kinds = tool.subjects.iter().map(|subject| subject.kind);
-            let is_about_paths =
-                kinds.any(|kind| matches!(kind, SubjectKind::Path | SubjectKind::Name));
-            if is_about_paths && file_denial(last).is_some() {
-                let expected = "the tool may use the paths that its arguments name";
-                let fix = "ask for `files` in the manifest, with the access that the subjects name";
-                let findings = vec![Finding::new(expected, refusal, fix)];
-                let about = "arguments within the granted directory";
-                return CheckResult::from_findings(NAME, about, findings);
-            }
-            let reason = format!("the host refuses them first: {}", short(&refusal));
-            return CheckResult::not_tried(NAME, reason);
+            let refusal = match &progress.first_refusal {
+                Some(first) => first.clone(),
+                None => describe_outcome(last),
+            };
+            return report_refused_calls(tool, last, &refusal);
         }
         let about = match last {
             Some(last) if last.outcome.is_err() => {
-                format!("they fail: {}", short(&describe_outcome(last)))
+                format!("ordinary calls fail: {}", short(&describe_outcome(last)))
             }
-            _ => "they are answered".to_owned(),
+            _ => "ordinary calls succeed".to_owned(),
         };
-        CheckResult::from_findings(NAME, about, Vec::new())
+        CheckResult::from_findings(ORDINARY_CALLS, about, Vec::new())
     }
 
-    /// Checks whether the judged calls followed a rule.
+    /// Makes the result for a rule from the judged calls. The rule's finding moves out of
+    /// `progress`.
     fn check_rule(&self, rule: Rule, tool: &Definition, progress: &mut Progress) -> CheckResult {
         let mut findings = Vec::new();
         if let Some(index) = progress.findings.iter().position(|(known, _)| *known == rule) {
-            let (_, finding) = progress.findings.swap_remove(index);
+            let (_, finding) = progress.findings.remove(index);
             findings.push(finding);
-        } else if progress.judged == 0 {
-            return CheckResult::not_tried(rule.name(), "no call reached the tool");
-        } else if rule == Rule::OutputSchema && tool.output_schema.is_none() {
-            return CheckResult::not_tried(rule.name(), "the tool has none");
-        } else if rule == Rule::Categories && self.reaches_others {
-            return CheckResult::not_tried(
-                rule.name(),
-                "nobody answered and there were no programs, so failures may say that",
-            );
+        } else if let Some(reason) = self.reason_not_tried(rule, tool, progress) {
+            return CheckResult::not_tried(rule.name(), reason);
         }
 
         let calls = counted(progress.judged as u64, "call");
         let refused = match progress.refused {
             0 => String::new(),
-            refused => format!(", {refused} more were refused by rules of the host"),
+            refused => format!("; rules of the host denied {refused} more"),
         };
         let about = match rule {
             Rule::Answers => format!("{calls} answered or failed with a message{refused}"),
             Rule::Time => format!("each call ends within {} s", self.time.as_secs()),
-            Rule::Categories => "no failure says that the same call may work later".to_owned(),
-            Rule::OutputSchema => "structured answers match it".to_owned(),
+            Rule::Categories => "no failure suggests to repeat the same call".to_owned(),
+            Rule::OutputSchema => "structured answers match the output schema".to_owned(),
             Rule::Size => "answers, memory, stdout and stderr are within the limits".to_owned(),
-            Rule::Directory => "nothing outside of the granted directory is used".to_owned(),
+            Rule::Directory => "no use of files outside of the granted directory".to_owned(),
         };
         CheckResult::from_findings(rule.name(), about, findings)
     }
 
-    /// Checks that a tool still works after failed calls.
+    /// Returns the reason why the calls don't test a rule, or `None` if they do.
+    fn reason_not_tried(
+        &self,
+        rule: Rule,
+        tool: &Definition,
+        progress: &Progress,
+    ) -> Option<&'static str> {
+        if progress.judged == 0 {
+            Some("no call reached the tool")
+        } else if rule == Rule::OutputSchema && tool.output_schema.is_none() {
+            Some("the tool has no output schema")
+        } else if rule == Rule::Categories && self.needs_network_or_programs {
+            Some("the test has no servers and no programs, so failures may say so")
+        } else {
+            None
+        }
+    }
+
+    /// Checks that an ordinary call still works after hostile calls. `before`: the answer to the
+    /// same call before the hostile calls.
     async fn check_after_failures(
         &self,
         tool: &Definition,
@@ -275,19 +280,20 @@ impl Subject<'_> {
         if !worked {
             return CheckResult::not_tried("after failures", "the ordinary call fails anyway");
         }
+        // The call is useful even if files of an earlier call remain.
         let _ = self.world.restore();
         let after = self.call(tool, case, CancellationToken::new()).await;
         progress.calls += 1;
         let mut findings = Vec::new();
         if after.outcome.is_err() {
-            let expected = "an answer, as before the failures";
-            let fix = "leave nothing behind that disturbs the next call, even after a failure";
+            let expected = "a successful call, as before the failures";
+            let fix = "leave no state that makes the next call fail, even after a failure";
             findings.push(Finding::new(expected, describe_outcome(&after), fix));
         }
         CheckResult::from_findings("after failures", "the ordinary call works as before", findings)
     }
 
-    /// Checks that a cancelled call ends, early or late.
+    /// Checks that a call ends if it is cancelled at its start, or a little later.
     async fn check_cancelling(
         &self,
         tool: &Definition,
@@ -321,8 +327,8 @@ impl Subject<'_> {
         let took = format!("{} ms", slowest.as_millis());
         let mut findings = Vec::new();
         if slowest > MAX_END {
-            let expected = format!("an end within {} s of the cancelling", MAX_END.as_secs());
-            let fix = "wait for nothing that can't be interrupted";
+            let expected = format!("an end within {} s after the cancellation", MAX_END.as_secs());
+            let fix = "don't wait in an uninterruptible way";
             findings.push(Finding::new(expected, &took, fix));
         }
         let how = if was_cancelled { "a cancelled call ended" } else { "the call ended by itself" };
@@ -330,16 +336,33 @@ impl Subject<'_> {
     }
 }
 
-/// Returns a finding if the host let arguments pass that don't fit the schema.
-fn not_refused(case: &Case, answer: &Answer) -> Option<Finding> {
+/// Makes the result of `ordinary calls` if the host refuses them. `refusal`: a description of the
+/// first refusal.
+fn report_refused_calls(tool: &Definition, last: &Answer, refusal: &str) -> CheckResult {
+    let mut kinds = tool.subjects.iter().map(|subject| subject.kind);
+    let is_about_paths = kinds.any(|kind| matches!(kind, SubjectKind::Path | SubjectKind::Name));
+    // Ordinary paths are in the granted directory, so a denial is a fault of the manifest.
+    if is_about_paths && file_denial(last).is_some() {
+        let expected = "the tool may use the paths that its arguments name";
+        let fix = "ask for `files` in the manifest, with the access that the subjects name";
+        let findings = vec![Finding::new(expected, refusal, fix)];
+        let about = "arguments within the granted directory";
+        return CheckResult::from_findings(ORDINARY_CALLS, about, findings);
+    }
+    let reason = format!("the host refuses ordinary calls: {}", short(refusal));
+    CheckResult::not_tried(ORDINARY_CALLS, reason)
+}
+
+/// Returns a finding if the host ran the tool with the invalid arguments.
+fn find_missing_refusal(case: &Case, answer: &Answer) -> Option<Finding> {
     if let Err(failure) = &answer.outcome
         && matches!(failure.category, Category::InvalidParameters | Category::TypeMismatch)
-        && !reached(answer)
+        && !reached_tool(answer)
     {
         return None;
     }
     let expected = "`invalid_parameters` or `type_mismatch`, without running the tool";
-    let fix = "report it: the host has to refuse this";
+    let fix = "report this bug: the host has to refuse these arguments";
     let mut finding = Finding::new(expected, describe_outcome(answer), fix);
     finding.arguments = Some(describe_arguments(case));
     Some(finding)
@@ -395,7 +418,8 @@ mod tests {
         let config = world.config(None, time).unwrap();
         let provider = Arc::new(Unconfined(Arc::new(tool), world.work(), run));
         let host = world.builder(config).provider(provider).build().await.unwrap();
-        let subject = Subject { host: &host, world: &world, seed: 0, time, reaches_others: false };
+        let subject =
+            Subject { host: &host, world: &world, seed: 0, time, needs_network_or_programs: false };
         subject.try_tool(&host.tool("tool").unwrap()).await.checks
     }
 
@@ -447,10 +471,10 @@ mod tests {
                 Request { approver: Some(Arc::new(Anybody)), ..Request::new("tool", json!({})) };
             let answer = host.call(request).await;
             let case = Case { what: "a is missing".to_owned(), arguments: json!({}) };
-            let found = not_refused(&case, &answer).expect("it ran");
+            let found = find_missing_refusal(&case, &answer).expect("it ran");
             assert_eq!(found.found, "an answer");
             let unfit = host.call(Request::new("tool", json!([]))).await;
-            assert_eq!(not_refused(&case, &unfit), None);
+            assert_eq!(find_missing_refusal(&case, &unfit), None);
         });
     }
 }

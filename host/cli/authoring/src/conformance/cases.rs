@@ -1,55 +1,49 @@
-//! Makes the ordinary and hostile arguments for the calls of `toolhold plugin test`. The arguments
-//! are made from a tool's schema.
+//! Makes ordinary and hostile arguments from the schema of a tool.
 
 use jsonschema::Validator;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 use toolhold_core::{Definition, InvalidSchemaError, SchemaCost, SubjectKind, compile_schema};
 
-use crate::conformance::values::{Maker, deep, hostile, kind, of_another_type};
+use crate::conformance::values::{Maker, deep, hostile_values, kind, of_another_type};
 use crate::conformance::world::{EXISTING, NEW, OUTSIDE};
 
 /// The most arguments that are changed. Each case changes one argument.
 const MAX_PLACES: usize = 24;
 
-/// The most calls of a tool, and the most calls that the host must refuse.
+/// The most hostile cases, and the most refused cases, of a tool.
 const MAX_CASES: usize = 400;
 const MAX_REFUSED: usize = 40;
 
-/// The number of calls in which several arguments are hostile.
 const MIXED: usize = 16;
 
-/// The most work for checking one case: the number of values in the arguments multiplied by the
-/// number of values in the schema.
+/// The most values in the arguments, multiplied by the values in the schema. Checking takes too
+/// long for a larger product, so its case is left out.
 const MAX_WORK: usize = 2_000_000;
 
-/// The arguments of one call.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Case {
-    /// A description of the arguments.
     pub(crate) what: String,
     pub(crate) arguments: Value,
 }
 
-/// The cases of all calls of a tool.
 #[derive(Debug, Default)]
 pub(crate) struct Cases {
-    /// Arguments of a normal call: the required arguments, and all arguments.
+    /// Cases with only the required arguments, and with all arguments.
     pub(crate) ordinary: Vec<Case>,
-    /// Arguments that the schema accepts, and that no caller would give.
+    /// Unusual arguments that the schema accepts.
     pub(crate) hostile: Vec<Case>,
-    /// Arguments that don't match the schema. The host must refuse them.
+    /// Arguments that the schema doesn't accept, and that the host must refuse.
     pub(crate) refused: Vec<Case>,
 }
 
-/// The reason why no arguments can be made for a tool.
 #[derive(Debug, Error)]
 pub(crate) enum CasesError {
     #[error(transparent)]
     Schema(#[from] InvalidSchemaError),
     #[error(
-        "no valid arguments could be made from its schema: give some in `examples`, at its top or \
-         of each argument"
+        "no valid arguments could be generated from the schema: add `examples` at the top of the \
+         schema, or to each argument"
     )]
     NoArguments,
 }
@@ -61,33 +55,25 @@ struct Collector<'d> {
 }
 
 impl Cases {
-    /// Makes the cases of a tool. The cases are the same for the same definition and seed.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if no cases can be made.
+    /// Makes the cases of a tool. The same definition and seed always give the same cases.
     pub(crate) fn from_definition(tool: &Definition, seed: u64) -> Result<Self, CasesError> {
         let schema = &tool.input_schema;
         let validator = compile_schema(schema)?;
         let cost = SchemaCost::from_schema(schema);
         let mut collector = Collector { validator: &validator, cost, cases: Self::default() };
-        let least = in_the_world(tool, Maker::new(schema, false).value());
-        let all = in_the_world(tool, Maker::new(schema, true).value());
-        for (what, arguments) in [("the least arguments", &least), ("all arguments", &all)] {
-            let is_known = collector.cases.ordinary.iter().any(|case| case.arguments == *arguments);
-            if !is_known && collector.accepts(arguments) {
-                let case = Case { what: what.to_owned(), arguments: arguments.clone() };
-                collector.cases.ordinary.push(case);
-            }
-        }
+        let minimal = with_test_resources(tool, Maker::minimal(schema).value());
+        collector.add_ordinary("the minimal arguments", minimal);
+        let all = with_test_resources(tool, Maker::full(schema).value());
+        collector.add_ordinary("all arguments", all);
         let Some(last) = collector.cases.ordinary.last() else {
             return Err(CasesError::NoArguments);
         };
+        // All other cases change these arguments.
         let base = last.arguments.clone();
 
         collector.add_fields(schema, &base);
         let mut places = Vec::new();
-        collect_places(&Maker::new(schema, true), schema, &base, String::new(), &mut places);
+        collect_places(&Maker::full(schema), schema, &base, String::new(), &mut places);
         let accepted = collector.add_changes(&base, &places);
         if places.len() > 1 {
             let mut random = Random(seed);
@@ -99,7 +85,7 @@ impl Cases {
     }
 }
 
-/// A place in the arguments, as its JSON pointer and its schema.
+/// A JSON pointer into the arguments, and the schema at this place.
 type Place<'s> = (String, &'s Value);
 
 impl Collector<'_> {
@@ -112,32 +98,41 @@ impl Collector<'_> {
         !self.is_too_much(arguments) && self.validator.is_valid(arguments)
     }
 
-    /// Adds a case to the hostile cases, or to the refused cases if the schema doesn't accept it.
+    /// Adds an ordinary case, unless the schema refuses `arguments` or the case is known.
+    fn add_ordinary(&mut self, what: &str, arguments: Value) {
+        let is_known = self.cases.ordinary.iter().any(|case| case.arguments == arguments);
+        if !is_known && self.accepts(&arguments) {
+            self.cases.ordinary.push(Case { what: what.to_owned(), arguments });
+        }
+    }
+
+    /// Adds a hostile case or, if the schema refuses `arguments`, a refused case. Does nothing if
+    /// the case is known or too expensive, or if there are too many cases.
     fn add(&mut self, what: String, arguments: Value) {
         if self.is_too_much(&arguments) {
             return;
         }
-        let (list, most) = if self.validator.is_valid(&arguments) {
+        let (cases, max_cases) = if self.validator.is_valid(&arguments) {
             (&mut self.cases.hostile, MAX_CASES)
         } else {
             (&mut self.cases.refused, MAX_REFUSED)
         };
-        let is_known = list.iter().any(|case| case.arguments == arguments);
-        if !is_known && list.len() < most {
-            list.push(Case { what, arguments });
+        let is_known = cases.iter().any(|case| case.arguments == arguments);
+        if !is_known && cases.len() < max_cases {
+            cases.push(Case { what, arguments });
         }
     }
 
-    /// Adds cases in which one argument is changed. Returns the values that the schema accepts,
-    /// each with its pointer.
+    /// Adds cases that change one argument. Returns the pointers and values that the schema
+    /// accepts.
     fn add_changes<'p>(&mut self, base: &Value, places: &'p [Place<'_>]) -> Vec<(&'p str, Value)> {
         let mut accepted = Vec::new();
         for (pointer, schema) in places {
             let ordinary = base.pointer(pointer).cloned().unwrap_or_default();
-            let other_type = with(base, pointer, of_another_type(&ordinary));
+            let other_type = with_value_at(base, pointer, of_another_type(&ordinary));
             self.add(format!("another type at {pointer}"), other_type);
-            for (what, value) in hostile(&ordinary, schema, OUTSIDE) {
-                let arguments = with(base, pointer, value.clone());
+            for (what, value) in hostile_values(&ordinary, schema, OUTSIDE) {
+                let arguments = with_value_at(base, pointer, value.clone());
                 if self.accepts(&arguments) {
                     accepted.push((pointer.as_str(), value));
                 }
@@ -147,7 +142,8 @@ impl Collector<'_> {
         accepted
     }
 
-    /// Adds a case in which several arguments are changed, chosen at random.
+    /// Adds a case that changes random arguments. `accepted`: pointers, each with an accepted
+    /// value.
     fn add_mixed(
         &mut self,
         base: &Value,
@@ -157,16 +153,17 @@ impl Collector<'_> {
     ) {
         let mut mixed = base.clone();
         for (pointer, _) in places {
-            let values: Vec<&Value> = accepted
-                .iter()
-                .filter(|(known, _)| *known == pointer.as_str())
-                .map(|(_, value)| value)
-                .collect();
-            // The last index isn't a value. It means that the argument doesn't change.
+            let mut values = Vec::new();
+            for (accepted_pointer, value) in accepted {
+                if *accepted_pointer == pointer.as_str() {
+                    values.push(value);
+                }
+            }
+            // The index after the last value means no change.
             let index = random.below(values.len() + 1);
             let Some(value) = values.get(index) else { continue };
-            let changed = with(&mixed, pointer, (*value).clone());
-            // Two values may be valid separately but not together.
+            let changed = with_value_at(&mixed, pointer, (*value).clone());
+            // Two values that are valid alone may be invalid together.
             if self.accepts(&changed) {
                 mixed = changed;
             }
@@ -174,24 +171,26 @@ impl Collector<'_> {
         self.add("several odd arguments".to_owned(), mixed);
     }
 
-    /// Adds cases without each argument, and with an unknown argument.
+    /// Adds cases in which an argument is missing or unknown.
     fn add_fields(&mut self, schema: &Value, base: &Value) {
+        // Ordinary arguments are always an object.
+        let base_fields = base.as_object().cloned().unwrap_or_default();
         let names = schema.get("required").and_then(Value::as_array);
         for name in names.into_iter().flatten().filter_map(Value::as_str) {
-            let mut fields = base.as_object().cloned().unwrap_or_default();
+            let mut fields = base_fields.clone();
             fields.remove(name);
             self.add(format!("{name} is missing"), Value::Object(fields));
         }
         self.add("no argument".to_owned(), json!({}));
         for value in [json!("a"), deep()] {
-            let mut fields = base.as_object().cloned().unwrap_or_default();
+            let mut fields = base_fields.clone();
             fields.insert("no_such_argument".to_owned(), value);
             self.add("an unknown argument".to_owned(), Value::Object(fields));
         }
     }
 }
 
-/// Returns the number of values inside a value, including the value itself.
+/// Counts the values inside `value`, including `value`.
 fn count(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(count).sum::<usize>(),
@@ -200,7 +199,8 @@ fn count(value: &Value) -> usize {
     }
 }
 
-/// Collects the places in the arguments that can be changed, each with its schema.
+/// Collects the pointers and schemas of the arguments that can be changed, at all levels.
+/// `pointer`: the place of `schema` and `value`.
 fn collect_places<'s>(
     maker: &Maker<'s>,
     schema: &'s Value,
@@ -219,22 +219,24 @@ fn collect_places<'s>(
         Value::Object(fields) => {
             for (name, value) in fields {
                 let property = schema.get("properties").and_then(|all| all.get(name));
+                let property = property.unwrap_or(&Value::Null);
+                // JSON pointers escape `~` and `/` in names.
                 let name = name.replace('~', "~0").replace('/', "~1");
                 let pointer = format!("{pointer}/{name}");
-                collect_places(maker, property.unwrap_or(&Value::Null), value, pointer, places);
+                collect_places(maker, property, value, pointer, places);
             }
         }
+        // All items have the same schema, so only the first item is changed.
         Value::Array(items) => {
-            if let (Some(first), Some(items)) = (items.first(), schema.get("items")) {
-                collect_places(maker, items, first, format!("{pointer}/0"), places);
+            if let (Some(first), Some(item_schema)) = (items.first(), schema.get("items")) {
+                collect_places(maker, item_schema, first, format!("{pointer}/0"), places);
             }
         }
-        _ => {}
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
-/// Returns the arguments with another value at a place.
-fn with(base: &Value, pointer: &str, value: Value) -> Value {
+fn with_value_at(base: &Value, pointer: &str, value: Value) -> Value {
     let mut changed = base.clone();
     if let Some(place) = changed.pointer_mut(pointer) {
         *place = value;
@@ -242,9 +244,9 @@ fn with(base: &Value, pointer: &str, value: Value) -> Value {
     changed
 }
 
-/// Replaces the paths that a call acts on with paths of the test environment, and replaces commands
-/// with a command that does nothing.
-fn in_the_world(tool: &Definition, mut arguments: Value) -> Value {
+/// Replaces paths by files of the test, URLs by a URL without a server, and commands by the
+/// harmless command `true`. Values that the schema lists stay.
+fn with_test_resources(tool: &Definition, mut arguments: Value) -> Value {
     if !arguments.is_object() {
         arguments = Value::Object(Map::new());
     }
@@ -259,28 +261,28 @@ fn in_the_world(tool: &Definition, mut arguments: Value) -> Value {
             SubjectKind::Text => continue,
         };
         let schema = top_property(&tool.input_schema, &subject.pointer).unwrap_or(&Value::Null);
-        let gives_values =
+        let lists_values =
             ["enum", "const", "examples"].iter().any(|key| schema.get(key).is_some());
-        if gives_values {
+        if lists_values {
             continue;
         }
-        if let Some(place) = arguments.pointer_mut(&subject.pointer) {
-            *place = if kind(schema) == "array" { json!([text]) } else { json!(text) };
+        if let Some(argument) = arguments.pointer_mut(&subject.pointer) {
+            *argument = if kind(schema) == "array" { json!([text]) } else { json!(text) };
         }
     }
     arguments
 }
 
-/// Returns the schema of an argument at the top level.
+/// Returns the schema of the top-level argument at `pointer`.
 fn top_property<'s>(schema: &'s Value, pointer: &str) -> Option<&'s Value> {
     schema.get("properties")?.get(pointer.strip_prefix('/')?)
 }
 
-/// A generator of random numbers (SplitMix64).
+/// The random number generator SplitMix64.
 struct Random(u64);
 
 impl Random {
-    /// Returns the next number below a limit.
+    /// Returns a random number below `limit`, with the steps and constants of SplitMix64.
     fn below(&mut self, limit: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;

@@ -1,5 +1,4 @@
-//! Runs `toolhold plugin test` on a component. Loads the component, checks its contract and
-//! manifest, and checks and calls each tool.
+//! Tests a component: loads it, checks its manifest, and checks and calls each tool.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,13 +14,13 @@ use crate::conformance::report::{CheckResult, Finding, Report, short};
 use crate::conformance::world::World;
 use crate::conformance::{Options, definitions};
 
-/// The prefix of the exports that Toolhold's contract defines.
+/// The prefix of the exports in Toolhold's contract.
 const CONTRACT: &str = "toolhold:tool/";
 
-/// The content of a file, read before the component's code runs.
+/// The component of a file, before its code runs.
 struct Opened {
     candidate: Result<Candidate, HostError>,
-    /// The notices of pack on the manifest and the imports.
+    /// The notices of `toolhold plugin pack`.
     notices: Result<Vec<String>, AuthoringError>,
 }
 
@@ -30,7 +29,6 @@ fn open(file: &Path) -> Opened {
     Opened { candidate: Candidate::file(file), notices }
 }
 
-/// Tests a component. See [`test`](super::test).
 pub(crate) async fn test(file: &Path, options: Options) -> Result<Report, HostError> {
     let mut report = Report {
         file: neutral(&file.display().to_string()).into_owned(),
@@ -75,7 +73,7 @@ pub(crate) async fn test(file: &Path, options: Options) -> Result<Report, HostEr
         }
         Err(error) => return Err(error),
     };
-    let about = "the component loads with its requests, and lists its tools within the limits";
+    let about = "the component loads, and its list of tools is within the limits";
     report.checks.push(CheckResult::from_findings("loads", about, Vec::new()));
 
     let mut tools: Vec<Arc<Definition>> = host.tools();
@@ -84,12 +82,13 @@ pub(crate) async fn test(file: &Path, options: Options) -> Result<Report, HostEr
     });
     report.checks.push(check_same_definitions(&first, &info, &tools));
     try_all(&host, &world, &tools, &info, options, &mut report).await;
-    report.checks.extend(never_tried(&info, &tools));
-    // The host stops using its folders before the folders are removed.
+    report.checks.extend(list_impossible_checks(&info, &tools));
+    // The host must end before its folders are removed.
     let _ = tokio::task::spawn_blocking(move || drop((host, world))).await;
     Ok(report)
 }
 
+/// Checks the definition of each tool, and calls each tool.
 async fn try_all(
     host: &Host,
     world: &World,
@@ -99,12 +98,13 @@ async fn try_all(
     report: &mut Report,
 ) {
     if tools.is_empty() {
-        let why = "it offers no tools; filters are tried with `toolhold filter`";
+        let why = "the component offers no tools; use `toolhold filter` to test filters";
         report.checks.push(CheckResult::not_tried("calls", why));
     }
-    let reaches_others = info.manifest.asks_for(Capability::Http).is_some()
+    let needs_network_or_programs = info.manifest.asks_for(Capability::Http).is_some()
         || info.manifest.asks_for(Capability::Process).is_some();
-    let subject = Subject { host, world, seed: options.seed, time: options.time, reaches_others };
+    let subject =
+        Subject { host, world, seed: options.seed, time: options.time, needs_network_or_programs };
     for tool in tools {
         report.checks.push(definitions::check(tool).for_tool(&tool.name));
         let Tried { checks, calls } = subject.try_tool(tool).await;
@@ -121,28 +121,42 @@ fn not_loaded(error: &str) -> CheckResult {
 
 fn check_contract(info: &PluginInfo) -> CheckResult {
     const NAME: &str = "contract";
-    let of_contract = info.exports.iter().filter(|export| export.starts_with(CONTRACT));
-    let exports: Vec<String> = of_contract.map(|export| short(export)).collect();
+    let mut exports = Vec::new();
+    for export in &info.exports {
+        if export.starts_with(CONTRACT) {
+            exports.push(short(export));
+        }
+    }
     if exports.is_empty() {
         return CheckResult::not_tried(NAME, "the component is not made for Toolhold");
     }
-    CheckResult::from_findings(NAME, format!("it exports {}", exports.join(", ")), Vec::new())
+    CheckResult::from_findings(
+        NAME,
+        format!("the component exports {}", exports.join(", ")),
+        Vec::new(),
+    )
 }
 
+/// Checks that the manifest requests exactly the component's imports. `notices`: the differences,
+/// or the reason why no host loads the component.
 fn check_manifest(info: &PluginInfo, notices: Result<Vec<String>, AuthoringError>) -> CheckResult {
     const NAME: &str = "manifest";
     if info.without_manifest {
-        return CheckResult::not_tried(NAME, "it has none, and needs none");
+        return CheckResult::not_tried(NAME, "the component has no manifest, and needs none");
     }
-    let faults = notices.unwrap_or_else(|error| vec![error.to_string()]);
+    let faults = match notices {
+        Ok(notices) => notices,
+        Err(error) => vec![error.to_string()],
+    };
     let expected = "a manifest that asks for exactly the imports of the component";
-    let fix = "correct the manifest: operators rely on it";
+    let fix = "correct the manifest, because users decide about grants by the manifest";
     let findings = faults.into_iter().map(|fault| Finding::new(expected, fault, fix));
     let about = "the requests match the imports";
     CheckResult::from_findings(NAME, about, findings.collect())
 }
 
-/// Checks that a component offers the same tools without grants and with grants.
+/// Checks that a component offers the same tools with and without grants. `first`: the inspection
+/// without grants. `tools`: the tools in the host, which grants all requests of the manifest.
 fn check_same_definitions(
     first: &PluginInspection,
     info: &Arc<PluginInfo>,
@@ -151,6 +165,7 @@ fn check_same_definitions(
     let second = PluginInspection {
         info: Arc::clone(info),
         tools: tools.to_vec(),
+        // This test compares only the offered tools.
         left_out: first.left_out.clone(),
     };
     let Difference { tools_added, tools_removed, tools_changed, .. } =
@@ -165,25 +180,26 @@ fn check_same_definitions(
             changed.what, changed.tool, change.old, change.new
         ));
     }
-    let fix = "list the same tools whenever the host asks: clients keep the first list";
-    let findings = differences
-        .into_iter()
-        .map(|difference| Finding::new("the same definitions", difference, fix));
+    let fix = "list the same tools each time, because clients store the first list";
+    let mut findings = Vec::new();
+    for difference in differences {
+        findings.push(Finding::new("the same definitions", difference, fix));
+    }
     let about = format!("{} offered twice", counted(tools.len() as u64, "tool"));
-    CheckResult::from_findings("same definitions", about, findings.collect())
+    CheckResult::from_findings("same definitions", about, findings)
 }
 
-/// Lists checks that the temporary world has no means for.
-fn never_tried(info: &PluginInfo, tools: &[Arc<Definition>]) -> Vec<CheckResult> {
+/// Lists the checks that this test can't make, with the reasons.
+fn list_impossible_checks(info: &PluginInfo, tools: &[Arc<Definition>]) -> Vec<CheckResult> {
     let mut checks = Vec::new();
     if info.manifest.asks_for(Capability::Http).is_some() {
-        checks.push(CheckResult::not_tried("network", "no host answers in a test"));
+        checks.push(CheckResult::not_tried("network", "the test has no servers"));
     }
     if info.manifest.asks_for(Capability::Process).is_some() {
-        checks.push(CheckResult::not_tried("programs", "no program is granted in a test"));
+        checks.push(CheckResult::not_tried("programs", "the test grants no programs"));
     }
     if tools.iter().any(|tool| tool.takes_attachments()) {
-        checks.push(CheckResult::not_tried("attachments", "none are made for a test"));
+        checks.push(CheckResult::not_tried("attachments", "the test creates no secrets"));
     }
     if !tools.is_empty() {
         let why = "the host parses arguments, so text that isn't JSON or Unicode reaches no tool";

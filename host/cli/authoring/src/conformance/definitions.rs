@@ -5,33 +5,25 @@ use toolhold_core::{Definition, compile_schema};
 
 use crate::conformance::report::{CheckResult, Finding, short};
 
-/// The names of the check.
 pub(crate) const NAME: &str = "definition";
 
-/// Checks one definition. The host has already checked the limits, because it doesn't load a tool
-/// that exceeds them.
+/// Checks one definition. The host has already enforced its limits.
 pub(crate) fn check(tool: &Definition) -> CheckResult {
     let mut findings = Vec::new();
     if tool.description.trim().is_empty() {
         findings.push(Finding::new(
-            "a description: models choose a tool by it",
+            "a description, by which models choose the tool",
             "none",
             "describe the tool's action, use, result and failures",
         ));
     }
-    let arguments = tool.input_schema.get("properties").and_then(Value::as_object);
-    let mut undescribed = Vec::new();
-    for (name, schema) in arguments.into_iter().flatten() {
-        if !is_described(schema) && !is_explained(tool, name, schema) {
-            undescribed.push(short(name));
-        }
-    }
-    // A component that isn't made for Toolhold has only the text of its WIT.
+    let undescribed = undescribed_arguments(tool);
+    // A component that isn't made for Toolhold can't describe arguments.
     if !undescribed.is_empty() && !tool.foreign {
         findings.push(Finding::new(
             "a description of each argument",
             format!("none of {}", undescribed.join(", ")),
-            "describe each in the schema: in Rust by a comment above the field",
+            "describe each argument in the schema (in Rust: a doc comment above the field)",
         ));
     }
     check_schema(&tool.input_schema, "input schema", &mut findings);
@@ -41,13 +33,26 @@ pub(crate) fn check(tool: &Definition) -> CheckResult {
     CheckResult::from_findings(NAME, "name, descriptions, schemas, examples and defaults", findings)
 }
 
-/// Checks a schema of a tool. `what`: the name of the schema in findings.
+/// Returns the names of the arguments that need a description and have none.
+fn undescribed_arguments(tool: &Definition) -> Vec<String> {
+    let arguments = tool.input_schema.get("properties").and_then(Value::as_object);
+    let mut undescribed = Vec::new();
+    for (name, schema) in arguments.into_iter().flatten() {
+        if !is_described(schema) && !is_explained(tool, name, schema) {
+            undescribed.push(short(name));
+        }
+    }
+    undescribed
+}
+
+/// Checks that a schema is valid, describes an object, and accepts its own examples and defaults.
+/// `what`: the name of the schema in findings.
 fn check_schema(schema: &Value, what: &str, findings: &mut Vec<Finding>) {
     if let Err(error) = compile_schema(schema) {
         findings.push(Finding::new(
             format!("a valid JSON Schema (2020-12) as {what}"),
             error.to_string(),
-            "correct the schema: without it, nobody can call the tool",
+            "correct the schema: with an invalid schema, nobody can call the tool",
         ));
         return;
     }
@@ -61,31 +66,45 @@ fn check_schema(schema: &Value, what: &str, findings: &mut Vec<Finding>) {
     check_samples(schema, schema, what, findings);
 }
 
-/// Checks whether a schema has a description. The description may be in an alternative of the
-/// schema.
+/// Checks whether a schema or one of its alternatives has a description.
 fn is_described(schema: &Value) -> bool {
-    let text = schema.get("description").and_then(Value::as_str).unwrap_or_default();
-    let forms = ["anyOf", "oneOf", "allOf"].iter().filter_map(|key| schema.get(key)?.as_array());
-    !text.trim().is_empty() || forms.flatten().any(is_described)
+    let description = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+    if !description.trim().is_empty() {
+        return true;
+    }
+    for key in ["anyOf", "oneOf", "allOf"] {
+        let alternatives = schema.get(key).and_then(Value::as_array);
+        if alternatives.is_some_and(|alternatives| alternatives.iter().any(is_described)) {
+            return true;
+        }
+    }
+    false
 }
 
-/// Checks whether an argument needs no description. Models read each description in every
-/// conversation, so an argument needs none if the call acts on it, if its values are listed, or if
-/// the tool's own description names it.
+/// Checks whether the role, the choices or the tool's description already explain an argument.
+/// Models read every description, so a description must add something.
 fn is_explained(tool: &Definition, name: &str, schema: &Value) -> bool {
     let pointer = format!("/{name}");
-    let is_subject = tool.subjects.iter().any(|subject| subject.pointer == pointer);
+    let has_role = tool.subjects.iter().any(|subject| subject.pointer == pointer);
+    let has_choices = schema.get("enum").is_some();
     let mut words =
         tool.description.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
-    is_subject || schema.get("enum").is_some() || words.any(|word| word == name)
+    let is_in_description = words.any(|word| word == name);
+    has_role || has_choices || is_in_description
 }
 
-/// Checks the examples and defaults of a schema, and of its properties at any level.
+/// Checks the examples and defaults in all levels of a schema.
 fn check_samples(root: &Value, schema: &Value, what: &str, findings: &mut Vec<Finding>) {
-    let examples = schema.get("examples").and_then(Value::as_array).into_iter().flatten();
-    // A default of null means no default.
-    let default = schema.get("default").filter(|default| !default.is_null());
-    let samples: Vec<&Value> = examples.chain(default).collect();
+    let mut samples: Vec<&Value> = Vec::new();
+    if let Some(Value::Array(examples)) = schema.get("examples") {
+        samples.extend(examples);
+    }
+    // The default `null` means no default.
+    if let Some(default) = schema.get("default")
+        && !default.is_null()
+    {
+        samples.push(default);
+    }
     if !samples.is_empty()
         && let Ok(validator) = compile_schema(&with_definitions(root, schema))
     {
@@ -98,6 +117,7 @@ fn check_samples(root: &Value, schema: &Value, what: &str, findings: &mut Vec<Fi
             ));
         }
     }
+
     let properties = schema.get("properties").and_then(Value::as_object);
     for property in properties.into_iter().flat_map(Map::values) {
         check_samples(root, property, what, findings);
@@ -107,7 +127,7 @@ fn check_samples(root: &Value, schema: &Value, what: &str, findings: &mut Vec<Fi
     }
 }
 
-/// Returns a part of a schema, with the definitions to which the part may refer.
+/// Adds the definitions of `root` to `part`, which may refer to these definitions.
 fn with_definitions(root: &Value, part: &Value) -> Value {
     let mut part = part.clone();
     if let Value::Object(fields) = &mut part {
@@ -156,7 +176,7 @@ mod tests {
         finds(&good, None);
         finds(
             &Definition { description: " ".to_owned(), ..good.clone() },
-            Some("a description: models"),
+            Some("a description, by which models"),
         );
         let with = |pointer: &str, value: Value| {
             let mut schema = good.input_schema.clone();

@@ -1,5 +1,4 @@
-//! Judges the answer of one call in `toolhold plugin test`. Checks the time, category, output
-//! schema and size, and whether the call changed anything outside its directory.
+//! Judges the answer of one call in `toolhold plugin test`.
 
 use std::time::Duration;
 
@@ -11,10 +10,9 @@ use crate::conformance::cases::Case;
 use crate::conformance::report::{Finding, short};
 use crate::conformance::world::SECRET;
 
-/// The most bytes that a call may print. The host stores no more than this.
+/// The most bytes that a call may print. The host stores at most this number.
 const MAX_PRINTED: u64 = 256 * 1024;
 
-/// The rules for each call, with their names in the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
     Answers,
@@ -47,30 +45,33 @@ impl Rule {
     }
 }
 
-/// The rules by which a tool's answers are judged.
+/// The rules for the answers of a tool.
 pub(crate) struct Judge {
     /// The schema of structured answers.
     pub(crate) output: Option<Validator>,
-    /// Whether failures of another machine are possible.
-    pub(crate) reaches_others: bool,
+    /// Whether a call may fail because a network or a program is missing.
+    pub(crate) needs_network_or_programs: bool,
     /// The time limit of a call.
     pub(crate) time: Duration,
 }
 
-/// Checks whether the host ran the tool, and not only looked at the call.
-pub(crate) fn reached(answer: &Answer) -> bool {
+pub(crate) fn reached_tool(answer: &Answer) -> bool {
     answer.steps.iter().any(|step| step.name == "run")
 }
 
-/// Returns the denial of a path in a call, if a path was denied.
+/// Returns the denial of a file or folder in an answer.
 pub(crate) fn file_denial(answer: &Answer) -> Option<Denial> {
-    let reported = answer.report.entries().denial.clone();
-    let denial = reported.or_else(|| answer.outcome.as_ref().err()?.denial.clone())?;
-    let is_of_path = matches!(denial.capability.as_str(), "files" | "search");
-    if is_of_path { Some(denial) } else { None }
+    let mut denial = answer.report.entries().denial.clone();
+    if denial.is_none()
+        && let Err(failure) = &answer.outcome
+    {
+        denial = failure.denial.clone();
+    }
+    let denial = denial?;
+    let is_about_files = matches!(denial.capability.as_str(), "files" | "search");
+    if is_about_files { Some(denial) } else { None }
 }
 
-/// Describes an outcome. The same outcome always has the same description.
 pub(crate) fn describe_outcome(answer: &Answer) -> String {
     match &answer.outcome {
         Ok(_) => "an answer".to_owned(),
@@ -83,14 +84,13 @@ fn describe_failure(failure: &Failure) -> String {
     format!("{}{code}: {}", failure.category.as_str(), failure.message)
 }
 
-/// Describes the arguments of a case, for a finding.
 pub(crate) fn describe_arguments(case: &Case) -> String {
     format!("{} ({})", short(&case.arguments.to_string()), short(&case.what))
 }
 
 impl Judge {
-    /// Returns a finding if the answer of a call that reached the tool breaks a rule. `ordinary`:
-    /// the arguments name nothing outside of the call's grants.
+    /// Returns a finding if the answer breaks a rule. `ordinary`: whether the arguments stay within
+    /// the grants.
     pub(crate) fn judge(
         &self,
         case: &Case,
@@ -103,30 +103,27 @@ impl Judge {
         Some((rule, finding))
     }
 
+    /// Finds the first rule that the answer breaks. `ordinary`: whether the arguments stay within
+    /// the grants. `took`: the time of the call.
     fn find_broken_rule(
         &self,
         ordinary: bool,
         answer: &Answer,
         took: Duration,
     ) -> Option<(Rule, Finding)> {
-        let text = match &answer.outcome {
-            Ok(output) => all_text(&output.content, output.structured.as_ref()),
-            Err(failure) => {
-                let content = all_text(&failure.content, failure.structured.as_ref());
-                format!("{}\n{content}", failure.message)
-            }
-        };
-        if text.contains(SECRET) {
-            let found = "the answer has the text of a file outside of the granted directory";
-            let fix = "report it: the host let the tool out of its sandbox";
-            return Some((Rule::Directory, Finding::new("only what is granted", found, fix)));
+        if answer_text(answer).contains(SECRET) {
+            let found = "the answer contains the text of a file outside of the granted directory";
+            let fix = "report this bug: the tool escaped from the sandbox";
+            return Some((Rule::Directory, Finding::new("only the use of grants", found, fix)));
         }
+
         if ordinary && let Some(denial) = file_denial(answer) {
-            let found = format!("it tried to {}: {}", denial.action, denial.rule);
+            let found = format!("the tool tried to {}: {}", denial.action, denial.rule);
             let fix = "use only the paths in the arguments, and ask in the manifest for the access \
                  that the tool needs";
-            return Some((Rule::Directory, Finding::new("nothing else is used", found, fix)));
+            return Some((Rule::Directory, Finding::new("the use of other files", found, fix)));
         }
+
         let printed = answer.report.entries().printed;
         if printed > MAX_PRINTED {
             let expected = format!("at most {MAX_PRINTED} bytes on stdout and stderr");
@@ -134,6 +131,7 @@ impl Judge {
                  operator to the log, and results into the answer";
             return Some((Rule::Size, Finding::new(expected, format!("{printed} bytes"), fix)));
         }
+
         match &answer.outcome {
             Ok(output) => self.judge_output(output),
             Err(failure) => self.judge_failure(failure, took),
@@ -143,12 +141,13 @@ impl Judge {
     fn judge_output(&self, output: &Output) -> Option<(Rule, Finding)> {
         let validator = self.output.as_ref()?;
         let expected = "a structured answer that fits the tool's own output schema";
-        let fix = "make both from one type, or correct the schema";
+        let fix = "generate the answer and the schema from one type, or correct the schema";
         let Some(value) = &output.structured else {
             let finding = Finding::new(expected, "an answer without a structured value", fix);
             return Some((Rule::OutputSchema, finding));
         };
         let error = validator.iter_errors(value).next()?;
+        // A masked error doesn't contain the wrong value.
         let found = format!("at `{}`: {}", error.instance_path(), error.masked());
         Some((Rule::OutputSchema, Finding::new(expected, found, fix)))
     }
@@ -163,11 +162,11 @@ impl Judge {
                 let content = all_text(&failure.content, None);
                 let found = format!("{found} {content}");
                 let fix = "check the value, and return a failure of the category \
-                           `invalid_parameters`; catch what the code throws";
+                           `invalid_parameters`; catch all exceptions";
                 (Rule::Answers, Finding::new(answers, found, fix))
             }
             (Category::PermanentFailure, Some("bad_answer")) => {
-                let fix = "write valid JSON wherever the contract wants it";
+                let fix = "write valid JSON wherever the contract requires JSON";
                 (Rule::Answers, Finding::new(answers, found, fix))
             }
             (Category::PermanentFailure, Some("memory_limit")) => {
@@ -183,7 +182,7 @@ impl Judge {
                 (Rule::Time, Finding::new(ends, found, fix))
             }
             (Category::Timeout, _) if took >= self.time => {
-                let fix = "bound the work, and wait for nothing without a limit";
+                let fix = "bound the work, and set a time limit for each wait";
                 (Rule::Time, Finding::new(ends, found, fix))
             }
             _ if failure.message.trim().is_empty() => {
@@ -196,11 +195,11 @@ impl Judge {
                 | Category::NetworkError
                 | Category::Timeout,
                 _,
-            ) if !self.reaches_others => {
-                let expected = "a category for failures that repeat: this plugin asks for no \
-                     network and no programs";
-                let fix = "use `invalid_parameters` for arguments that are wrong, \
-                           `permanent_failure` for the rest: a caller repeats this one in vain";
+            ) if !self.needs_network_or_programs => {
+                let expected = "a category for permanent failures, because this plugin asks for no \
+                                network and no programs";
+                let fix = "use `invalid_parameters` for wrong arguments and `permanent_failure` \
+                           for other failures; with this category, callers repeat the call in vain";
                 (Rule::Categories, Finding::new(expected, found, fix))
             }
             _ => return None,
@@ -208,7 +207,16 @@ impl Judge {
     }
 }
 
-/// Returns all text of an answer.
+fn answer_text(answer: &Answer) -> String {
+    match &answer.outcome {
+        Ok(output) => all_text(&output.content, output.structured.as_ref()),
+        Err(failure) => {
+            let content = all_text(&failure.content, failure.structured.as_ref());
+            format!("{}\n{content}", failure.message)
+        }
+    }
+}
+
 fn all_text(content: &[Content], structured: Option<&Value>) -> String {
     let texts = content.iter().filter_map(Content::as_text);
     let structured = structured.map(Value::to_string);

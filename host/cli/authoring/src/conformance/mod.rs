@@ -1,11 +1,9 @@
-//! `toolhold plugin test`: tests whether a component follows the contract, in any language.
+//! `toolhold plugin test`: tests whether a component of any language follows the contract.
 //!
-//! The component is loaded in a separate host with a temporary environment: one directory, no
-//! reachable server and no program. Its tools are called with ordinary and hostile arguments, which
-//! are made from their schemas. The host refuses arguments that violate a schema before they reach
-//! a tool, and the test checks this too.
+//! The component runs in a host of its own with a temporary directory, and without a network or
+//! programs. Its tools are called with ordinary and hostile arguments from their schemas.
 //!
-//! The same component and the same seed make the same calls in the same order.
+//! The same component and the same seed lead to the same calls in the same order.
 
 mod calls;
 mod cases;
@@ -26,18 +24,18 @@ pub use report::{CheckResult, Finding, Report, Status};
 /// The options of a test.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// The seed that decides which arguments are combined.
+    /// The seed for random combinations of arguments.
     pub seed: u64,
     /// The time limit of a call.
     pub time: Duration,
 }
 
-/// Tests a component without the user's configuration, folders and cache.
+/// Tests a component, without the user's configuration, folders and cache.
 ///
 /// # Errors
 ///
-/// Returns [`HostError`] if the file can't be read, or if this machine can't run the test. Faults
-/// of the component are in the report.
+/// Returns [`HostError`] if the file can't be read or this machine can't run the test. Faults of
+/// the component are in the report.
 pub async fn test(file: &Path, options: Options) -> Result<Report, HostError> {
     component::test(file, options).await
 }

@@ -1,4 +1,4 @@
-//! The report of `toolhold plugin test`: the checks, their results and their findings.
+//! The report of `toolhold plugin test`.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -6,40 +6,40 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use toolhold_core::text::{counted, cut, neutral_line};
 
-/// The most bytes of one text in a finding.
+/// The most bytes of a text in a finding.
 const MAX_TEXT: usize = 400;
 
-/// The most findings of one check.
+/// The most findings of a check in the report. The others are only counted.
 const MAX_FINDINGS: usize = 5;
 
 /// The report of a test.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The file.
+    /// The tested file.
     pub file: String,
-    /// The plugin's name and version, if its manifest could be read.
+    /// The plugin's name and version, if its manifest is readable.
     pub plugin: Option<String>,
-    /// The seed that repeats the same calls.
+    /// The seed of the test.
     pub seed: u64,
     /// The number of calls.
     pub calls: usize,
-    /// The checks in their order.
+    /// The checks, in their order.
     pub checks: Vec<CheckResult>,
 }
 
 /// One check and its result.
 #[derive(Clone, Debug, Serialize)]
 pub struct CheckResult {
-    /// The name of the check. It is the same for every component.
+    /// The name of the check, which is the same for every component.
     pub name: &'static str,
-    /// The tool that the check is about. `None`: the check is about the component.
+    /// The checked tool. `None`: the whole component is checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     /// The result.
     pub status: Status,
-    /// The subject of the check, or the reason why the check was skipped.
+    /// The subject of the check, or the reason why the check was not tried.
     pub about: String,
-    /// The faults, if the check failed.
+    /// The faults of a failed check.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
 }
@@ -48,11 +48,11 @@ pub struct CheckResult {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// The component keeps the rule.
+    /// The component follows the rule.
     Passed,
     /// The component breaks the rule.
     Failed,
-    /// The check could not be tried.
+    /// The check could not run.
     NotTried,
 }
 
@@ -63,7 +63,7 @@ pub struct Finding {
     pub expected: String,
     /// The actual result.
     pub found: String,
-    /// How to fix the fault.
+    /// The way to fix the fault.
     pub fix: String,
     /// The arguments of the call as JSON, cut if they are long.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,7 +71,6 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Makes a finding without arguments.
     pub(crate) fn new(
         expected: impl Into<String>,
         found: impl AsRef<str>,
@@ -82,8 +81,7 @@ impl Finding {
     }
 }
 
-/// Returns a text of the component on one line. Long texts are truncated, and terminal control
-/// characters are removed.
+/// Returns a text on one line, cut and without control characters.
 pub(crate) fn short(text: &str) -> String {
     let start = cut(text, MAX_TEXT);
     let ellipsis = if start.len() < text.len() { "…" } else { "" };
@@ -91,7 +89,8 @@ pub(crate) fn short(text: &str) -> String {
 }
 
 impl CheckResult {
-    /// Makes the result of a check from its findings. The check passes if there are no findings.
+    /// Makes the result of a check, which passes if there are no findings. Keeps at most
+    /// [`MAX_FINDINGS`] findings.
     pub(crate) fn from_findings(
         name: &'static str,
         about: impl Into<String>,
@@ -106,13 +105,11 @@ impl CheckResult {
         Self { name, tool: None, status, about, findings }
     }
 
-    /// Makes the result of a check that could not be tried, with the reason.
     pub(crate) fn not_tried(name: &'static str, reason: impl Into<String>) -> Self {
         let status = Status::NotTried;
         Self { name, tool: None, status, about: reason.into(), findings: Vec::new() }
     }
 
-    /// Returns the same result, for one tool.
     pub(crate) fn for_tool(mut self, tool: &str) -> Self {
         self.tool = Some(short(tool));
         self
@@ -125,18 +122,18 @@ impl Report {
         self.checks.iter().filter(|check| check.status == status).count()
     }
 
-    /// Returns the report as a JSON object. Its field `ok` is true if no check failed.
+    /// Returns the report as a JSON object. The field `ok` is true if no check failed.
     pub fn to_json(&self) -> Value {
         let mut report = json!({ "ok": self.is_passed() });
-        if let (Value::Object(fields), Ok(Value::Object(own))) =
-            (&mut report, serde_json::to_value(self))
+        if let Some(fields) = report.as_object_mut()
+            && let Ok(Value::Object(own_fields)) = serde_json::to_value(self)
         {
-            fields.extend(own);
+            fields.extend(own_fields);
         }
         report
     }
 
-    /// Checks whether no check failed.
+    /// Returns `true` if no check failed.
     pub fn is_passed(&self) -> bool {
         self.count(Status::Failed) == 0
     }
@@ -168,10 +165,13 @@ impl Display for CheckResult {
             Status::Failed => "FAILED",
             Status::NotTried => "not tried",
         };
-        let tool = self.tool.as_ref().map(|tool| format!(" {tool}")).unwrap_or_default();
+        let tool = match &self.tool {
+            Some(tool) => format!(" {tool}"),
+            None => String::new(),
+        };
         write!(f, "{status:<10}{}{tool}: {}", self.name, self.about)?;
         for Finding { expected, found, fix, arguments } in &self.findings {
-            write!(f, "\n    expected  {expected}\n    came      {found}")?;
+            write!(f, "\n    expected  {expected}\n    found     {found}")?;
             if let Some(arguments) = arguments {
                 write!(f, "\n    with      {arguments}")?;
             }

@@ -1,23 +1,23 @@
-//! Makes values from a JSON Schema: the smallest valid value, and hostile values.
+//! Makes valid and hostile values from a JSON Schema.
 
 use std::cell::Cell;
 
 use serde_json::{Map, Value, json};
 
-/// Levels of a schema that are followed.
+/// The most levels of a schema for which values are made.
 const MAX_DEPTH: usize = 12;
 
-/// Most characters and elements that a schema can ask for.
+/// A schema's minimum length counts at most as this length.
 const MAX_LENGTH: u64 = 100_000;
 const MAX_ITEMS: u64 = 200;
 
-/// Bytes of a long text.
+/// The bytes of the long text among the hostile values.
 const LONG: usize = 100_000;
 
-/// The nesting levels of a deep value. JSON parsers with a limit allow 128.
+/// The levels of a deep hostile value. JSON parsers with a limit usually allow 128 levels.
 const DEEP: usize = 100;
 
-/// Texts that may match a pattern or a format.
+/// Strings that may match a pattern or a format.
 const TEXTS: [&str; 14] = [
     "a",
     "1",
@@ -35,37 +35,52 @@ const TEXTS: [&str; 14] = [
     "0123456789abcdef",
 ];
 
-/// The most values that are made from one document. In some documents, each definition refers twice
-/// to the next one. Such a document would give an endless number of values.
+/// The most values from one schema. If each definition refers twice to the next definition, the
+/// number of values grows exponentially.
 const MAX_VALUES: u32 = 5_000;
 
-/// The most bytes of strings in the values from one document. Hundreds of cases are made from these
-/// values, and all cases are in memory.
+/// The most bytes of strings from one schema. Hundreds of cases contain these strings, and all
+/// cases are in memory.
 const MAX_BYTES: u64 = 128 * 1024;
 
-/// Makes values that match one schema document.
+/// The most choices of an `enum` among the hostile values.
+const MAX_CHOICES: usize = 16;
+
 pub(crate) struct Maker<'s> {
     root: &'s Value,
-    /// Whether the values have optional properties.
+    /// Whether values have their optional properties.
     all: bool,
     /// The number of values that can still be made.
-    left: Cell<u32>,
+    remaining_values: Cell<u32>,
     /// The bytes of strings that can still be made.
-    bytes: Cell<u64>,
+    remaining_bytes: Cell<u64>,
 }
 
 impl<'s> Maker<'s> {
-    /// Prepares to make values. `all`: whether the values have optional properties.
-    pub(crate) fn new(root: &'s Value, all: bool) -> Self {
-        Self { root, all, left: Cell::new(MAX_VALUES), bytes: Cell::new(MAX_BYTES) }
+    /// Makes values with only required properties.
+    pub(crate) fn minimal(root: &'s Value) -> Self {
+        let all = false;
+        Self::new(root, all)
     }
 
-    /// Makes a value that fits the document, as far as this module knows.
+    /// Makes values with required and optional properties.
+    pub(crate) fn full(root: &'s Value) -> Self {
+        let all = true;
+        Self::new(root, all)
+    }
+
+    fn new(root: &'s Value, all: bool) -> Self {
+        let remaining_values = Cell::new(MAX_VALUES);
+        let remaining_bytes = Cell::new(MAX_BYTES);
+        Self { root, all, remaining_values, remaining_bytes }
+    }
+
+    /// Makes a value that usually matches the schema. Callers must check the value.
     pub(crate) fn value(&self) -> Value {
         self.make(self.root, 0)
     }
 
-    /// Returns the schema that a reference points to, with the keys next to `anyOf` and the like.
+    /// Follows at most [`MAX_DEPTH`] references of a schema, because references may form a circle.
     pub(crate) fn follow(&self, schema: &'s Value) -> &'s Value {
         let mut schema = schema;
         for _ in 0..MAX_DEPTH {
@@ -75,41 +90,51 @@ impl<'s> Maker<'s> {
         schema
     }
 
-    /// Returns the schema that a reference in a schema points to.
     fn referenced(&self, schema: &Value) -> Option<&'s Value> {
         let reference = schema.get("$ref")?.as_str()?;
         self.root.pointer(reference.strip_prefix('#')?)
     }
 
+    /// `depth`: the nesting depth of the schema.
     fn make(&self, schema: &'s Value, depth: usize) -> Value {
         let schema = self.follow(schema);
-        let left = self.left.get();
-        if depth > MAX_DEPTH || left == 0 {
+        let remaining_values = self.remaining_values.get();
+        if depth > MAX_DEPTH || remaining_values == 0 {
             return Value::Null;
         }
-        self.left.set(left - 1);
+        self.remaining_values.set(remaining_values - 1);
         if let Some(given) = given_value(schema) {
             return given.clone();
         }
 
-        let alternatives = ["anyOf", "oneOf"].iter().find_map(|key| schema.get(key)?.as_array());
-        let mut choices = alternatives.into_iter().flatten();
-        let choice = choices.find(|choice| kind(self.follow(choice)) != "null");
-        let chosen = choice.map(|choice| self.make(choice, depth + 1));
-        let all_of = schema.get("allOf").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-        let is_simple = chosen.is_none() && all_of.is_empty();
+        let alternative = self.make_alternative(schema, depth);
+        let all_of = match schema.get("allOf") {
+            Some(Value::Array(schemas)) => schemas.as_slice(),
+            _ => &[],
+        };
+        let is_simple = alternative.is_none() && all_of.is_empty();
 
-        // The schema of an object can have its own fields in addition to the fields of its parts.
-        let mut parts = Vec::new();
+        // An object may have fields besides `allOf` or `anyOf`.
+        let mut value = Value::Null;
         if is_simple || kind(schema) == "object" {
-            parts.push(self.make_of_kind(schema, depth));
+            value = self.make_of_kind(schema, depth);
         }
-        parts.extend(all_of.iter().map(|part| self.make(part, depth + 1)));
-        parts.extend(chosen);
-        parts.into_iter().reduce(join).unwrap_or_default()
+        for part in all_of {
+            value = join(value, self.make(part, depth + 1));
+        }
+        match alternative {
+            Some(alternative) => join(value, alternative),
+            None => value,
+        }
     }
 
-    /// Makes a value of the schema's type.
+    /// Makes a value for the first alternative other than null.
+    fn make_alternative(&self, schema: &'s Value, depth: usize) -> Option<Value> {
+        let alternatives = ["anyOf", "oneOf"].iter().find_map(|key| schema.get(key)?.as_array())?;
+        let first = alternatives.iter().find(|schema| kind(self.follow(schema)) != "null")?;
+        Some(self.make(first, depth + 1))
+    }
+
     fn make_of_kind(&self, schema: &'s Value, depth: usize) -> Value {
         match kind(schema) {
             "object" => self.object(schema, depth),
@@ -123,8 +148,11 @@ impl<'s> Maker<'s> {
     }
 
     fn array(&self, schema: &'s Value, depth: usize) -> Value {
-        let least = number(schema, "minItems").unwrap_or(0).min(MAX_ITEMS);
-        let count = least.max(u64::from(self.all));
+        let mut count = number(schema, "minItems").unwrap_or(0).min(MAX_ITEMS);
+        // Full values have an item that a hostile value can replace.
+        if self.all {
+            count = count.max(1);
+        }
         let mut items = Vec::new();
         for index in 0..count {
             items.push(match schema.get("items") {
@@ -145,28 +173,33 @@ impl<'s> Maker<'s> {
             }
         }
         for name in required {
+            // The schema says nothing about this property, so any value is valid.
             fields.entry(name).or_insert_with(|| json!("a"));
         }
         Value::Object(fields)
     }
 
+    /// Makes a text of the minimum length that matches the pattern and the format, if possible.
     fn text(&self, schema: &Value) -> String {
-        let least = number(schema, "minLength").unwrap_or(0).min(MAX_LENGTH).min(self.bytes.get());
-        self.bytes.set(self.bytes.get() - least);
+        let remaining_bytes = self.remaining_bytes.get();
+        let min_length = number(schema, "minLength").unwrap_or(0);
+        let length = min_length.min(MAX_LENGTH).min(remaining_bytes);
+        self.remaining_bytes.set(remaining_bytes - length);
 
         let by_format = schema.get("format").and_then(Value::as_str).and_then(text_of_format);
-        let mut candidates = by_format.into_iter().chain(TEXTS).map(|text| padded(text, least));
-        let is_free = schema.get("pattern").is_none() && schema.get("format").is_none();
-        let validator = if is_free { None } else { toolhold_core::compile_schema(schema).ok() };
-        let text = match validator {
-            Some(validator) => candidates.find(|text| validator.is_valid(&json!(text))),
-            None => candidates.next(),
-        };
-        text.unwrap_or_else(|| padded("a", least))
+        let has_form = schema.get("pattern").is_some() || schema.get("format").is_some();
+        let validator = if has_form { toolhold_core::compile_schema(schema).ok() } else { None };
+        for candidate in by_format.into_iter().chain(TEXTS) {
+            let text = padded(candidate, length);
+            if validator.as_ref().is_none_or(|validator| validator.is_valid(&json!(text))) {
+                return text;
+            }
+        }
+        padded("a", length)
     }
 }
 
-/// Returns the value that a schema contains, such as its default, or `None` if it has no value.
+/// Returns a value from the schema, such as the default.
 fn given_value(schema: &Value) -> Option<&Value> {
     if let Some(value) = schema.get("const") {
         return Some(value);
@@ -194,13 +227,12 @@ fn text_of_format(format: &str) -> Option<&'static str> {
     }
 }
 
-/// Returns the text, extended to the least length.
 fn padded(text: &str, least: u64) -> String {
     let missing = (least as usize).saturating_sub(text.chars().count());
     format!("{text}{}", "a".repeat(missing))
 }
 
-/// Joins the fields of two objects. Of other values, returns the second one unless it is null.
+/// Merges two objects. For other values, returns `other`, or `one` if `other` is null.
 fn join(one: Value, other: Value) -> Value {
     match (one, other) {
         (Value::Object(mut one), Value::Object(other)) => {
@@ -212,8 +244,8 @@ fn join(one: Value, other: Value) -> Value {
     }
 }
 
-/// Returns the first type of a schema that isn't null. If there is no type, derives the type from
-/// the keywords.
+/// Returns the first type other than null. If the schema has no `type`, other keywords decide.
+/// Returns an empty string for an unknown type.
 pub(crate) fn kind(schema: &Value) -> &str {
     match schema.get("type") {
         Some(Value::String(name)) => name,
@@ -236,24 +268,27 @@ fn number(schema: &Value, key: &str) -> Option<u64> {
     schema.get(key)?.as_u64()
 }
 
-/// Returns the integer next to 1 within the limits of a schema.
+/// Returns the integer within the schema's limits that is nearest to 1, rounded up to a multiple of
+/// `multipleOf`.
 fn integer(schema: &Value) -> i64 {
-    let above = limit(schema, "exclusiveMinimum").map(|limit| limit.saturating_add(1));
-    let least = limit(schema, "minimum").or(above).unwrap_or(i64::MIN);
-    let below = limit(schema, "exclusiveMaximum").map(|limit| limit.saturating_sub(1));
-    let most = limit(schema, "maximum").or(below).unwrap_or(i64::MAX);
-    let value = least.max(1).min(most);
-    // The next multiple.
-    let step = limit(schema, "multipleOf").unwrap_or(1).max(1);
-    value.saturating_add(step - 1).div_euclid(step).saturating_mul(step)
+    let above_exclusive = limit(schema, "exclusiveMinimum").map(|limit| limit.saturating_add(1));
+    let minimum = limit(schema, "minimum").or(above_exclusive).unwrap_or(i64::MIN);
+    let below_exclusive = limit(schema, "exclusiveMaximum").map(|limit| limit.saturating_sub(1));
+    let maximum = limit(schema, "maximum").or(below_exclusive).unwrap_or(i64::MAX);
+    let nearest = minimum.max(1).min(maximum);
+
+    let factor = limit(schema, "multipleOf").unwrap_or(1).max(1);
+    // Adding `factor - 1` rounds the quotient up.
+    let multiple = nearest.saturating_add(factor - 1).div_euclid(factor);
+    multiple.saturating_mul(factor)
 }
 
 fn limit(schema: &Value, key: &str) -> Option<i64> {
     schema.get(key).and_then(Value::as_f64).map(|limit| limit as i64)
 }
 
-/// Makes a different value for each index if this is easy, because the elements of an array may
-/// have to differ.
+/// Makes a string or number differ for each `index` except 0, because the items of an array may
+/// have to be different.
 fn distinct(value: Value, index: u64) -> Value {
     match value {
         Value::String(text) if index > 0 => json!(format!("{text}{index}")),
@@ -265,9 +300,13 @@ fn distinct(value: Value, index: u64) -> Value {
     }
 }
 
-/// Makes values to replace a valid value, each with a description. The schema may accept or refuse
-/// these values.
-pub(crate) fn hostile(value: &Value, schema: &Value, outside: &str) -> Vec<(&'static str, Value)> {
+/// Returns hostile replacements for a valid `value`, with descriptions. The schema may refuse some
+/// replacements. `outside`: a file without a grant.
+pub(crate) fn hostile_values(
+    value: &Value,
+    schema: &Value,
+    outside: &str,
+) -> Vec<(&'static str, Value)> {
     let mut values = match value {
         Value::String(_) => texts(outside),
         Value::Number(_) => numbers(schema),
@@ -291,14 +330,15 @@ pub(crate) fn hostile(value: &Value, schema: &Value, outside: &str) -> Vec<(&'st
         Value::Null => Vec::new(),
     };
     if let Some(choices) = schema.get("enum").and_then(Value::as_array) {
-        values.extend(choices.iter().take(16).map(|choice| ("another choice", choice.clone())));
+        for choice in choices.iter().take(MAX_CHOICES) {
+            values.push(("another choice", choice.clone()));
+        }
     }
     values.push(("deep nesting", deep()));
     values
 }
 
-/// Returns a value of another type than `value`. No host converts it, so a schema for `value`
-/// doesn't accept it.
+/// Returns a value of a type that the host can't convert to the type of `value`.
 pub(crate) fn of_another_type(value: &Value) -> Value {
     match value {
         Value::Object(_) => json!(["another", "type"]),
@@ -306,11 +346,11 @@ pub(crate) fn of_another_type(value: &Value) -> Value {
     }
 }
 
-/// Makes lists in lists.
 pub(crate) fn deep() -> Value {
     (0..DEEP).fold(Value::Null, |inner, _| Value::Array(vec![inner]))
 }
 
+/// `outside`: a file without a grant.
 fn texts(outside: &str) -> Vec<(&'static str, Value)> {
     let texts = [
         ("an empty text", String::new()),
@@ -344,6 +384,7 @@ fn texts(outside: &str) -> Vec<(&'static str, Value)> {
     texts.map(|(what, text)| (what, json!(text))).into()
 }
 
+/// Returns hostile numbers, such as numbers next to the schema's limits, with descriptions.
 fn numbers(schema: &Value) -> Vec<(&'static str, Value)> {
     let mut numbers: Vec<(&str, Value)> = vec![
         ("zero", json!(0)),
@@ -426,9 +467,9 @@ mod tests {
     #[test]
     fn hostile_values_are_of_the_same_type_or_none_of_the_schema() {
         let schema = json!({ "type": "integer", "minimum": 3 });
-        let made = hostile(&json!(3), &schema, "outside/x");
+        let made = hostile_values(&json!(3), &schema, "outside/x");
         assert!(made.contains(&("below a limit", json!(2))));
-        let texts = hostile(&json!("a"), &json!({}), "outside/x");
+        let texts = hostile_values(&json!("a"), &json!({}), "outside/x");
         assert!(texts.iter().any(|(_, text)| text == "../outside/x"));
         for value in [json!(1), json!("a"), json!([]), json!({})] {
             assert_ne!(

@@ -1,5 +1,5 @@
-//! The temporary environment of `toolhold plugin test`: a granted directory, a directory without a
-//! grant, and a host.
+//! The temporary environment of `toolhold plugin test`: the host, a granted directory, and a
+//! directory without a grant.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -20,34 +20,36 @@ use toolhold_core::{
 
 use crate::conformance::values::Maker;
 
-/// An existing file in the granted directory. The next name is unused there.
+/// Two names in the granted directory. Only the first file exists.
 pub(crate) const EXISTING: &str = "notes.txt";
 pub(crate) const NEW: &str = "made.txt";
 
-/// A file next to the granted directory, relative to the folder of both.
+/// A file without a grant. The path is relative to the folder of both directories.
 pub(crate) const OUTSIDE: &str = "outside/secret.txt";
 
-/// The text of that file, which no tool can get.
+/// The content of [`OUTSIDE`], which no tool may get.
 pub(crate) const SECRET: &str = "kept-outside-5d1e0a7c";
 
-/// A missing program, since a component that starts programs loads only if some are granted.
+/// A program that doesn't exist. A component that starts programs needs a granted program to load.
 const NO_PROGRAM: &str = "toolhold-plugin-test-has-no-programs";
 
-/// A host that doesn't exist, because names below `invalid` are reserved.
+/// A host that can't exist, because names that end in `.invalid` are reserved.
 const NO_HOST: &str = "plugin-test.invalid";
 
-/// The most bytes in the granted directory after a call. If there are more, the directory is
-/// emptied.
+/// The most bytes in the granted directory after a call. A larger directory is emptied.
 const MAX_LEFT: u64 = 64 << 20;
 const MAX_ENTRIES: usize = 10_000;
 
-/// The variable that names a further ceiling.
+/// The bytes of a block, as the operating system counts the blocks of a file.
+const BLOCK: u64 = 512;
+
+/// The variable that names an additional ceiling.
 const CEILING: &str = "TOOLHOLD_CEILING";
 
-/// The temporary environment, which is removed when this value is dropped.
+/// The temporary files, which are removed with this value.
 pub(crate) struct World {
     root: TempDir,
-    /// The files outside the granted directory, with their content before any call.
+    /// The paths and contents of files outside the granted directory, before the first call.
     before: Vec<(PathBuf, Vec<u8>)>,
 }
 
@@ -67,52 +69,51 @@ impl World {
         Ok(world)
     }
 
-    /// Returns the granted directory.
     pub(crate) fn work(&self) -> PathBuf {
         self.root.path().join("work")
     }
 
-    /// Restores the files of the granted directory. A tool's own files stay, unless they would fill
-    /// the disk after hundreds of calls. Links aren't followed, because a tool may have made them.
+    /// Restores the files of the granted directory. Files that the tool made stay, unless they are
+    /// too large. Links aren't followed, because the tool may have made them.
     pub(crate) fn restore(&self) -> io::Result<()> {
         let work = self.work();
-        if holds_too_much(&work) {
-            for entry in fs::read_dir(&work)? {
-                let entry = entry?;
-                if entry.file_type()?.is_dir() {
-                    fs::remove_dir_all(entry.path())?;
-                } else {
-                    fs::remove_file(entry.path())?;
-                }
-            }
+        if is_too_large(&work) {
+            remove_entries(&work)?;
         }
 
         let folder = work.join("folder");
         let is_folder = folder.symlink_metadata().is_ok_and(|metadata| metadata.is_dir());
         if !is_folder {
+            // The tool may have put a file or link in place of the folder.
             let _ = fs::remove_file(&folder);
             fs::create_dir(&folder)?;
             File::create_new(folder.join("inner.txt"))?.write_all(b"inner\n")?;
         }
 
         let file = work.join(EXISTING);
-        match file.symlink_metadata() {
-            Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(&file)?,
-            Ok(_) => fs::remove_file(&file)?,
-            Err(_) => {}
+        if let Ok(metadata) = file.symlink_metadata() {
+            if metadata.is_dir() {
+                fs::remove_dir_all(&file)?;
+            } else {
+                fs::remove_file(&file)?;
+            }
         }
         File::create_new(file)?.write_all(b"one two\nthree\n")
     }
 
-    /// Returns the path of the first difference outside of the granted directory.
+    /// Returns the path of a file outside the granted directory that was added, changed or removed.
     pub(crate) fn changed_outside(&self) -> Option<String> {
         let now = self.read_outside();
-        let missing = self.before.iter().find(|file| !now.contains(file));
-        let changed = missing.or_else(|| now.iter().find(|file| !self.before.contains(file)));
-        changed.map(|(path, _)| path.display().to_string())
+        let mut old_files = self.before.iter();
+        let mut changed = old_files.find(|file| !now.contains(file));
+        if changed.is_none() {
+            changed = now.iter().find(|file| !self.before.contains(file));
+        }
+        let (path, _) = changed?;
+        Some(path.display().to_string())
     }
 
-    /// Reads the files outside of the granted directory.
+    /// Reads the files outside the granted directory, for a later comparison.
     fn read_outside(&self) -> Vec<(PathBuf, Vec<u8>)> {
         let mut paths = Vec::new();
         for folder in [self.root.path(), &self.root.path().join("outside")] {
@@ -120,25 +121,25 @@ impl World {
             paths.extend(entries.map(|entry| entry.path()));
         }
         paths.sort();
-        // The host's own folder appears and changes.
+        // The host changes its own folder.
         paths.retain(|path| !path.starts_with(self.root.path().join("toolhold")));
 
         let mut files = Vec::new();
         for path in paths {
+            // A folder has no content.
             let content = fs::read(&path).unwrap_or_default();
             files.push((path, content));
         }
         files
     }
 
-    /// Returns the host's folders, which aren't the user's folders. A host with the user's folders
-    /// would not check a component again that it has already served.
+    /// Returns temporary folders for the host. A host doesn't check a component that was approved
+    /// in the same folders before.
     pub(crate) fn folders(&self) -> Folders {
-        let own = Folders::inside(&self.root.path().join("toolhold"));
-        Folders { home: Some(self.root.path().join("home")), ..own }
+        let temporary = Folders::inside(&self.root.path().join("toolhold"));
+        Folders { home: Some(self.root.path().join("home")), ..temporary }
     }
 
-    /// Prepares a host with this configuration. The host can reach only the granted directory.
     pub(crate) fn builder(&self, config: Config) -> HostBuilder {
         Host::builder()
             .config(config)
@@ -148,8 +149,8 @@ impl World {
             .front_end("toolhold plugin test")
     }
 
-    /// Returns the configuration that grants the requests of a manifest, if this environment has
-    /// the requested resources. An organisation's ceiling applies here too.
+    /// Returns a configuration that grants the requests of `manifest`, within an organisation's
+    /// ceiling.
     pub(crate) fn config(
         &self,
         manifest: Option<&Manifest>,
@@ -164,17 +165,17 @@ impl World {
             format!("tools.call={seconds}"),
             format!("tools.max_call={seconds}"),
             format!("tools.limits.cpu_secs={seconds}"),
-            // The limit is small, because hundreds of calls are made.
+            // Each of hundreds of calls may write only little.
             "tools.limits.written_mib=16".to_owned(),
-            // Scheduled tasks are stored but never run.
+            // Scheduled tasks are stored, but never run.
             "tools.scheduler.enabled=true".to_owned(),
-            // `embeddings` needs a model, which is never asked.
+            // The capability `embeddings` needs a model, which is never asked.
             "providers.ollama.model=none".to_owned(),
         ];
         if let Some(manifest) = manifest {
             let grants = manifest.capabilities.iter().filter_map(|request| self.grant(request));
-            let own = manifest.config_schema.as_ref().and_then(own_settings);
-            let lines = grants.chain(own);
+            let own_settings = manifest.config_schema.as_ref().and_then(own_settings);
+            let lines = grants.chain(own_settings);
             settings.extend(lines.map(|line| format!("plugins.{}.{line}", manifest.name)));
         }
         let variables = std::env::vars_os().filter(|(name, _)| name == CEILING).collect();
@@ -183,7 +184,8 @@ impl World {
         config::load(&self.folders(), &inputs).map_err(HostError::from)
     }
 
-    /// Returns the setting that grants a request, or `None` if the request needs no setting.
+    /// Returns the setting that grants a request, or `None` if no setting is needed or the
+    /// capability is unknown.
     fn grant(&self, request: &CapabilityRequest) -> Option<String> {
         let capability = Capability::named(&request.name)?;
         Some(match capability {
@@ -193,20 +195,33 @@ impl World {
                 let work = config::inline(&Value::String(self.work().display().to_string()));
                 format!("allowed_paths=[{{ path = {work}, access = \"{access}\" }}]")
             }
-            // Searches use the directories that are granted for `files`.
+            // `search` uses the directories of `files`.
             Capability::Search => return None,
             Capability::Process => format!("programs=[\"{NO_PROGRAM}\"]"),
             Capability::Http => format!("hosts=[\"{NO_HOST}\"]"),
+            // A line of the file has spaces around `=`, but a setting has none.
             _ => capability.facts().line.replacen(" = ", "=", 1),
         })
     }
 }
 
-/// Checks whether a folder contains more than a test may leave there.
-fn holds_too_much(folder: &Path) -> bool {
+/// Links aren't followed.
+fn remove_entries(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            fs::remove_dir_all(entry.path())?;
+        } else {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn is_too_large(root: &Path) -> bool {
     let mut bytes = 0;
     let mut entries = 0;
-    let mut pending = vec![folder.to_owned()];
+    let mut pending = vec![root.to_owned()];
     while let Some(folder) = pending.pop() {
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             entries += 1;
@@ -214,8 +229,8 @@ fn holds_too_much(folder: &Path) -> bool {
             if metadata.is_dir() {
                 pending.push(entry.path());
             }
-            // This is the size on the disk, because a file may have holes.
-            bytes += metadata.blocks() * 512;
+            // The length is wrong for a file with holes.
+            bytes += metadata.blocks() * BLOCK;
             if bytes > MAX_LEFT || entries > MAX_ENTRIES {
                 return true;
             }
@@ -224,16 +239,16 @@ fn holds_too_much(folder: &Path) -> bool {
     false
 }
 
-/// Returns the least settings that a plugin's own schema takes.
+/// Returns the smallest valid settings of the plugin, or `None` if the plugin needs no settings.
 fn own_settings(schema: &Value) -> Option<String> {
-    let settings = Maker::new(schema, false).value();
+    let settings = Maker::minimal(schema).value();
     if settings.as_object()?.is_empty() {
         return None;
     }
     Some(format!("config={}", config::inline(&settings)))
 }
 
-/// A resolver that finds no name, so that no outside server gets a request.
+/// Resolves no name, so that no server gets a request.
 #[derive(Debug)]
 struct NoNames;
 
@@ -246,7 +261,7 @@ impl Resolve for NoNames {
     }
 }
 
-/// An approver that approves every call, because calls reach only the temporary environment.
+/// Approves every call, because calls reach only the temporary environment.
 pub(crate) struct Anybody;
 
 impl Approver for Anybody {

@@ -1,12 +1,10 @@
-//! `toolhold plugin dev`: builds and serves the plugin in a folder, and repeats this whenever a
-//! source file changes.
+//! `toolhold plugin dev`: builds and serves a plugin after each change of a source.
 //!
-//! The host has the user's configuration with one more setting: this component is the plugin with
-//! its name. New builds need no approval. As everywhere, the plugin gets the requests of its
-//! manifest that the configuration grants.
+//! The host has the user's configuration, but the new component replaces the plugin with the same
+//! name. New builds need no approval. The plugin gets only the requests that the configuration
+//! grants.
 
 mod show;
-mod sources;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -29,10 +27,10 @@ use toolhold_models::choice::capability_providers;
 use toolhold_system::watch::FileStamp;
 
 use crate::dev::show::Screen;
-use crate::dev::sources::Sources;
+use crate::sources::{self, Sources};
 use crate::{Built, Console, build_on};
 
-/// The settings from a front end.
+/// The settings of `toolhold plugin dev`.
 pub struct Dev {
     /// The plugin's folder.
     pub folder: PathBuf,
@@ -42,33 +40,31 @@ pub struct Dev {
     pub inputs: Inputs,
     /// The built-in plugins.
     pub builtins: &'static [Builtin],
-    /// The address for MCP clients, or `None` if they can't connect.
+    /// The address for MCP clients. `None`: no client can connect.
     pub http: Option<ListenAddress>,
-    /// The call after each build: the tool, followed by the words of its arguments. Empty: no call
-    /// is made.
+    /// The tool and the arguments of a call after each build. Empty: no call.
     pub call: Vec<String>,
-    /// Reads the arguments of that call.
+    /// Parses the arguments of `call`.
     pub read: ReadArguments,
-    /// Makes the approver for that call.
+    /// Makes the approver of `call`.
     pub approver: MakeApprover,
     /// Whether JSON lines are printed.
     pub json: bool,
 }
 
-/// Reads the words of a call as the arguments of a tool.
+/// Parses the words of a call into the arguments of a tool.
 pub type ReadArguments = fn(&[String], &str, &Host) -> Result<Value, String>;
 
 /// Makes an approver.
 pub type MakeApprover = Arc<dyn Fn(&Folders, &Config) -> Arc<dyn Approver> + Send + Sync>;
 
-/// The reason for a new build or a new host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Sources,
     Configuration,
 }
 
-/// A new component that can't serve.
+/// The reason why a new component can't be served.
 #[derive(Debug, Error)]
 enum DevError {
     #[error("the component has no name")]
@@ -88,15 +84,14 @@ enum DevError {
     Panicked(#[from] JoinError),
 }
 
-/// The host that serves now.
 struct Serving {
     host: Arc<Host>,
-    live: Option<(Arc<LiveHost>, JoinHandle<()>)>,
+    /// The handle and the task of the server for MCP clients.
+    server: Option<(Arc<LiveHost>, JoinHandle<()>)>,
     loaded: Config,
 }
 
-/// Runs until `end` is cancelled. If a build fails or a component doesn't load, shows the error,
-/// and the previous version stays in use.
+/// Runs until `end` is cancelled. If a build fails, the previous version stays in use.
 ///
 /// # Errors
 ///
@@ -106,19 +101,27 @@ pub async fn run(dev: Dev, end: CancellationToken) -> Result<(), HostError> {
     let folder = dev.folder.canonicalize().map_err(HostError::io(format!("opening {shown}")))?;
     let screen = Screen::open(dev.json)?;
     let mut changes = watch(&folder, &dev)?;
-    // The address is opened before the build, so that an error is shown immediately.
+    // An error about the address must appear before the build, which takes long.
     let http = match dev.http.clone() {
-        Some(place) => Some(listen(place, &dev).await?),
+        Some(address) => Some(listen(address, &dev).await?),
         None => None,
     };
-    let place = http.as_ref().map(|http| http.place().clone());
-    let mut session =
-        Running { dev, folder, screen, http, place, serving: None, name: None, native: None };
+    let address = http.as_ref().map(|http| http.place().clone());
+    let mut session = Running {
+        dev,
+        folder,
+        screen,
+        http,
+        address,
+        serving: None,
+        name: None,
+        first_native_stamps: None,
+    };
     let mut next = Some(Change::Sources);
     let mut built: Option<Built> = None;
     while let Some(change) = next {
         if change == Change::Sources {
-            if session.is_held()? {
+            if session.has_changed_native_code()? {
                 next = session.wait(&mut changes, &end).await;
                 continue;
             }
@@ -141,40 +144,45 @@ pub async fn run(dev: Dev, end: CancellationToken) -> Result<(), HostError> {
         next = session.wait(&mut changes, &end).await;
     }
     end.cancel();
-    if let Some(Serving { host, live, .. }) = session.serving {
-        if let Some((_, server)) = live {
-            let _ = server.await;
+    if let Some(Serving { host, server, .. }) = session.serving {
+        if let Some((_, task)) = server {
+            let _ = task.await;
         }
         let _ = tokio::task::spawn_blocking(move || drop(host)).await;
     }
     Ok(())
 }
 
-async fn listen(place: ListenAddress, dev: &Dev) -> Result<Http, HostError> {
+/// Opens the address for MCP clients, which need a token.
+async fn listen(address: ListenAddress, dev: &Dev) -> Result<Http, HostError> {
     let folders = dev.folders.clone();
     let inputs = dev.inputs.clone();
     let load = tokio::task::spawn_blocking(move || config::load(&folders, &inputs));
     let loaded =
         load.await.map_err(|error| HostError::io("loading the configuration")(error.into()))??;
-    let door = toolhold_core::door(&loaded, &dev.folders, "toolhold plugin dev");
-    let http = Http::bind(place, loaded.values.serve, &dev.folders, true, &door).await;
+    let outbound_client =
+        toolhold_core::outbound_client(&loaded, &dev.folders, "toolhold plugin dev");
+    let authenticated = true;
+    let serve = loaded.values.serve;
+    let http = Http::bind(address, serve, &dev.folders, authenticated, &outbound_client).await;
     http.map_err(|error| HostError::Config(format!("serving: {error}")))
 }
 
-/// Starts to watch the sources and the configuration.
 fn watch(folder: &Path, dev: &Dev) -> Result<Receiver<Change>, HostError> {
     let (sender, changes) = channel(1);
     let mut sources = Sources::watch(folder)?;
     let mut config = ConfigWatch::new(&dev.folders, &dev.inputs)?;
-    // The threads live as long as the process.
-    spawn(sender.clone(), Change::Sources, move || sources.wait())?;
-    spawn(sender, Change::Configuration, move || {
+    // The threads run until the process ends.
+    spawn_watcher(sender.clone(), Change::Sources, move || sources.wait())?;
+    spawn_watcher(sender, Change::Configuration, move || {
         config.wait_for_change().map_err(HostError::io("watching the configuration"))
     })?;
     Ok(changes)
 }
 
-fn spawn(
+/// Starts a thread that sends `change` each time `wait` returns, until `wait` fails or nobody
+/// receives changes.
+fn spawn_watcher(
     sender: Sender<Change>,
     change: Change,
     mut wait: impl FnMut() -> Result<(), HostError> + Send + 'static,
@@ -189,7 +197,7 @@ fn spawn(
 enum Step {
     Done(Built),
     Failed,
-    /// A source has changed meanwhile.
+    /// A source changed during the build.
     Again,
     End,
 }
@@ -198,38 +206,37 @@ struct Running {
     dev: Dev,
     folder: PathBuf,
     screen: Screen,
-    /// The listener, until a host uses it.
+    /// `None`: a host uses the listener.
     http: Option<Http>,
-    place: Option<ListenAddress>,
+    address: Option<ListenAddress>,
     serving: Option<Serving>,
-    /// The plugin's name. It can't change, because grants belong to a name.
+    /// The plugin's name, which must not change, because grants belong to a name.
     name: Option<String>,
-    /// The files that decide which code a build runs with the author's rights. They are recorded at
-    /// the first build.
-    native: Option<BTreeMap<PathBuf, FileStamp>>,
+    /// The files that decide which code a build runs with the author's rights, before the first
+    /// build.
+    first_native_stamps: Option<BTreeMap<PathBuf, FileStamp>>,
 }
 
 impl Running {
-    /// Checks whether a build would run other code with the author's rights than the first build
-    /// did. An agent may have made the change, and nobody has reviewed it.
-    fn is_held(&mut self) -> Result<bool, HostError> {
+    /// Checks whether a file that decides about native code has changed since the first build.
+    /// Shows this file, because an agent may have changed the file without a review.
+    fn has_changed_native_code(&mut self) -> Result<bool, HostError> {
         let now = sources::native_stamps(&self.folder)?;
-        let first = self.native.get_or_insert_with(|| now.clone());
+        let first = self.first_native_stamps.get_or_insert_with(|| now.clone());
         let mut paths = now.keys().chain(first.keys());
-        let Some(changed) = paths.find(|path| now.get(*path) != first.get(*path)) else {
-            return Ok(false);
-        };
+        let changed = paths.find(|path| now.get(*path) != first.get(*path));
+        let Some(changed) = changed else { return Ok(false) };
         let shown = changed.strip_prefix(&self.folder).unwrap_or(changed).display().to_string();
         let reason = format!(
-            "{} has changed. This file decides which code a build runs with your rights: check it, \
-             and start `toolhold plugin dev` again",
+            "{} has changed. This file decides which code a build runs with your rights. Check the \
+             file, then start `toolhold plugin dev` again",
             neutral_line(&shown)
         );
         self.screen.show(json!({ "event": "held", "reason": reason }));
         Ok(true)
     }
 
-    /// Informs the author if the plugin gets the grants of another component with the same name.
+    /// Tells the author that the plugin gets the grants of another component of this name.
     async fn note_grants_of_another(&self, built: &Built, name: &str) {
         let folders = self.dev.folders.clone();
         let inputs = self.dev.inputs.clone();
@@ -243,12 +250,13 @@ impl Running {
         }
         let text = format!(
             "note: your configuration has [plugins.{name}] for {}. The plugin in this folder has \
-             the same name, and so gets the same grants",
+             the same name, so this plugin gets the same grants",
             neutral_line(&configured.path)
         );
         self.screen.show(json!({ "event": "note", "text": text }));
     }
 
+    /// Waits for a change, or returns `None` if the command ends first.
     async fn wait(
         &self,
         changes: &mut Receiver<Change>,
@@ -260,6 +268,7 @@ impl Running {
         }
     }
 
+    /// Builds the plugin, and shows the result. A change of a source stops the build.
     async fn build(&self, changes: &mut Receiver<Change>, end: &CancellationToken) -> Step {
         let console = Arc::new(Console::keeping());
         let folder = self.folder.clone();
@@ -281,9 +290,10 @@ impl Running {
                 return Step::Done(built);
             }
             Ok(Err(error)) => error.to_string(),
-            Err(error) => error.to_string(),
+            Err(panicked) => panicked.to_string(),
         };
-        self.screen.show_failed_build(&error, &console.text(), self.serving.is_some());
+        let has_previous = self.serving.is_some();
+        self.screen.show_failed_build(&error, &console.text(), has_previous);
         Step::Failed
     }
 
@@ -298,10 +308,11 @@ impl Running {
         }));
     }
 
-    /// Puts the new component in use. If it doesn't load, the previous component stays in use.
+    /// Serves a new component, and makes the author's call. If the component can't be loaded, the
+    /// previous component stays in use.
     async fn serve(&mut self, built: &Built, end: &CancellationToken) -> Result<(), HostError> {
         let (host, loaded, name) = match self.build_host(built).await {
-            Ok(host) => host,
+            Ok(new) => new,
             Err(error) => {
                 let reason = error.to_string();
                 self.screen.show(json!({ "event": "refused", "reason": neutral(&reason) }));
@@ -322,8 +333,8 @@ impl Running {
         Ok(())
     }
 
-    /// Builds a host with the user's configuration, in which the component is the plugin of its
-    /// name. Returns the host, its configuration, and the name.
+    /// Builds a host in which the component replaces the plugin with the same name. Also returns
+    /// the name.
     async fn build_host(&mut self, built: &Built) -> Result<(Host, Config, String), DevError> {
         let stem = built.file.file_stem().and_then(|stem| stem.to_str());
         let name = stem.ok_or(DevError::NoName)?.to_owned();
@@ -341,8 +352,8 @@ impl Running {
         let load = tokio::task::spawn_blocking(move || config::load(&folders, &inputs));
         let loaded = load.await?.map_err(HostError::from)?;
 
-        let builder = match self.place {
-            // Requests of the plugin never go to this address.
+        let builder = match self.address {
+            // The plugin must not send requests to Toolhold's own address.
             Some(ListenAddress::Tcp(address)) => Host::builder().listens_on(address),
             _ => Host::builder(),
         };
@@ -377,7 +388,7 @@ impl Running {
         Ok((host, loaded, name))
     }
 
-    /// Replaces the previous host.
+    /// Puts a new host into use. With the first host, the server for MCP clients starts.
     async fn replace_host(
         &mut self,
         host: Host,
@@ -385,21 +396,23 @@ impl Running {
         end: &CancellationToken,
     ) -> Result<(), HostError> {
         let host = Arc::new(host);
-        let mut live = None;
-        if let Some(before) = self.serving.take() {
-            live = before.live;
-            if let Some((live, _)) = &live {
-                drop(live.replace(Arc::clone(&host)));
+        let mut server = None;
+        if let Some(previous) = self.serving.take() {
+            server = previous.server;
+            if let Some((live_host, _)) = &server {
+                drop(live_host.replace(Arc::clone(&host)));
             }
-            // The old host ends after its last call. Waiting for this may block the thread.
-            let _ = tokio::task::spawn_blocking(move || drop(before.host)).await;
+            // Dropping a host blocks until its last call has ended.
+            let _ = tokio::task::spawn_blocking(move || drop(previous.host)).await;
         } else if let Some(http) = self.http.take() {
-            live = Some(self.start_server(http, &host, &loaded, end)?);
+            server = Some(self.start_server(http, &host, &loaded, end)?);
         }
-        self.serving = Some(Serving { host, live, loaded });
+        self.serving = Some(Serving { host, server, loaded });
         Ok(())
     }
 
+    /// Starts the server for MCP clients. Returns the server's task, and the handle for replacing
+    /// the host.
     fn start_server(
         &self,
         http: Http,
@@ -424,7 +437,7 @@ impl Running {
         Ok((live, tokio::spawn(serve)))
     }
 
-    /// Shows how the author can call the plugin from another program.
+    /// Shows commands that call the plugin from another terminal.
     fn show_usage(&self, built: &Built, name: &str, tool: &str) {
         let mut flags = Vec::new();
         if let Some(file) = &self.dev.inputs.file {
@@ -439,14 +452,14 @@ impl Running {
         }
         let flags = flags.join(" ");
         let text = format!(
-            "to call it from another terminal:\n  toolhold {flags} call {tool} KEY=VALUE\n\
-             as a server for an MCP client, with each new build:\n  toolhold {flags} serve\n\
-             Ctrl-C ends this."
+            "to call the tool from another terminal:\n  toolhold {flags} call {tool} KEY=VALUE\nto \
+             serve each new build to an MCP client:\n  toolhold {flags} serve\nCtrl-C ends this \
+             command."
         );
         self.screen.show(json!({ "event": "how", "text": neutral(&text) }));
     }
 
-    /// Makes the configured call after a build, if there is one.
+    /// Makes the call of the command line, if any. `prefix`: the start of the plugin's tool names.
     async fn call(&self, prefix: &str) {
         let (Some((tool, words)), Some(serving)) = (self.dev.call.split_first(), &self.serving)
         else {
@@ -457,11 +470,7 @@ impl Running {
         let host = &serving.host;
         let tool = if host.tool(&full_name).is_some() { &full_name } else { tool };
         if host.tool(tool).is_none() {
-            let mut reason = format!("no tool is named `{tool}`");
-            let similar = host.similar_tools(&full_name);
-            if !similar.is_empty() {
-                reason += &format!(". Did you mean {}?", similar.join(" or "));
-            }
+            let reason = describe_unknown_tool(tool, &host.similar_tools(&full_name));
             return self.show_not_made(&reason);
         }
         let arguments = match (self.dev.read)(words, tool, host) {
@@ -483,8 +492,15 @@ impl Running {
     }
 }
 
-/// Returns the settings that make the component the plugin with its name. The settings grant
-/// nothing.
+fn describe_unknown_tool(tool: &str, similar: &[String]) -> String {
+    let mut reason = format!("no tool is named `{tool}`");
+    if !similar.is_empty() {
+        reason += &format!(". Did you mean {}?", similar.join(" or "));
+    }
+    reason
+}
+
+/// Returns the settings that replace the plugin by the component, without grants.
 fn settings(file: &Path, name: &str) -> [String; 2] {
     let path = Value::String(file.display().to_string());
     let path = config::inline(&path);

@@ -1,4 +1,4 @@
-//! Prints the events of `toolhold plugin dev` as lines for people or as JSON lines for programs.
+//! Prints the events of `toolhold plugin dev`.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -7,18 +7,17 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use serde_json::{Value, json};
 use toolhold_core::text::{cut, neutral, neutral_line};
-use toolhold_core::{CallObserver, HostError, ObservedCall, Output};
+use toolhold_core::{Answer, CallObserver, HostError, ObservedCall, Output};
 
-/// The most events that wait for a slow terminal. Further events are only counted.
+/// The most events that wait for a slow terminal. The others are dropped and counted.
 const WAITING: usize = 256;
 
-/// Most shown bytes of arguments, of an answer, and of a compiler's output.
+/// The most bytes of shown arguments.
 const MAX_ARGUMENTS: usize = 1024;
 const MAX_ANSWER: usize = 4096;
 const MAX_BUILD: usize = 32 * 1024;
 
-/// The output on the terminal. A separate thread prints the events, so that a stopped terminal
-/// doesn't delay a call.
+/// Prints events on a separate thread, because a slow terminal must not delay a call.
 #[derive(Clone)]
 pub(crate) struct Screen {
     events: SyncSender<Value>,
@@ -26,13 +25,14 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
+    /// `json`: whether JSON lines are printed.
     pub(crate) fn open(json: bool) -> Result<Self, HostError> {
-        let (events, waiting) = sync_channel::<Value>(WAITING);
+        let (events, received) = sync_channel::<Value>(WAITING);
         let dropped = Arc::new(AtomicU64::new(0));
-        let lost = Arc::clone(&dropped);
+        let dropped_events = Arc::clone(&dropped);
         std::thread::Builder::new()
             .name("toolhold-dev-screen".to_owned())
-            .spawn(move || print_all(waiting, &lost, json))
+            .spawn(move || print_all(received, &dropped_events, json))
             .map_err(HostError::io("starting the thread that prints"))?;
         Ok(Self { events, dropped })
     }
@@ -43,46 +43,44 @@ impl Screen {
         }
     }
 
-    /// Shows a failed build, with the compiler's own words.
-    pub(crate) fn show_failed_build(&self, error: &str, output: &str, serves: bool) {
-        let output = shown(output.trim_end(), MAX_BUILD);
-        let now = if serves { "the previous version stays in use" } else { "waiting for a change" };
+    /// `output`: the compiler's output. `has_previous`: whether an earlier version is in use.
+    pub(crate) fn show_failed_build(&self, error: &str, output: &str, has_previous: bool) {
+        let output = shorten(output.trim_end(), MAX_BUILD);
+        let now =
+            if has_previous { "the previous version stays in use" } else { "waiting for a change" };
         self.show(json!({ "event": "build_failed", "error": neutral(error), "output": output, "now": now }));
     }
 }
 
 impl CallObserver for Screen {
+    /// Shows a call and its answer.
     fn called(&self, call: &ObservedCall<'_>) {
         let ObservedCall { arguments, answer, took, .. } = call;
         let (status, text) = match &answer.outcome {
             Ok(output) => ("ok".to_owned(), output_text(output)),
             Err(failure) => {
-                let code = failure.code.as_deref().map(|code| format!("/{code}"));
-                let category = failure.category.as_str().to_owned() + &code.unwrap_or_default();
-                (category, format!("{}\n{}", failure.message, failure.joined_text()))
+                let mut status = failure.category.as_str().to_owned();
+                if let Some(code) = &failure.code {
+                    status += &format!("/{code}");
+                }
+                (status, format!("{}\n{}", failure.message, failure.joined_text()))
             }
         };
-        let report = answer.report.entries();
-        let mut denial = report.denial.as_ref();
-        if denial.is_none()
-            && let Err(failure) = &answer.outcome
-        {
-            denial = failure.denial.as_ref();
-        }
+
+        let (denials, denial) = describe_denials(answer);
         self.show(json!({
             "event": "call",
             "tool": answer.tool,
-            "arguments": shown(&arguments.to_string(), MAX_ARGUMENTS),
+            "arguments": shorten(&arguments.to_string(), MAX_ARGUMENTS),
             "status": neutral_line(&status),
-            "answer": shown(text.trim_end(), MAX_ANSWER),
+            "answer": shorten(text.trim_end(), MAX_ANSWER),
             "ms": took.as_secs_f64() * 1000.0,
-            "denials": report.denials.max(u64::from(denial.is_some())),
-            "denial": denial.map(|denial| neutral(&denial.to_string()).into_owned()),
+            "denials": denials,
+            "denial": denial,
         }));
     }
 }
 
-/// Returns the text of an answer, or its structured value if it has no text.
 fn output_text(output: &Output) -> String {
     let text = output.joined_text();
     match &output.structured {
@@ -91,27 +89,41 @@ fn output_text(output: &Output) -> String {
     }
 }
 
-/// Cuts a text, and removes characters that steer a terminal.
-fn shown(text: &str, most: usize) -> String {
-    let start = cut(text, most);
-    let mut shown = neutral(start).into_owned();
-    let left_out = text.len() - start.len();
-    if left_out > 0 {
-        shown += &format!("\n… {left_out} more bytes");
+/// Returns the number of denials in a call, and the description of a denial.
+fn describe_denials(answer: &Answer) -> (u64, Option<String>) {
+    let report = answer.report.entries();
+    let mut denial = report.denial.as_ref();
+    if denial.is_none()
+        && let Err(failure) = &answer.outcome
+    {
+        denial = failure.denial.as_ref();
     }
-    shown
+    let Some(denial) = denial else { return (report.denials, None) };
+    // The denial may be only in the failure.
+    let count = report.denials.max(1);
+    (count, Some(neutral(&denial.to_string()).into_owned()))
 }
 
-/// Prints events until the channel is closed. `lost`: the number of events that were left out.
-fn print_all(events: Receiver<Value>, lost: &AtomicU64, json: bool) {
+/// Cuts a text to `max` bytes, and removes control characters.
+fn shorten(text: &str, max: usize) -> String {
+    let start = cut(text, max);
+    let mut shortened = neutral(start).into_owned();
+    let left_out = text.len() - start.len();
+    if left_out > 0 {
+        shortened += &format!("\n… {left_out} more bytes");
+    }
+    shortened
+}
+
+/// `dropped`: the number of events that the full channel dropped.
+fn print_all(events: Receiver<Value>, dropped: &AtomicU64, json: bool) {
     for event in events {
         let mut out = std::io::stdout().lock();
-        let left_out = lost.swap(0, Ordering::Relaxed);
+        let left_out = dropped.swap(0, Ordering::Relaxed);
         if left_out > 0 {
             let _ = print(&mut out, &json!({ "event": "left_out", "events": left_out }), json);
         }
-        // If the terminal is closed, the process is about to be interrupted, so this error is
-        // ignored.
+        // Printing fails if the terminal is closed. A signal then ends the process.
         let _ = print(&mut out, &event, json);
     }
 }
@@ -162,7 +174,6 @@ fn print(out: &mut impl Write, event: &Value, json: bool) -> std::io::Result<()>
             write!(out, "{}", indented(text(event, "answer")))?;
             if let Some(denial) = event["denial"].as_str() {
                 if text(event, "answer").contains(denial) {
-                    // The answer of a refused call has the denial already.
                     writeln!(out, "  denied: {}", event["denials"])?;
                 } else {
                     write!(out, "  denied ({}):\n{}", event["denials"], indented(denial))?;
@@ -201,17 +212,17 @@ mod tests {
     fn call_is_shown_with_its_denial() {
         let shown = printed(json!({
             "event": "call", "tool": "a__b", "arguments": "{}", "status": "policy_blocked",
-            "answer": "one\ntwo", "ms": 1.25, "denials": 2, "denial": "read /x is refused",
+            "answer": "one\ntwo", "ms": 1.25, "denials": 2, "denial": "read /x is denied",
         }));
         assert_eq!(
             shown,
-            "a__b {} -> policy_blocked, 1.2 ms\n  one\n  two\n  denied (2):\n  read /x is refused\n"
+            "a__b {} -> policy_blocked, 1.2 ms\n  one\n  two\n  denied (2):\n  read /x is denied\n"
         );
     }
 
     #[test]
     fn long_and_steering_text_is_cut_and_neutralised() {
-        let text = shown(&format!("\u{1b}[2J{}", "x".repeat(5000)), 4096);
+        let text = shorten(&format!("\u{1b}[2J{}", "x".repeat(5000)), 4096);
         assert!(text.ends_with("more bytes") && text.len() < 4200 && !text.contains('\u{1b}'));
     }
 }

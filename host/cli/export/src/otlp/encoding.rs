@@ -1,15 +1,13 @@
-//! Encodes OTLP messages as Protocol Buffers or as JSON from the same description.
+//! Encodes OTLP messages as Protocol Buffers or as JSON.
 //!
-//! Toolhold writes a few kinds of messages and reads one, so it has its own encoder. The existing
-//! crates would add a code generator and a runtime.
+//! Existing crates add a code generator and a runtime, which is too much for a few messages.
 
 use serde_json::{Map, Value as Json, json};
 
-/// A message. Each field has a number for Protocol Buffers and a name for JSON.
+/// The fields: the number for Protocol Buffers, the name for JSON, and the value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Message(Vec<(u32, &'static str, Value)>);
 
-/// The value of a field.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
     Text(String),
@@ -39,28 +37,40 @@ const BITS_64: u32 = 1;
 const BYTES: u32 = 2;
 const BITS_32: u32 = 5;
 
+/// The bits of the wire type in the key before a field. The key's other bits are the number of the
+/// field.
+const TYPE_BITS: u32 = 3;
+const TYPE_MASK: u64 = 0x7;
+
+/// The bits of the number in each byte of a varint. The highest bit of a byte says whether a byte
+/// follows.
+const VARINT_BITS: u32 = 7;
+const VARINT_MASK: u8 = 0x7f;
+const VARINT_CONTINUES: u8 = 0x80;
+
+/// The bytes of the longest varint, which has 64 bits.
+const MAX_VARINT: u32 = 10;
+
 impl Message {
     pub(crate) fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a field.
+    /// Adds a field. `number`: the number in protobuf. `name`: the name in JSON.
     pub(crate) fn with(mut self, number: u32, name: &'static str, value: Value) -> Self {
         self.0.push((number, name, value));
         self
     }
 
-    /// Adds a message.
     pub(crate) fn with_message(self, number: u32, name: &'static str, value: Self) -> Self {
         self.with(number, name, Value::Message(value))
     }
 
-    /// Adds messages.
     pub(crate) fn with_all(self, number: u32, name: &'static str, values: Vec<Self>) -> Self {
         self.with(number, name, Value::Messages(values))
     }
 
-    /// Adds a text.
+    /// Adds a text field. `number`: the number in protobuf. `name`: the name in JSON.
     pub(crate) fn with_text(
         self,
         number: u32,
@@ -70,7 +80,6 @@ impl Message {
         self.with(number, name, Value::Text(value.into()))
     }
 
-    /// Encodes the message as Protocol Buffers.
     pub(crate) fn to_protobuf(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.write(&mut out);
@@ -83,7 +92,6 @@ impl Message {
         }
     }
 
-    /// Encodes the message as JSON.
     pub(crate) fn to_json(&self) -> Json {
         let fields = self.0.iter().map(|(_, name, value)| ((*name).to_owned(), value.to_json()));
         Json::Object(fields.collect::<Map<_, _>>())
@@ -91,6 +99,7 @@ impl Message {
 }
 
 impl Value {
+    /// Writes the value as the protobuf field `number`.
     fn write(&self, number: u32, out: &mut Vec<u8>) {
         match self {
             Self::Text(text) => bytes(number, text.as_bytes(), out),
@@ -107,6 +116,7 @@ impl Value {
                     bytes(number, &message.to_protobuf(), out);
                 }
             }
+            // A list of numbers is packed into one field.
             Self::FixedList(values) => {
                 let packed: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
                 bytes(number, &packed, out);
@@ -118,7 +128,7 @@ impl Value {
         }
     }
 
-    /// Encodes the value as JSON, where numbers of 64 bits are texts.
+    /// Converts the value to JSON. Integers of 64 bits become strings.
     fn to_json(&self) -> Json {
         match self {
             Self::Text(text) => json!(text),
@@ -137,7 +147,7 @@ impl Value {
 }
 
 fn key(number: u32, wire: u32, out: &mut Vec<u8>) {
-    varint((number << 3 | wire).into(), out);
+    varint((number << TYPE_BITS | wire).into(), out);
 }
 
 fn varint_field(number: u32, value: u64, out: &mut Vec<u8>) {
@@ -146,9 +156,10 @@ fn varint_field(number: u32, value: u64, out: &mut Vec<u8>) {
 }
 
 fn varint(mut value: u64, out: &mut Vec<u8>) {
-    while value > 0x7f {
-        out.push((value & 0x7f) as u8 | 0x80);
-        value >>= 7;
+    while value > u64::from(VARINT_MASK) {
+        let lowest_bits = (value & u64::from(VARINT_MASK)) as u8;
+        out.push(lowest_bits | VARINT_CONTINUES);
+        value >>= VARINT_BITS;
     }
     out.push(value as u8);
 }
@@ -164,14 +175,14 @@ fn bytes(number: u32, value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(value);
 }
 
-/// A field that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Read<'a> {
     Number(u64),
     Bytes(&'a [u8]),
 }
 
-/// Returns the fields of a message. The item `None` says that the rest isn't valid.
+/// Returns the numbers and values of a message's fields. If bytes are invalid, the last item is
+/// `None`.
 pub(crate) fn fields(mut rest: &[u8]) -> impl Iterator<Item = Option<(u64, Read<'_>)>> {
     std::iter::from_fn(move || {
         if rest.is_empty() {
@@ -179,26 +190,33 @@ pub(crate) fn fields(mut rest: &[u8]) -> impl Iterator<Item = Option<(u64, Read<
         }
         let field = read_field(&mut rest);
         if field.is_none() {
+            // The iterator ends after this item.
             rest = &[];
         }
         Some(field)
     })
 }
 
-/// Reads the number and the value of the next field. Returns `None` if it isn't valid.
+/// Reads a protobuf field, and removes its bytes from `rest`. Returns `None` if the bytes are
+/// invalid.
 fn read_field<'a>(rest: &mut &'a [u8]) -> Option<(u64, Read<'a>)> {
     let key = read_varint(rest)?;
-    let value = match u32::try_from(key & 7).ok()? {
+    let wire_type = u32::try_from(key & TYPE_MASK).ok()?;
+    let value = match wire_type {
         VARINT => Read::Number(read_varint(rest)?),
-        BITS_64 => Read::Number(u64::from_le_bytes(*take(rest, 8)?.first_chunk()?)),
-        BITS_32 => Read::Number(u32::from_le_bytes(*take(rest, 4)?.first_chunk()?).into()),
+        BITS_64 => Read::Number(u64::from_le_bytes(take_array(rest)?)),
+        BITS_32 => Read::Number(u32::from_le_bytes(take_array(rest)?).into()),
         BYTES => {
             let length = usize::try_from(read_varint(rest)?).ok()?;
             Read::Bytes(take(rest, length)?)
         }
         _ => return None,
     };
-    Some((key >> 3, value))
+    Some((key >> TYPE_BITS, value))
+}
+
+fn take_array<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    take(rest, N)?.first_chunk().copied()
 }
 
 fn take<'a>(rest: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
@@ -207,13 +225,14 @@ fn take<'a>(rest: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
     Some(bytes)
 }
 
+/// Reads a varint, and removes its bytes from `rest`. Returns `None` if the bytes are invalid.
 fn read_varint(rest: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
-    for index in 0..10 {
-        let byte = *take(rest, 1)?.first()?;
-        value |= u64::from(byte & 0x7f) << (7 * index);
-        let is_last = byte & 0x80 == 0;
-        if is_last {
+    for index in 0..MAX_VARINT {
+        let [byte]: [u8; 1] = take_array(rest)?;
+        value |= u64::from(byte & VARINT_MASK) << (VARINT_BITS * index);
+        let continues = byte & VARINT_CONTINUES != 0;
+        if !continues {
             return Some(value);
         }
     }

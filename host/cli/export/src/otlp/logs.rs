@@ -1,4 +1,4 @@
-//! Makes OTLP logs of the records of the audit.
+//! Makes OTLP logs from audit records.
 
 use std::time::SystemTime;
 
@@ -6,13 +6,13 @@ use serde_json::Value as Json;
 use toolhold_core::audit::LogRecord;
 
 use super::encoding::{Message, Value};
-use super::{any, attribute, resource, scope, text};
+use super::{any, attribute, count, resource, scope, text};
 use crate::names;
 use crate::record::{Fields, Severity};
 use crate::time::nanos;
 
-/// Returns a request with records: `ExportLogsServiceRequest`. A file has the same message under
-/// the name `LogsData`.
+/// Makes an `ExportLogsServiceRequest`, or `LogsData` for a file, which is the same message. OTLP
+/// defines the numbers and names of the fields.
 pub(crate) fn request(records: &[LogRecord], instance: &str) -> Message {
     let now = nanos(SystemTime::now());
     let logs = records.iter().map(|record| log(record, now)).collect();
@@ -29,11 +29,12 @@ pub(crate) fn request(records: &[LogRecord], instance: &str) -> Message {
     Message::new().with_all(1, "resourceLogs", vec![resource_logs])
 }
 
-/// Makes the log entry of one record. Its body is the unchanged line, so that a receiver can
-/// compute the hash.
+/// Makes the log entry of a record. The body is the unchanged line, because a receiver computes the
+/// line's hash. OTLP defines the numbers and names of the fields.
 fn log(record: &LogRecord, now: u64) -> Message {
     let fields = Fields::from_record(record);
-    let (number, severity) = match fields.severity() {
+    // OpenTelemetry defines the numbers of severities.
+    let (severity_number, severity) = match fields.severity() {
         Severity::Info => (9, "INFO"),
         Severity::Warning => (13, "WARN"),
         Severity::Error => (17, "ERROR"),
@@ -42,7 +43,7 @@ fn log(record: &LogRecord, now: u64) -> Message {
     Message::new()
         .with(1, "timeUnixNano", Value::Fixed(fields.time_nanos()))
         .with(11, "observedTimeUnixNano", Value::Fixed(now))
-        .with(2, "severityNumber", Value::Number(number))
+        .with(2, "severityNumber", Value::Number(severity_number))
         .with_text(3, "severityText", severity)
         .with_message(5, "body", any(Value::Text(fields.line().into_owned())))
         .with_all(6, "attributes", attributes(record, &fields))
@@ -51,22 +52,22 @@ fn log(record: &LogRecord, now: u64) -> Message {
 
 fn attributes(record: &LogRecord, fields: &Fields<'_>) -> Vec<Message> {
     let mut attributes = vec![
-        attribute(names::SEQ, Value::Int(i64::try_from(record.position.seq).unwrap_or(i64::MAX))),
+        count(names::SEQ, record.position.seq),
         text(names::HASH, &*record.position.hash),
         text(names::PREVIOUS, &*record.previous),
         text(names::CHAIN, if record.intact { "intact" } else { "broken" }),
     ];
     if record.missing > 0 {
-        let missing = i64::try_from(record.missing).unwrap_or(i64::MAX);
-        attributes.push(attribute(names::MISSING, Value::Int(missing)));
+        attributes.push(count(names::MISSING, record.missing));
     }
     for (key, name) in [("tool", names::TOOL), ("call", names::CALL_ID)] {
         if let Some(value) = fields.text(key) {
             attributes.push(text(name, value));
         }
     }
-    // The body has all fields in their original form. The attributes are for searching.
+    // The body already has all fields of the record. Attributes make searching easier.
     for (key, value) in fields.entries() {
+        // These fields have other names in the entry.
         if matches!(key, "seq" | "hash" | "ts") {
             continue;
         }
@@ -77,7 +78,8 @@ fn attributes(record: &LogRecord, fields: &Fields<'_>) -> Vec<Message> {
     attributes
 }
 
-/// Converts a JSON value. Returns `None` for `null`, lists and objects.
+/// Returns a simple value of a record as an attribute's value. Returns `None` for `null`, lists and
+/// objects.
 fn plain_value(value: &Json) -> Option<Value> {
     match value {
         Json::String(text) => Some(Value::Text(toolhold_core::text::neutral_line(text))),

@@ -1,5 +1,4 @@
-//! Makes OTLP metrics from counters, gauges and histograms. Sums and histograms start when this
-//! process starts.
+//! Makes OTLP metrics.
 
 use std::time::SystemTime;
 
@@ -8,10 +7,10 @@ use super::{resource, scope};
 use crate::names;
 use crate::time::nanos;
 
-/// The kind of a sum since the start: `AGGREGATION_TEMPORALITY_CUMULATIVE`.
+/// `AGGREGATION_TEMPORALITY_CUMULATIVE`: sums since the start.
 const CUMULATIVE: u32 = 2;
 
-/// The time span of metrics.
+/// The time that metrics cover.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     pub(crate) start: SystemTime,
@@ -21,16 +20,15 @@ pub(crate) struct Span {
 /// A value with its attributes.
 pub(crate) type Point = (Vec<Message>, u64);
 
-/// A histogram with its attributes.
 pub(crate) struct Histogram {
     pub(crate) attributes: Vec<Message>,
-    /// The number of values in each bucket. There is one bucket more than there are bounds.
+    /// The number of values in each bucket. The last bucket has no upper bound.
     pub(crate) buckets: Vec<u64>,
     pub(crate) sum: f64,
 }
 
 impl Span {
-    /// Makes a metric of numbers that only grow. Returns `None` if there is no number.
+    /// Makes a metric of numbers that only grow, or returns `None` if there are no numbers.
     pub(crate) fn counter(
         self,
         name: &str,
@@ -45,8 +43,7 @@ impl Span {
         Some(metric(name, unit, description).with_message(7, "sum", sum))
     }
 
-    /// Makes a metric of numbers that increase and decrease. Returns `None` if there are no
-    /// numbers.
+    /// Makes a metric of numbers that grow and shrink, or returns `None` if there are no numbers.
     pub(crate) fn gauge(
         self,
         name: &str,
@@ -58,8 +55,8 @@ impl Span {
         Some(metric(name, unit, description).with_message(5, "gauge", gauge))
     }
 
-    /// Makes a metric with the number of values in each bucket. Returns `None` if there are no
-    /// histograms.
+    /// Makes a metric of distributions, or returns `None` if there are no values. OTLP defines the
+    /// numbers and names of the fields.
     pub(crate) fn histogram(
         self,
         name: &str,
@@ -71,51 +68,58 @@ impl Span {
         if values.is_empty() {
             return None;
         }
-        let points = values.into_iter().map(|value| {
-            Message::new()
+        let mut points = Vec::new();
+        for value in values {
+            let point = Message::new()
                 .with_all(9, "attributes", value.attributes)
                 .with(2, "startTimeUnixNano", Value::Fixed(nanos(self.start)))
                 .with(3, "timeUnixNano", Value::Fixed(nanos(self.now)))
                 .with(4, "count", Value::Fixed(value.buckets.iter().sum()))
                 .with(5, "sum", Value::Double(value.sum))
                 .with(6, "bucketCounts", Value::FixedList(value.buckets))
-                .with(7, "explicitBounds", Value::DoubleList(bounds.to_vec()))
-        });
-        let points = points.collect();
+                .with(7, "explicitBounds", Value::DoubleList(bounds.to_vec()));
+            points.push(point);
+        }
+        let temporality = Value::Number(CUMULATIVE);
         let histogram = Message::new().with_all(1, "dataPoints", points).with(
             2,
             "aggregationTemporality",
-            Value::Number(CUMULATIVE),
+            temporality,
         );
         Some(metric(name, unit, description).with_message(9, "histogram", histogram))
     }
 
-    /// Makes the points of a metric. Returns `None` if there are no points, because a metric needs
-    /// at least one point.
+    /// Makes a `NumberDataPoint` for each point, or returns `None` if there are no points. OTLP
+    /// defines the numbers and names of the fields.
     fn points(self, points: Vec<Point>) -> Option<Vec<Message>> {
         if points.is_empty() {
             return None;
         }
-        let points = points.into_iter().map(|(attributes, value)| {
-            Message::new()
+        let mut messages = Vec::new();
+        for (attributes, value) in points {
+            // The field has only 63 bits for the number.
+            let value = i64::try_from(value).unwrap_or(i64::MAX);
+            let message = Message::new()
                 .with_all(7, "attributes", attributes)
                 .with(2, "startTimeUnixNano", Value::Fixed(nanos(self.start)))
                 .with(3, "timeUnixNano", Value::Fixed(nanos(self.now)))
-                .with(6, "asInt", Value::SignedFixed(i64::try_from(value).unwrap_or(i64::MAX)))
-        });
-        Some(points.collect())
+                .with(6, "asInt", Value::SignedFixed(value));
+            messages.push(message);
+        }
+        Some(messages)
     }
 }
 
-/// Returns a request with metrics: `ExportMetricsServiceRequest`.
+/// Makes an `ExportMetricsServiceRequest`. OTLP defines the numbers and names of the fields.
 pub(crate) fn request(metrics: Vec<Message>, instance: &str) -> Message {
     let scope_metrics = Message::new()
         .with_message(1, "scope", scope(names::CALLS_SCOPE))
         .with_all(2, "metrics", metrics);
+    let scopes = vec![scope_metrics];
     let resource_metrics = Message::new().with_message(1, "resource", resource(instance)).with_all(
         2,
         "scopeMetrics",
-        vec![scope_metrics],
+        scopes,
     );
     Message::new().with_all(1, "resourceMetrics", vec![resource_metrics])
 }

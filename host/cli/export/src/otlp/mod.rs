@@ -1,5 +1,4 @@
-//! The common parts of OTLP messages: attributes, the resource, and the items that a receiver
-//! refuses.
+//! The common parts of OTLP messages, and the items that a receiver refused.
 
 pub(crate) mod encoding;
 pub(crate) mod logs;
@@ -9,31 +8,35 @@ pub(crate) mod traces;
 use self::encoding::{Message, Read, Value, fields};
 use crate::names;
 
-/// Shown bytes of a receiver's text.
+/// The most bytes of the receiver's reason.
 const MAX_SAID: usize = 300;
 
-/// Returns an attribute.
 pub(crate) fn attribute(name: impl Into<String>, value: Value) -> Message {
     Message::new().with_text(1, "key", name).with_message(2, "value", any(value))
 }
 
-/// Returns an attribute that is a text.
 pub(crate) fn text(name: impl Into<String>, value: impl Into<String>) -> Message {
     attribute(name, Value::Text(value.into()))
 }
 
-/// Returns a value of any type.
+pub(crate) fn count(name: impl Into<String>, value: u64) -> Message {
+    // The field has only 63 bits for the number.
+    attribute(name, Value::Int(i64::try_from(value).unwrap_or(i64::MAX)))
+}
+
+/// Makes an `AnyValue`, whose only field depends on the type of the value.
 pub(crate) fn any(value: Value) -> Message {
     let (number, name) = match &value {
         Value::Text(_) => (1, "stringValue"),
         Value::Bool(_) => (2, "boolValue"),
         Value::Double(_) => (4, "doubleValue"),
+        // Other attributes have integers.
         _ => (3, "intValue"),
     };
     Message::new().with(number, name, value)
 }
 
-/// Returns the resource that sends the data: this program on this machine.
+/// Describes this program and this machine.
 pub(crate) fn resource(instance: &str) -> Message {
     let mut attributes = vec![
         text(names::SERVICE_NAME, names::SERVICE),
@@ -46,28 +49,29 @@ pub(crate) fn resource(instance: &str) -> Message {
     Message::new().with_all(1, "attributes", attributes)
 }
 
-/// Returns the part of this program that sends.
+/// Describes the sending part of the program.
 pub(crate) fn scope(name: &str) -> Message {
     Message::new().with_text(1, "name", name).with_text(2, "version", env!("CARGO_PKG_VERSION"))
 }
 
-/// The items that a receiver refused although it accepted the request.
+/// The refused items of a request that was otherwise accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
-    /// The number of items.
     pub(crate) count: u64,
     /// The receiver's reason, on one line.
     pub(crate) why: String,
 }
 
-/// Reads the refused items from the answer to a request. Returns `None` if no item was refused.
-/// Also returns `None` for an invalid answer, because the status already says that the request was
-/// accepted.
+/// Reads the answer to an accepted request. Returns `None` if no item was refused, or if the answer
+/// is invalid.
 pub(crate) fn refused(answer: &[u8]) -> Option<Refused> {
+    // Field 1 is `partial_success`.
     let partial_success = fields(answer).flatten().find_map(|field| match field {
         (1, Read::Bytes(bytes)) => Some(bytes),
         _ => None,
     })?;
+
+    // Field 1 is the number of refused items, and field 2 is the reason.
     let mut refused = Refused { count: 0, why: String::new() };
     for field in fields(partial_success).flatten() {
         match field {
@@ -77,8 +81,9 @@ pub(crate) fn refused(answer: &[u8]) -> Option<Refused> {
                 let shown = toolhold_core::text::cut(&message, MAX_SAID);
                 refused.why = toolhold_core::text::neutral_line(shown);
             }
+            // A later version of OTLP may add fields.
             _ => {}
         }
     }
-    (refused.count > 0).then_some(refused)
+    if refused.count == 0 { None } else { Some(refused) }
 }

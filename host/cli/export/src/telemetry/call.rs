@@ -1,5 +1,4 @@
-//! The telemetry span of a call. The span contains no text of the arguments, the answer or a
-//! plugin.
+//! The span of a call. It contains no text of the arguments, the answer or a plugin.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,17 +11,24 @@ use crate::otlp::encoding::{Message, Value};
 use crate::otlp::traces::Span;
 use crate::otlp::{attribute, text};
 
-/// Bytes of a name.
+/// The most bytes of a name.
 const MAX_NAME: usize = 128;
 
-/// The reported facts of a call, copied on the call's own thread.
+/// The bytes of a trace's ID and of a span's ID.
+const TRACE_ID: usize = 16;
+const SPAN_ID: usize = 8;
+
+/// The random bytes for a span.
+pub(super) const RANDOM_BYTES: usize = TRACE_ID + SPAN_ID;
+
+/// Facts about a call, which are copied on the call's thread.
 pub(super) struct Call {
     id: CallId,
     tool: Option<String>,
     provider: Option<String>,
     session: String,
-    /// The trace and the span of the caller.
-    parent: Option<([u8; 16], [u8; 8])>,
+    /// The caller's trace and span.
+    parent: Option<([u8; TRACE_ID], [u8; SPAN_ID])>,
     start: SystemTime,
     took: Duration,
     waited: Duration,
@@ -37,7 +43,6 @@ pub(super) struct Call {
     steps: Vec<Step>,
 }
 
-/// A denial of the call, or of an access within the call.
 pub(super) struct Refusal {
     pub(super) gate: &'static str,
     pub(super) rule: String,
@@ -45,7 +50,7 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
-    /// Returns the first refusal of a call.
+    /// Returns the refusal of the whole call, or else the first denial of a grant.
     pub(super) fn first_of(answer: &Answer) -> Option<Self> {
         if let Some(decision) = &answer.decision
             && decision.verdict == Verdict::Deny
@@ -57,14 +62,15 @@ impl Refusal {
         let failure = answer.outcome.as_ref().err();
         let call_denial = failure.and_then(|failure| failure.denial.as_ref());
         let denial = report.denial.as_ref().or(call_denial)?;
+        // The denial may be only in the failure.
         let count = report.denials.max(1);
         Some(Self { gate: "grants", rule: rule_name(&denial.rule), count })
     }
 }
 
-/// Built-in rules that are sentences. Any other sentence may name something of the call.
+/// Built-in rules without a value. Other sentences may contain a part of the call.
 const SENTENCES: [&str; 6] = [
-    "a call that can't be counted is refused",
+    "a call that can't be counted is denied",
     "directories need a grant",
     "private addresses are blocked",
     "read-only tools can't write to the store",
@@ -72,8 +78,8 @@ const SENTENCES: [&str; 6] = [
     "the blocked command",
 ];
 
-/// Returns the name of a rule without its value, which may be secret or come from a call. For
-/// example, returns `deny_read` for `deny_read = "**/.env"`.
+/// Returns a rule without its value, for example `deny_read` for `deny_read = "**/.env"`. The value
+/// may be secret, or come from the call.
 fn rule_name(rule: &str) -> String {
     if let Some(sentence) = SENTENCES.iter().find(|sentence| rule.starts_with(**sentence)) {
         return (*sentence).to_owned();
@@ -83,10 +89,11 @@ fn rule_name(rule: &str) -> String {
     {
         return key.trim().to_owned();
     }
-    // The rule of a key without a value is only the key's name.
+    // The rule may be only the name of a key. Only names of keys contain `_`.
     if rule.contains('_') && rule.chars().all(|c| c.is_ascii_lowercase() || c == '_') {
         return rule.to_owned();
     }
+    // Other rules may contain a part of the call.
     names::OTHER.to_owned()
 }
 
@@ -96,7 +103,6 @@ fn is_key(text: &str) -> bool {
         && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-'))
 }
 
-/// Returns the category of a call that failed.
 pub(super) fn outcome(answer: &Answer) -> Option<&'static str> {
     answer.outcome.as_ref().err().map(|failure| failure.category.as_str())
 }
@@ -105,10 +111,9 @@ impl Call {
     pub(super) fn new(call: &ObservedCall<'_>) -> Self {
         let answer = call.answer;
         let failure = answer.outcome.as_ref().err();
-        // A plugin chooses its own codes, which may contain text of the call.
-        let code = failure
-            .and_then(|failure| failure.code.as_deref())
-            .and_then(|code| HOST_CODES.iter().find(|known| **known == code).copied());
+        let code = failure.and_then(|failure| failure.code.as_deref());
+        // Codes of plugins may contain a part of the call, so only the host's codes are used.
+        let host_code = HOST_CODES.iter().copied().find(|known| Some(*known) == code);
         let parent = call.meta.and_then(|meta| meta.get(names::TRACE_PARENT)?.as_str());
         let approval = answer.approval.as_ref();
         Self {
@@ -122,7 +127,7 @@ impl Call {
             waited: call.waited,
             attempts: call.attempts,
             error: outcome(answer),
-            code,
+            code: host_code,
             cached: answer.cached,
             truncated: answer.truncated,
             verdict: answer.decision.as_ref().map(|decision| decision.verdict),
@@ -132,12 +137,12 @@ impl Call {
         }
     }
 
-    /// Returns the span of the call. The random bytes become its identifiers.
-    pub(super) fn span(self, random: &[u8; 24]) -> Span {
-        let mut trace = [0; 16];
-        trace.copy_from_slice(&random[..16]);
-        let mut id = [0; 8];
-        id.copy_from_slice(&random[16..]);
+    /// `random`: the bytes for the IDs of the trace and the span.
+    pub(super) fn span(self, random: &[u8; RANDOM_BYTES]) -> Span {
+        let mut trace = [0; TRACE_ID];
+        trace.copy_from_slice(&random[..TRACE_ID]);
+        let mut id = [0; SPAN_ID];
+        id.copy_from_slice(&random[TRACE_ID..]);
         let mut parent = None;
         if let Some((parent_trace, parent_span)) = self.parent {
             trace = parent_trace;
@@ -149,7 +154,7 @@ impl Call {
             text(names::OPERATION, names::EXECUTE_TOOL),
             text(names::TOOL, &*tool),
             text(names::CALL_ID, &*self.id.0),
-            // The session's name may contain the name of a folder.
+            // The name of a session may contain a path.
             text(names::CONVERSATION, short_hash(&self.session)),
             attribute(names::ATTEMPTS, Value::Int(self.attempts.into())),
         ];
@@ -207,9 +212,8 @@ fn millis(name: &str, time: Duration) -> Message {
     attribute(name, Value::Double(time.as_secs_f64() * 1000.0))
 }
 
-/// Reads the trace and the span from a W3C `traceparent`, which has a version, a trace, a span and
-/// flags. Returns `None` if the text isn't a valid `traceparent`.
-fn parse_parent(text: &str) -> Option<([u8; 16], [u8; 8])> {
+/// Reads the trace and the span in a W3C `traceparent`: `00-TRACE-SPAN-FLAGS`.
+fn parse_parent(text: &str) -> Option<([u8; TRACE_ID], [u8; SPAN_ID])> {
     let mut parts = text.split('-');
     let version = parts.next()?;
     let trace = parts.next()?;
@@ -218,20 +222,25 @@ fn parse_parent(text: &str) -> Option<([u8; 16], [u8; 8])> {
     if version != "00" || parts.next().is_some() {
         return None;
     }
-    let trace_id = hex::<16>(trace)?;
-    let span_id = hex::<8>(span)?;
-    hex::<1>(flags)?;
-    let are_valid = trace_id != [0; 16] && span_id != [0; 8];
-    are_valid.then_some((trace_id, span_id))
+    let trace_id: [u8; TRACE_ID] = parse_hex(trace)?;
+    let span_id: [u8; SPAN_ID] = parse_hex(span)?;
+    // The flags are only checked.
+    let _flags: [u8; 1] = parse_hex(flags)?;
+    // Zero isn't a valid ID.
+    if trace_id == [0; TRACE_ID] || span_id == [0; SPAN_ID] {
+        return None;
+    }
+    Some((trace_id, span_id))
 }
 
-fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
+/// Parses the hexadecimal digits of exactly `N` bytes.
+fn parse_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     if text.len() != 2 * N {
         return None;
     }
-    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+    for (byte, digits) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+        *byte = 16 * digit(digits[0])? + digit(digits[1])?;
     }
     Some(bytes)
 }

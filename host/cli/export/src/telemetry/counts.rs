@@ -1,5 +1,4 @@
-//! Counts calls, failures and durations by tool for the metrics of `[telemetry]`. Each call is
-//! counted immediately, so no call is lost. The memory is limited, whatever the calls are.
+//! Counts calls, failures and durations for metrics, in bounded memory.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime};
@@ -12,17 +11,16 @@ use crate::otlp::encoding::Message;
 use crate::otlp::metrics::{Histogram, Span};
 use crate::otlp::text;
 
-/// The most tools and rules that are counted by name. All others are counted together.
+/// The most tools, or rules, with a count of their own. The others are counted together.
 const MAX_NAMES: usize = 500;
 
-/// The upper bounds of the buckets in seconds, from a built-in tool to the longest call.
+/// The upper bounds of the buckets, in seconds.
 const BOUNDS: [f64; 12] =
     [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 600.0];
 
-/// The result of a call that succeeded, in place of a category.
+/// The result of a successful call. Failed calls have a category.
 const SUCCESS: &str = "success";
 
-/// The counts since the start.
 pub(super) struct Counts {
     start: SystemTime,
     tools: HashMap<String, ToolCounts>,
@@ -32,7 +30,6 @@ pub(super) struct Counts {
 
 #[derive(Default)]
 struct ToolCounts {
-    /// By category.
     results: BTreeMap<&'static str, u64>,
     buckets: [u64; BOUNDS.len() + 1],
     seconds: f64,
@@ -48,7 +45,7 @@ impl Counts {
         }
     }
 
-    /// Counts a call.
+    /// Counts a call, its refusal and its approval.
     pub(super) fn call(&mut self, call: &ObservedCall<'_>) {
         let result = outcome(call.answer).unwrap_or(SUCCESS);
         self.result(call.answer.tool.as_deref(), result, call.took);
@@ -61,7 +58,7 @@ impl Counts {
         }
     }
 
-    /// Counts a call whose caller stopped waiting.
+    /// Counts a call after its caller stopped waiting.
     pub(super) fn dropped(&mut self, tool: Option<&str>, took: Duration) {
         self.result(tool, toolhold_core::Category::Cancelled.as_str(), took);
     }
@@ -74,7 +71,6 @@ impl Counts {
         counts.seconds += seconds;
     }
 
-    /// Returns the metrics.
     pub(super) fn metrics(
         &self,
         plugins: &BTreeMap<&'static str, u64>,
@@ -106,20 +102,20 @@ impl Counts {
             span.histogram(
                 names::DURATION,
                 "s",
-                "How long calls took, waiting for persons included",
+                "Duration of calls, including the wait for approval",
                 &BOUNDS,
                 durations.collect(),
             ),
             span.counter(
                 names::DENIED,
                 "{call}",
-                "Calls with a refusal, by rule",
+                "Calls with a denial, by rule",
                 denials.collect(),
             ),
             span.counter(
                 names::APPROVALS,
                 "{call}",
-                "Calls that a person approved, by how long it holds",
+                "Calls that a person approved, by the scope of the approval",
                 by_word(names::APPROVAL_SCOPE, &self.approvals),
             ),
             span.gauge(
@@ -131,7 +127,7 @@ impl Counts {
             span.counter(
                 names::DROPPED,
                 "{span}",
-                "Spans that were not sent, since the receiver was slow or gone",
+                "Spans that were not sent, because the receiver was slow or unreachable",
                 vec![(vec![text(names::SIGNAL, "traces")], dropped)],
             ),
         ];
@@ -139,18 +135,16 @@ impl Counts {
     }
 }
 
-/// Returns the counts. Each count has its key as the attribute `name`.
+/// Returns each count with its key as the attribute `name`.
 fn by_word(name: &'static str, counts: &BTreeMap<&'static str, u64>) -> Vec<(Vec<Message>, u64)> {
     counts.iter().map(|(word, count)| (vec![text(name, *word)], *count)).collect()
 }
 
-/// Returns the count of a name. Copies the name only if the name is new.
+/// Returns the count of `name`. If there are already too many names, a new name gets the common
+/// count of all others.
 fn named<'a, T: Default>(counts: &'a mut HashMap<String, T>, name: &str) -> &'a mut T {
     let is_one_too_many = !counts.contains_key(name) && counts.len() >= MAX_NAMES;
     let counted_name = if is_one_too_many { names::OTHER } else { name };
-    if !counts.contains_key(counted_name) {
-        counts.insert(counted_name.to_owned(), T::default());
-    }
     counts.entry(counted_name.to_owned()).or_default()
 }
 

@@ -1,8 +1,7 @@
-//! Sends traces and metrics of calls to the OpenTelemetry receiver of `[telemetry]`.
+//! Sends traces and metrics of calls to the receiver of `[telemetry]`.
 //!
-//! A call takes one lock, copies a few names, and adds an entry to a queue. A separate thread does
-//! everything else. If the receiver is slow or unreachable, spans are dropped and counted, and
-//! calls aren't delayed.
+//! A call only adds an entry to a queue, and a separate thread sends the entry. With a slow
+//! receiver, spans are dropped and counted, so that calls aren't delayed.
 
 mod call;
 mod counts;
@@ -22,10 +21,10 @@ use self::worker::{BATCH, Worker};
 use crate::collector::Collector;
 use crate::send::Transport;
 
-/// The most calls that wait for the thread. Further calls are left out.
+/// The most calls in the queue. Traces of other calls are dropped.
 const QUEUE: usize = 2048;
 
-/// The states of the sending threads of this process.
+/// The sending threads of this process.
 static RUNNING: Mutex<Vec<Arc<State>>> = Mutex::new(Vec::new());
 
 /// The signals that are sent.
@@ -35,42 +34,39 @@ pub struct Signals {
     pub traces: bool,
     /// Counts of calls.
     pub metrics: bool,
-    /// Time between two sendings.
+    /// The time between two requests.
     pub every: Duration,
 }
 
-/// Sends traces and metrics of the calls of a host. The sending ends when the host has ended, after
-/// a last request.
+/// Sends traces and metrics of a host's calls. The last request is sent when the host ends.
 pub struct Telemetry {
     state: Arc<State>,
     traces: bool,
 }
 
-/// The state that calls and the thread share.
 struct State {
     counts: Mutex<Counts>,
     plugins: Mutex<Option<CountPlugins>>,
     dropped: AtomicU64,
     inbox: Mutex<Inbox>,
-    /// Wakes the thread. It isn't notified for each call, because that would take longer than all
-    /// other work of a call.
+    /// Wakes the thread for a full batch. Waking the thread takes longer than all other telemetry
+    /// of a call.
     wakes: Condvar,
 }
 
-/// The items that wait for the thread.
 #[derive(Default)]
 struct Inbox {
     calls: Vec<Call>,
-    /// The callers that wait until everything is sent.
+    /// Waiting callers of [`flush_telemetry`].
     flushes: Vec<SyncSender<()>>,
-    /// Whether no call comes any more.
+    /// Whether the host has ended.
     closed: bool,
     /// Whether the thread has ended.
     ended: bool,
 }
 
 impl Telemetry {
-    /// Starts the telemetry that `[telemetry]` enables. Returns `None` if telemetry isn't enabled.
+    /// Starts telemetry, or returns `None` if `[telemetry]` doesn't enable telemetry.
     ///
     /// # Errors
     ///
@@ -90,11 +86,11 @@ impl Telemetry {
         Self::start(signals, Box::new(collector)).map(Some)
     }
 
-    /// Starts the thread.
+    /// Starts the thread that sends.
     ///
     /// # Errors
     ///
-    /// Returns [`HostError::Io`] if the thread doesn't start.
+    /// Returns [`HostError::Io`] if the thread can't be started.
     pub fn start(signals: Signals, transport: Box<dyn Transport>) -> Result<Arc<Self>, HostError> {
         let state = Arc::new(State {
             counts: Mutex::new(Counts::new()),
@@ -109,6 +105,7 @@ impl Telemetry {
             .spawn(move || worker.run())
             .map_err(HostError::io("starting the thread that sends telemetry"))?;
         let mut running = lock(&RUNNING);
+        // Threads that have ended don't need a flush.
         running.retain(|state| !lock(&state.inbox).ended);
         running.push(Arc::clone(&state));
         Ok(Arc::new(Self { state, traces: signals.traces }))
@@ -122,26 +119,26 @@ impl Drop for Telemetry {
     }
 }
 
-/// Waits until the telemetry of this process has been sent or has failed once, but not longer than
-/// `limit`. A program calls this function before it ends, because its threads end with it.
+/// Waits up to `limit` until all telemetry was sent or failed once. For programs that end, because
+/// the threads end with the program.
 pub fn flush_telemetry(limit: Duration) {
     let deadline = Instant::now() + limit;
     for state in std::mem::take(&mut *lock(&RUNNING)) {
-        let (done, flushed) = sync_channel(1);
+        let (sender, done) = sync_channel(1);
         let mut inbox = lock(&state.inbox);
         if inbox.ended {
             continue;
         }
-        inbox.flushes.push(done);
+        inbox.flushes.push(sender);
         drop(inbox);
         state.wakes.notify_all();
-        // The program continues in any case: telemetry was sent, the thread has ended, or the time
-        // is over.
-        let _ = flushed.recv_timeout(deadline.saturating_duration_since(Instant::now()));
+        // The program ends in any case, so the result doesn't matter.
+        let _ = done.recv_timeout(deadline.saturating_duration_since(Instant::now()));
     }
 }
 
 impl CallObserver for Telemetry {
+    /// Counts the call and, for traces, adds the call to the queue.
     fn called(&self, call: &ObservedCall<'_>) {
         lock(&self.state.counts).call(call);
         if !self.traces {
@@ -155,9 +152,10 @@ impl CallObserver for Telemetry {
             return;
         }
         inbox.calls.push(call);
-        let is_batch = inbox.calls.len() == BATCH;
+        // Only the last call of a batch wakes the thread.
+        let completes_batch = inbox.calls.len() == BATCH;
         drop(inbox);
-        if is_batch {
+        if completes_batch {
             self.state.wakes.notify_all();
         }
     }

@@ -1,4 +1,4 @@
-//! The thread that sends waiting spans and metrics. It also sends them when its host ends.
+//! The thread that sends spans and metrics.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -6,21 +6,23 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::call::Call;
+use super::call::{Call, RANDOM_BYTES};
 use super::{Signals, State, lock};
 use crate::otlp;
 use crate::otlp::traces::Span;
 use crate::send::{Pauses, Sent, Transport, send};
 
-/// The most spans in one request.
+/// The number of spans in one request.
 pub(super) const BATCH: usize = 512;
 
-/// The items that the thread takes at once.
+/// The path of traces below the receiver's address.
+const TRACES: &str = "v1/traces";
+
 struct Waiting {
     calls: Vec<Call>,
-    /// The callers that wait until everything is sent.
+    /// Waiting callers of `flush_telemetry`.
     flushes: Vec<SyncSender<()>>,
-    /// Whether no call comes any more.
+    /// Whether the host has ended.
     closed: bool,
 }
 
@@ -31,9 +33,9 @@ pub(super) struct Worker {
     instance: String,
     spans: Vec<Span>,
     pauses: Pauses,
-    /// Nothing is sent before.
+    /// After a failure, nothing is sent before this time.
     not_before: Option<Instant>,
-    /// Whether the log says that nothing can be sent.
+    /// Whether the failure has been logged.
     warned: bool,
 }
 
@@ -52,7 +54,7 @@ impl Worker {
         }
     }
 
-    /// Sends until the host has ended.
+    /// Sends telemetry until the host ends.
     pub(super) fn run(mut self) {
         let mut next = Instant::now() + self.signals.every;
         loop {
@@ -63,6 +65,7 @@ impl Worker {
                 self.add(call);
             }
             if sends_at_once {
+                // The pause after a failure ends.
                 self.not_before = None;
             }
             if is_due {
@@ -71,7 +74,7 @@ impl Worker {
             }
 
             for done in flushes {
-                // The caller may have stopped waiting.
+                // The caller may no longer wait.
                 let _ = done.try_send(());
             }
             if closed {
@@ -83,7 +86,7 @@ impl Worker {
         }
     }
 
-    /// Waits for enough to send, for a request to send, or for the time. Takes the waiting items.
+    /// Waits for a full batch, a flush, the host's end, or `next`. Then takes the waiting items.
     fn wait(&self, next: Instant) -> Waiting {
         let timeout = next.saturating_duration_since(Instant::now());
         let may_send = self.may_send();
@@ -95,19 +98,24 @@ impl Worker {
         let (mut inbox, _) = wait_result.unwrap_or_else(PoisonError::into_inner);
 
         let flushes = std::mem::take(&mut inbox.flushes);
-        // Calls that can't be sent now wait in the queue while there is room.
+        let mut count = inbox.calls.len();
+        // Calls that can't be sent now stay in the queue, which drops new calls when it is full.
         let takes_all = may_send || inbox.closed || !flushes.is_empty();
-        let room = if takes_all { usize::MAX } else { BATCH - self.spans.len() };
-        let count = room.min(inbox.calls.len());
+        if !takes_all {
+            let room = BATCH - self.spans.len();
+            count = count.min(room);
+        }
         let calls = inbox.calls.drain(..count).collect();
         Waiting { calls, flushes, closed: inbox.closed }
     }
 
+    /// Adds the span of a call. The span is dropped if there is no room, or if there are no random
+    /// bytes for its ID.
     fn add(&mut self, call: Call) {
         if self.spans.len() >= BATCH && self.may_send() {
             self.send_spans();
         }
-        let mut random = [0; 24];
+        let mut random = [0; RANDOM_BYTES];
         let length = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
         let is_random = length == Ok(random.len());
         if is_random && self.spans.len() < BATCH {
@@ -133,8 +141,8 @@ impl Worker {
             let dropped = self.state.dropped.load(Ordering::Relaxed);
             let metrics = lock(&self.state.counts).metrics(&plugins, dropped);
             let body = otlp::metrics::request(metrics, &self.instance).to_protobuf();
-            // A failure doesn't matter: metrics are sums since the start, so the next ones replace
-            // these.
+            // Metrics are sums since the start, so the next request contains the counts of a failed
+            // request.
             self.post("v1/metrics", &body);
         }
     }
@@ -144,12 +152,13 @@ impl Worker {
             return;
         }
         let body = otlp::traces::request(&self.spans, &self.instance).to_protobuf();
-        if self.post("v1/traces", &body) {
+        if self.post(TRACES, &body) {
             self.spans.clear();
         }
     }
 
-    /// Sends a request. Returns true if nothing of the request remains to be sent.
+    /// Sends a request, logs a failure, and sets the pause after it. Returns `false` if the request
+    /// must be sent again.
     fn post(&mut self, path: &'static str, body: &[u8]) -> bool {
         match send(&mut *self.transport, path, body) {
             Sent::Done(refused) => {
@@ -158,15 +167,16 @@ impl Worker {
                         "{} of {path} were refused: {}",
                         refused.count, refused.why
                     ));
-                } else if std::mem::take(&mut self.warned) {
-                    tracing::info!("telemetry is sent again");
+                } else if self.warned {
+                    self.warned = false;
+                    tracing::info!("sending telemetry works again");
                 }
                 self.pauses = Pauses::new();
                 self.not_before = None;
                 true
             }
             Sent::Later(requested_pause, why) => {
-                let pause: Duration = self.pauses.next(requested_pause);
+                let pause: Duration = self.pauses.next_pause(requested_pause);
                 self.not_before = Some(Instant::now() + pause);
                 self.warn(&why);
                 false
@@ -176,17 +186,17 @@ impl Worker {
         }
     }
 
-    /// Drops the spans of a request that will never be accepted. Returns true, because nothing
-    /// remains to be sent.
+    /// Gives up a request that will never be accepted, and counts its spans as dropped. Returns
+    /// `true`, because nothing remains to be sent.
     fn give_up(&mut self, path: &str, why: &str) -> bool {
-        if path == "v1/traces" {
+        if path == TRACES {
             self.state.dropped.fetch_add(self.spans.len() as u64, Ordering::Relaxed);
         }
         self.warn(why);
         true
     }
 
-    /// Logs a warning, unless there was a warning since the last successful request.
+    /// Logs a warning, but only the first warning after a successful request.
     fn warn(&mut self, why: &str) {
         if !self.warned {
             tracing::warn!("telemetry can't be sent: {why}");

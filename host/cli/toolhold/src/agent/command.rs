@@ -20,11 +20,12 @@ use crate::host;
 use crate::options::Options;
 use crate::skills;
 
-/// Runs `toolhold run`.
+/// Starts `toolhold run` or `toolhold run sessions`.
 pub(crate) fn run(arguments: &RunArguments, options: &Options) -> Result<Exit, Error> {
     if let Some(RunCommand::Sessions(command)) = &arguments.command {
         let providers = Providers::Configured;
-        return within(options, "toolhold run sessions", providers, false, async |around| {
+        let has_yes = false;
+        return run_work(options, "toolhold run sessions", providers, has_yes, async |around| {
             crate::agent::sessions(command, around).await
         });
     }
@@ -32,52 +33,52 @@ pub(crate) fn run(arguments: &RunArguments, options: &Options) -> Result<Exit, E
         Some(_) => Providers::Configured,
         None => Providers::AlsoFound,
     };
-    within(options, "toolhold run", providers, arguments.yes(), async |around| {
-        crate::agent::run(arguments, around, async || make(options, around).await).await
+    run_work(options, "toolhold run", providers, arguments.yes(), async |around| {
+        crate::agent::run(arguments, around, async || make_host(options, around).await).await
     })
 }
 
-/// Runs `toolhold chat`.
 pub(crate) fn chat(arguments: &ChatArguments, options: &Options) -> Result<Exit, Error> {
-    within(options, "toolhold chat", Providers::AlsoFound, arguments.yes(), async |around| {
-        crate::agent::chat(arguments, around, async || make(options, around).await).await
+    run_work(options, "toolhold chat", Providers::AlsoFound, arguments.yes(), async |around| {
+        crate::agent::chat(arguments, around, async || make_host(options, around).await).await
     })
 }
 
-/// Runs `toolhold models`.
 pub(crate) fn models(arguments: &ModelsArguments, options: &Options) -> Result<Exit, Error> {
-    within(options, "toolhold models", Providers::AlsoFound, false, async |around| {
+    let has_yes = false;
+    run_work(options, "toolhold models", Providers::AlsoFound, has_yes, async |around| {
         crate::agent::models(arguments, around).await
     })
 }
 
-/// Runs `toolhold tools --for`.
+/// Starts `toolhold tools --for TASK`.
 pub(crate) fn tools_for(task: &str, as_json: bool, options: &Options) -> Result<Exit, Error> {
-    within(options, "toolhold tools", Providers::Configured, false, async |around| {
-        // This is the session of `toolhold call` in this directory.
-        let session = call::session(None, around.folders)?;
+    let has_yes = false;
+    run_work(options, "toolhold tools", Providers::Configured, has_yes, async |around| {
+        // The same session as for `toolhold call` in this directory.
+        let named_session = None;
+        let session = call::session(named_session, around.folders)?;
         crate::agent::tools_for(task, &session, as_json, around, async || {
-            make(options, around).await
+            make_host(options, around).await
         })
         .await
     })
 }
 
-/// The providers that a command needs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Providers {
-    /// The providers of the configuration.
     Configured,
-    /// If the configuration has none, those that are found.
+    /// If the configuration has no provider, also a provider that Toolhold finds on this machine.
     AlsoFound,
 }
 
-/// Runs an agent's command with its [`Surroundings`].
-fn within(
+/// Runs `work` with the values that all commands of the agent need. `has_yes`: whether `--yes` is
+/// set.
+fn run_work(
     options: &Options,
     front_end: &'static str,
     providers: Providers,
-    yes: bool,
+    has_yes: bool,
     work: impl AsyncFnOnce(&Surroundings<'_>) -> Result<Exit, Error>,
 ) -> Result<Exit, Error> {
     let folders = Folders::from_environment()?;
@@ -90,7 +91,7 @@ fn within(
         }
         let around = Surroundings {
             front_end,
-            approver: Asker::approver(yes, &folders, &loaded),
+            approver: Asker::agent_approver(has_yes, &folders, &loaded),
             config: &loaded,
             found,
             folders: &folders,
@@ -102,20 +103,25 @@ fn within(
     })
 }
 
-/// Makes the host of an agent.
-pub(crate) async fn make(options: &Options, around: &Surroundings<'_>) -> Result<Host, HostError> {
+/// Makes the host for the tools of the agent.
+pub(crate) async fn make_host(
+    options: &Options,
+    around: &Surroundings<'_>,
+) -> Result<Host, HostError> {
     let folders = around.folders.clone();
     let loaded = around.config.clone();
     let telemetry = Telemetry::from_config(&loaded, &folders)?;
-    // The agent's own text lists the skills already.
+    // The system prompt lists the skills, so the description of the tool needs no list.
     let skills = OfferedSkills { skills: Arc::clone(&around.skills), are_listed: false };
     skills::print_notices(&skills).map_err(HostError::io("writing to stderr"))?;
     let front_end = around.front_end;
     let servers = Servers::new(front_end);
     let directory = around.directory.to_owned();
-    let mut builder =
-        host::builder_in(directory, options, folders, loaded, &servers, &skills, front_end, None)?
-            .builtins(toolhold_builtins::all());
+    let only_tool = None;
+    let builder = host::builder_in(
+        directory, options, folders, loaded, &servers, &skills, front_end, only_tool,
+    )?;
+    let mut builder = builder.builtins(toolhold_builtins::all());
     if let Some(delegates) = &around.delegates {
         builder = builder.provider(Arc::clone(delegates) as _);
     }

@@ -1,4 +1,4 @@
-//! Keeps the messages that a person typed in earlier chats, for each directory.
+//! Stores the messages that the person typed in earlier chats, for each directory.
 
 use std::path::Path;
 
@@ -7,20 +7,18 @@ use toolhold_core::HostError;
 use toolhold_core::config::Folders;
 use toolhold_core::state;
 
-/// The file in the folder of sessions' data.
 const FILE: &str = "history.json";
 
 const MAX_DIRECTORIES: usize = 50;
 
-/// The most messages of one directory.
 const MAX_MESSAGES: usize = 200;
 
-/// The most bytes of a message.
+/// The most bytes of a message. Longer messages aren't stored.
 const MAX_MESSAGE: usize = 4096;
 
 #[derive(Default, Serialize, Deserialize)]
 struct History {
-    /// The directories. The last one has the newest message.
+    /// Sorted by the newest message, which is in the last directory.
     directories: Vec<DirectoryHistory>,
 }
 
@@ -30,11 +28,7 @@ struct DirectoryHistory {
     messages: Vec<String>,
 }
 
-/// Reads the messages of a directory. The newest message is the last one. Blocks.
-///
-/// # Errors
-///
-/// Returns an error if the file is damaged, or if other users can write to it.
+/// Returns the messages, the newest last. Blocks.
 pub(crate) fn read(folders: &Folders, directory: &Path) -> Result<Vec<String>, HostError> {
     let history: History = state::read(&folders.data.join("chat"), FILE)?;
     let directory = directory.display().to_string();
@@ -42,17 +36,15 @@ pub(crate) fn read(folders: &Folders, directory: &Path) -> Result<Vec<String>, H
     Ok(entry.map(|entry| entry.messages).unwrap_or_default())
 }
 
-/// Adds a message. A long message isn't saved. Blocks.
-///
-/// # Errors
-///
-/// The file can't be changed.
+/// Adds a message that isn't too long to the history of a directory. Above the limits, removes the
+/// oldest messages and directories. Blocks.
 pub(crate) fn add(folders: &Folders, directory: &Path, message: String) -> Result<(), HostError> {
     if message.len() > MAX_MESSAGE {
         return Ok(());
     }
     let directory = directory.display().to_string();
     state::update_lightly(&folders.data.join("chat"), FILE, |history: &mut History| {
+        // The directory with the newest message must be the last.
         let index = history.directories.iter().position(|entry| entry.directory == directory);
         let mut entry = match index {
             Some(index) => history.directories.remove(index),

@@ -1,4 +1,4 @@
-//! Offers to accept a model's JSON texts as calls, and writes this setting into `toolhold.toml`.
+//! Asks the person whether a model's calls in plain JSON are accepted.
 
 use std::io::Write;
 
@@ -11,30 +11,33 @@ use toolhold_terminal::style::STRONG;
 
 use crate::agent::Surroundings;
 
-/// Asks at a terminal whether JSON texts of `model`, a `PROVIDER/MODEL`, are calls from now on, and
-/// writes the choice into the user's `toolhold.toml`. Returns `true` if the texts are calls.
+/// Asks at the terminal whether plain JSON of `model` is accepted as calls. If the person agrees,
+/// adds the model to `lenient_models` in the user's `toolhold.toml`. `model`: `PROVIDER/MODEL`.
+/// Returns whether the person agreed.
 pub(crate) async fn offer_lenient(
     model: String,
     around: &Surroundings<'_>,
 ) -> Result<bool, CommandError> {
-    let Some(mut dialogue) = ask::open_dialogue("calls in plain JSON are not made") else {
+    let Some(mut dialogue) = ask::open_dialogue("calls in plain JSON are not accepted") else {
         return Ok(false);
     };
     let name = neutral_line(&model);
     let mut err = anstream::stderr();
     writeln!(
         err,
-        "{STRONG}{name}{STRONG:#} writes calls as JSON alone, as some models on a machine of one's \
-         own do.\nIf they count, whatever such a call does beside reading needs your approval."
+        "{STRONG}{name}{STRONG:#} writes calls as plain JSON, as some local models do.\nIf you \
+         accept such calls, each call that does more than read needs your approval."
     )?;
-    if !dialogue.yes_or_no("Let them count from now on?", false)? {
+    let default_answer = false;
+    if !dialogue.yes_or_no("Accept calls in plain JSON from now on?", default_answer)? {
         return Ok(false);
     }
     writeln!(err, "{}", write_lenient(model, around).await?)?;
     Ok(true)
 }
 
-/// Writes the choice into the user's `toolhold.toml`. Returns a message for the person.
+/// Adds `model` to `lenient_models` in the user's `toolhold.toml`. Returns a message for the
+/// person.
 pub(crate) async fn write_lenient(
     model: String,
     around: &Surroundings<'_>,

@@ -34,35 +34,29 @@ pub(crate) use sessions::sessions;
 pub(crate) use toolhold_agent::Delegates;
 pub(crate) use tools::tools_for;
 
-/// The surroundings of a command.
+/// The values that all commands of the agent need.
 pub(crate) struct Surroundings<'a> {
-    /// The configuration.
     pub(crate) config: &'a Config,
-    /// The provider in the configuration that was found, and that no file names.
+    /// The provider that Toolhold found on this machine, which isn't in a configuration file.
     pub(crate) found: Option<FoundProvider>,
-    /// Toolhold's folders.
     pub(crate) folders: &'a Folders,
-    /// The working directory.
     pub(crate) directory: &'a Path,
-    /// The name of the command in the request records.
+    /// The name of the command in the audit log.
     pub(crate) front_end: &'static str,
-    /// The available skills.
     pub(crate) skills: Arc<Skills>,
-    /// The approver of calls that need approval.
     pub(crate) approver: Arc<dyn Approver>,
-    /// The sub-agents to which the agent can delegate work. `None`: the agent can't delegate.
+    /// The tool for sub-agents. `None`: the agent can't delegate.
     pub(crate) delegates: Option<Arc<Delegates>>,
 }
 
-/// Makes the host when it is needed.
 pub(crate) trait MakeHost: AsyncFnOnce() -> Result<Host, HostError> {}
 
 impl<F: AsyncFnOnce() -> Result<Host, HostError>> MakeHost for F {}
 
-/// Converts an error of the agent into an error of a command.
+/// Converts an error of the agent. An error in the command line or the configuration becomes a
+/// usage error.
 fn failed(error: AgentError, around: &Surroundings<'_>) -> CommandError {
     match error {
-        // The session hasn't started, because no model could be chosen.
         AgentError::Choice(ChoiceError::Host(HostError::Config(why))) => CommandError::Usage(why),
         AgentError::Host(error) | AgentError::Choice(ChoiceError::Host(error)) => {
             CommandError::Host(error)

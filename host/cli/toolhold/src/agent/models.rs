@@ -1,37 +1,33 @@
-//! `toolhold models`: lists and tests models. If no provider is configured, explains how to
-//! configure one.
+//! `toolhold models`: lists and tests models, or explains how to configure a provider.
 
-use std::fmt::Write as _;
-use std::io::Write as _;
+use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use thiserror::Error;
 use toolhold_core::CancellationToken;
-use toolhold_core::text::{neutral, neutral_line};
+use toolhold_core::text::neutral;
 use toolhold_models::choice::{ChosenModel, KNOWN_PROVIDERS, choose_model};
 use toolhold_models::{
     ModelError, ModelEvent, ModelTool, Part, RawJson, ThinkingLevel, Turn, TurnMessage,
 };
 use toolhold_terminal::error::CommandError;
 use toolhold_terminal::exit::Exit;
-use toolhold_terminal::style::{BAD, FAINT, STRONG, note};
+use toolhold_terminal::style::{BAD, GOOD, note};
+use toolhold_terminal::table::Table;
 
 use crate::agent::Surroundings;
 use crate::agent::failed;
 use crate::arguments::agent::ModelsArguments;
 
-/// The most models that are shown for one provider.
+/// The most models in the list of a provider.
 const MAX_SHOWN: usize = 50;
 
-/// The longest wait for an answer of a test.
 const TEST_TIME: Duration = Duration::from_secs(120);
 
-/// Lists models, or tests some.
-///
-/// # Errors
-///
-/// No provider is configured.
+/// The most tokens of the answer to a test.
+const MAX_TEST_TOKENS: u32 = 512;
+
 pub(crate) async fn models(
     arguments: &ModelsArguments,
     around: &Surroundings<'_>,
@@ -44,7 +40,8 @@ pub(crate) async fn models(
         return Err(CommandError::Usage(how_to_begin(around)));
     }
     if let Some(found) = &around.found {
-        note(&format!("no provider is configured: found one {}", found.origin))?;
+        let first = &around.config.values.agent.provider;
+        note(&format!("no provider is configured: asks {first}, {}", found.origin))?;
     }
     let mut reports = Vec::new();
     let mut all_are_ok = true;
@@ -54,7 +51,7 @@ pub(crate) async fn models(
         let report = match choice {
             Ok(model) if arguments.test => test(&model).await,
             Ok(model) => list(&model).await,
-            // A provider without a chosen model can still list its models.
+            // If no model is named, the report contains the provider's error.
             Err(error) if arguments.model.is_none() => {
                 json!({ "provider": name, "ok": false, "error": error.to_string() })
             }
@@ -63,18 +60,17 @@ pub(crate) async fn models(
         if report["ok"] != true {
             all_are_ok = false;
         }
-        if !arguments.json {
-            anstream::stdout().lock().write_all(in_words(&report).as_bytes())?;
-        }
         reports.push(report);
     }
     if arguments.json {
-        writeln!(std::io::stdout().lock(), "{:#}", Value::Array(reports))?;
+        writeln!(io::stdout().lock(), "{:#}", Value::Array(reports))?;
+    } else {
+        print_table(&reports)?;
     }
     Ok(if all_are_ok { Exit::Success } else { Exit::Host })
 }
 
-/// Returns a report with the models of a provider.
+/// Returns the names of the provider's models as a JSON report.
 async fn list(model: &ChosenModel) -> Value {
     let report = match model.list().await {
         Ok(models) => {
@@ -89,7 +85,8 @@ async fn list(model: &ChosenModel) -> Value {
     with_names(model, report)
 }
 
-/// Asks for a short answer, and for a call. Returns a report.
+/// Asks the model for a short text and for a call of a tool. Returns the times and the abilities of
+/// the model as a JSON report.
 async fn test(model: &ChosenModel) -> Value {
     let tool = ModelTool {
         name: "get_time".to_owned(),
@@ -107,11 +104,13 @@ async fn test(model: &ChosenModel) -> Value {
     };
     let call_turn = turn(model, "What time is it in Oslo? Use the tool.", vec![tool]);
     let calls_tools = ask(model, &call_turn).await.is_ok_and(|answer| answer.calls > 0);
+    // A model that streams sends several parts.
+    let streams = answer.parts > 1;
     let report = json!({
         "ok": true,
         "first_ms": millis(answer.first),
         "whole_ms": millis(answer.whole),
-        "streams": answer.parts > 1,
+        "streams": streams,
         "calls_tools": calls_tools,
     });
     with_names(model, report)
@@ -124,26 +123,24 @@ fn turn(model: &ChosenModel, text: &str, tools: Vec<ModelTool>) -> Turn {
         tools,
         forbid_calls: false,
         messages: vec![TurnMessage::User(vec![Part::Text(text.to_owned())])],
-        max_output: Some(512),
+        max_output: Some(MAX_TEST_TOKENS),
         thinking: ThinkingLevel::default(),
         output_schema: None,
     }
 }
 
-/// The measurements of an answer.
 struct MeasuredAnswer {
-    /// The time until the first part.
+    /// The time until the first part of the answer arrived.
     first: Duration,
-    /// The time until the end.
+    /// The time until the answer was complete.
     whole: Duration,
     parts: usize,
     calls: usize,
 }
 
-/// A test of a model that brought no answer.
 #[derive(Debug, Error)]
 enum ModelTestError {
-    #[error("no answer within {} s", TEST_TIME.as_secs())]
+    #[error("the model didn't answer within {} s", TEST_TIME.as_secs())]
     Time,
     #[error(transparent)]
     Model(#[from] ModelError),
@@ -151,29 +148,32 @@ enum ModelTestError {
 
 async fn ask(model: &ChosenModel, turn: &Turn) -> Result<MeasuredAnswer, ModelTestError> {
     let started = Instant::now();
-    let mut first = None;
+    let mut first_part_after = None;
     let mut parts = 0;
     let mut events = |event: ModelEvent| {
         if matches!(event, ModelEvent::Text(_) | ModelEvent::Thinking(_) | ModelEvent::CallBegun(_))
         {
-            first.get_or_insert_with(|| started.elapsed());
+            first_part_after.get_or_insert_with(|| started.elapsed());
             parts += 1;
         }
     };
-    let never = CancellationToken::new();
-    let answer = tokio::time::timeout(TEST_TIME, model.ask(turn, &mut events, &never))
-        .await
-        .map_err(|_| ModelTestError::Time)??;
+    let never_cancelled = CancellationToken::new();
+    let asking = model.ask(turn, &mut events, &never_cancelled);
+    let Ok(result) = tokio::time::timeout(TEST_TIME, asking).await else {
+        return Err(ModelTestError::Time);
+    };
+    let answer = result?;
     let whole = started.elapsed();
     let calls = answer.calls().count();
-    Ok(MeasuredAnswer { first: first.unwrap_or(whole), whole, parts, calls })
+    let first = first_part_after.unwrap_or(whole);
+    Ok(MeasuredAnswer { first, whole, parts, calls })
 }
 
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Puts the names of the provider and the model before the fields of a report.
+/// Returns `report`, preceded by the names of the provider and the model.
 fn with_names(model: &ChosenModel, report: Value) -> Value {
     let mut named = json!({ "provider": model.provider(), "model": model.model() });
     if let Value::Object(fields) = report {
@@ -184,47 +184,57 @@ fn with_names(model: &ChosenModel, report: Value) -> Value {
     named
 }
 
-fn in_words(report: &Value) -> String {
-    let provider = field(report, "provider");
-    let model = field(report, "model");
-    let mut words = format!("{STRONG}{provider}{STRONG:#} {FAINT}{model}{FAINT:#}\n");
-    // Writing to a string never fails.
-    if report["ok"] != true {
-        let _ = writeln!(words, "  {BAD}{}{BAD:#}", field(report, "error"));
+fn print_table(reports: &[Value]) -> io::Result<()> {
+    let mut table = Table::new(["PROVIDER", "MODEL", "STATE"], &[]);
+    let state_column = 2;
+    for report in reports {
+        let is_ok = report["ok"] == true;
+        let (state, style) = if is_ok { ("ok", GOOD) } else { ("failed", BAD) };
+        let provider = field(report, "provider").to_owned();
+        table.row([provider, field(report, "model").to_owned(), state.to_owned()]);
+        table.colour(state_column, style);
+        if !is_ok {
+            table.detail(field(report, "error"));
+        }
+        if let Some(first) = report["first_ms"].as_u64() {
+            table.detail(&format!(
+                "first text after {first} ms, whole answer after {} ms; streams: {}; calls tools: {}",
+                report["whole_ms"],
+                yes_or_no(&report["streams"]),
+                yes_or_no(&report["calls_tools"])
+            ));
+        }
+        if let Some(models) = report["models"].as_array() {
+            add_models(&mut table, models);
+        }
     }
-    if let Some(first) = report["first_ms"].as_u64() {
-        let _ = writeln!(
-            words,
-            "  first text after {first} ms, whole answer after {} ms; streams: {}; calls tools: {}",
-            report["whole_ms"],
-            yes_or_no(&report["streams"]),
-            yes_or_no(&report["calls_tools"])
-        );
-    }
-    let models = report["models"].as_array().map(Vec::as_slice).unwrap_or_default();
-    for model in models.iter().take(MAX_SHOWN) {
-        let name = neutral_line(model["name"].as_str().unwrap_or_default());
-        let context = match model["context_tokens"].as_u64() {
-            Some(tokens) => format!("  {FAINT}context: {tokens} tokens{FAINT:#}"),
-            None => String::new(),
-        };
-        let _ = writeln!(words, "  {name}{context}");
-    }
-    if models.len() > MAX_SHOWN {
-        let _ = writeln!(words, "  and {} more; `--json` lists all", models.len() - MAX_SHOWN);
-    }
-    words
+    table.print(&mut anstream::stdout().lock())
 }
 
-fn field(report: &Value, key: &str) -> String {
-    neutral_line(report[key].as_str().unwrap_or_default())
+/// Adds the names and the context sizes of a provider's models below the last row.
+fn add_models(table: &mut Table<3>, models: &[Value]) {
+    for model in models.iter().take(MAX_SHOWN) {
+        let context = match model["context_tokens"].as_u64() {
+            Some(tokens) => format!("  context: {tokens} tokens"),
+            None => String::new(),
+        };
+        table.detail(&format!("{}{context}", field(model, "name")));
+    }
+    if models.len() > MAX_SHOWN {
+        let more = models.len() - MAX_SHOWN;
+        table.detail(&format!("and {more} more; `--json` lists all"));
+    }
+}
+
+fn field<'r>(report: &'r Value, key: &str) -> &'r str {
+    report[key].as_str().unwrap_or_default()
 }
 
 fn yes_or_no(value: &Value) -> &'static str {
     if *value == true { "yes" } else { "no" }
 }
 
-/// Describes the first steps if no provider is configured, and none was found.
+/// Explains how to configure a provider.
 pub(crate) fn how_to_begin(around: &Surroundings<'_>) -> String {
     let mut variables = Vec::new();
     for known in KNOWN_PROVIDERS {
@@ -235,8 +245,8 @@ pub(crate) fn how_to_begin(around: &Surroundings<'_>) -> String {
     let [first, ..] = KNOWN_PROVIDERS;
     let file = around.folders.config_file();
     format!(
-        "no provider of models is configured, no key is in the environment, and no model server \
-         of yours runs on this machine. Set one of {}, or write this into {}:\n\n{}",
+        "no model provider is configured, the environment has no key, and no model server runs on \
+         this machine. Set one of {}, or write this into {}:\n\n{}",
         variables.join(", "),
         neutral(&file.display().to_string()),
         first.table()

@@ -1,4 +1,4 @@
-//! Prints the events of `toolhold run` and of a chat in lines, as text or as lines of JSON.
+//! Prints the events of a session as text or as lines of JSON.
 
 use std::io::{IsTerminal, Write};
 
@@ -7,62 +7,63 @@ use serde_json::Value;
 use toolhold_agent::{RunEvent, RunEvents, Spent};
 use toolhold_core::text::{counted, cut, grouped, neutral, neutral_line};
 use toolhold_core::{CancellationToken, FilterSummary};
-use toolhold_terminal::shown::error_for_person;
+use toolhold_terminal::shown::{error_for_person, without_marks};
 use toolhold_terminal::style::{ADDED, BAD, FAINT, REMOVED, STRONG, WARNING};
 
 use crate::agent::waiting::WaitingLine;
 
-/// The most characters of a call's arguments on its line.
+/// The most bytes of a call's arguments.
 const MAX_LINE: usize = 160;
 
-/// Bytes of one argument, if a call has several.
+/// The most bytes of one of several arguments.
 const MAX_ARGUMENT: usize = 40;
 
-/// Characters of a failure.
+/// The most bytes of a failed call's error.
 const MAX_FAILURE: usize = 1000;
 
-/// Lines of a result.
 const MAX_RESULT_LINES: usize = 8;
 
-/// Lines of a diff.
 const MAX_DIFF_LINES: usize = 40;
 
-/// Bytes of a line of a result.
+/// The start of a hunk in a unified diff.
+const DIFF_HUNK: &str = "\n@@ ";
+
+/// The most bytes of a line of a result.
 const MAX_RESULT_LINE: usize = 400;
 
-/// The form of the shown events.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// Each event as a line of JSON on stdout.
+    /// Each event is a line of JSON on stdout.
     Json,
-    /// Answers are printed on stdout while they arrive. Everything else goes to stderr.
+    /// Answers arrive in parts on stdout. All other events are on stderr.
     Live,
-    /// The last answer on stdout, the rest on stderr.
-    Last,
+    /// The last answer is on stdout. All other events are on stderr.
+    LastAnswer,
 }
 
-/// Shows the events of a session. If the reader of the output is closed, the session is cancelled.
+/// Prints the events of a session. Cancels the session if stdout can't be written.
 pub(crate) struct Printer {
     form: Form,
     cancel: CancellationToken,
-    /// The text of the last answer.
     answer: String,
-    /// Whether the cursor is inside a line of the terminal.
     is_in_line: bool,
-    /// Whether the model's thoughts were shown last.
+    /// Whether the last printed text is the model's thinking.
     is_thinking: bool,
-    /// Whether something couldn't be written.
+    /// Whether a write has failed.
     is_broken: bool,
     waiting: WaitingLine,
 }
 
 impl Printer {
-    /// `can_redraw`: whether a line of the terminal may be drawn again in its place.
-    pub(crate) fn new(json: bool, can_redraw: bool, cancel: CancellationToken) -> Self {
-        let form = match (json, std::io::stdout().is_terminal()) {
-            (true, _) => Form::Json,
-            (false, true) => Form::Live,
-            (false, false) => Form::Last,
+    /// Makes a printer that cancels `cancel` if stdout can't be written. `can_redraw`: whether the
+    /// waiting line may be overwritten.
+    pub(crate) fn new(as_json: bool, can_redraw: bool, cancel: CancellationToken) -> Self {
+        let form = if as_json {
+            Form::Json
+        } else if std::io::stdout().is_terminal() {
+            Form::Live
+        } else {
+            Form::LastAnswer
         };
         Self {
             form,
@@ -75,6 +76,7 @@ impl Printer {
         }
     }
 
+    /// Prints an event. Ends the waiting line first, and starts it again if a wait follows.
     fn show(&mut self, event: RunEvent) -> std::io::Result<()> {
         if self.form == Form::Json {
             let mut out = std::io::stdout().lock();
@@ -94,8 +96,7 @@ impl Printer {
         Ok(())
     }
 
-    /// Returns what the agent waits for after an event, or `None` if the event is shown, or if the
-    /// wait is another one's.
+    /// Returns the reason of the wait that starts with `event`, if a wait starts.
     fn waiting_reason(&self, event: &RunEvent) -> Option<String> {
         match event {
             RunEvent::Asking { tokens, .. } => {
@@ -104,9 +105,11 @@ impl Printer {
             RunEvent::CallPart { tool } => {
                 Some(format!("model writes a call of {}", neutral_line(tool)))
             }
-            RunEvent::TextPart { .. } if self.form == Form::Last => {
+            // This form doesn't print the parts of the text.
+            RunEvent::TextPart { .. } if self.form == Form::LastAnswer => {
                 Some("model writes its answer".to_owned())
             }
+            // Parts of the thinking are printed only at a terminal.
             RunEvent::ThinkingPart { .. } if !std::io::stderr().is_terminal() => {
                 Some("model thinks".to_owned())
             }
@@ -165,7 +168,7 @@ impl Printer {
             }
             RunEvent::Ended { ending, spent, .. } => {
                 self.end_line()?;
-                if self.form == Form::Last && !self.answer.is_empty() {
+                if self.form == Form::LastAnswer && !self.answer.is_empty() {
                     let mut out = anstream::stdout().lock();
                     writeln!(out, "{}", neutral(&std::mem::take(&mut self.answer)))?;
                 }
@@ -177,14 +180,14 @@ impl Printer {
                     format!(": {}", neutral_line(&ending.reason))
                 };
                 writeln!(err, "{FAINT}{word}{reason}{FAINT:#}")?;
-                writeln!(err, "{FAINT}{}{FAINT:#}", in_words(&spent))
+                writeln!(err, "{FAINT}{}{FAINT:#}", describe_spending(&spent))
             }
             RunEvent::Asking { .. }
             | RunEvent::TextPart { .. }
             | RunEvent::ThinkingPart { .. }
             | RunEvent::CallPart { .. }
             | RunEvent::Task { .. }
-            // The person is asked at the terminal, or elsewhere.
+            // The approver shows these questions.
             | RunEvent::Question { .. }
             | RunEvent::Inquiry { .. }
             | RunEvent::Answered { .. }
@@ -200,6 +203,7 @@ impl Printer {
         Ok(())
     }
 
+    /// Ends the line of a text that arrives in parts.
     fn end_line(&mut self) -> std::io::Result<()> {
         if self.is_in_line {
             writeln!(anstream::stderr().lock())?;
@@ -213,8 +217,9 @@ impl Printer {
 impl RunEvents for Printer {
     fn event(&mut self, event: RunEvent) {
         let Err(error) = self.show(event) else { return };
+        // Nobody can read more output.
         self.cancel.cancel();
-        // A closed reader, such as `head`, needs no more output.
+        // A reader such as `head` may close the pipe early, which isn't an error.
         if error.kind() != std::io::ErrorKind::BrokenPipe && !self.is_broken {
             self.is_broken = true;
             let _ = writeln!(anstream::stderr(), "the answer can't be written: {error}");
@@ -222,29 +227,30 @@ impl RunEvents for Printer {
     }
 }
 
-/// Returns the error of a failed call, shortened and indented.
 fn indented_error(text: &str) -> String {
-    let whole = error_for_person(text);
+    let whole = error_for_person(&without_marks(text));
     let shown = cut(&whole, MAX_FAILURE);
     let more = if shown.len() < whole.len() { " …" } else { "" };
     let indented = neutral(shown).trim_end().replace('\n', "\n    ");
     format!("{indented}{more}")
 }
 
-/// Prints the first lines of a result, or the diff in it.
+/// Prints the start of a call's result, with more lines for a diff. `filtered`: what filters
+/// removed.
 fn print_result(text: &str, filtered: Option<&FilterSummary>) -> std::io::Result<()> {
-    let text = neutral(text);
-    let is_diff = text.contains("\n@@ ");
-    let most = if is_diff { MAX_DIFF_LINES } else { MAX_RESULT_LINES };
+    let unmarked = without_marks(text);
+    let text = neutral(&unmarked);
+    let is_diff = text.contains(DIFF_HUNK);
+    let max_lines = if is_diff { MAX_DIFF_LINES } else { MAX_RESULT_LINES };
     let mut err = anstream::stderr().lock();
-    for line in text.lines().take(most) {
+    for line in text.lines().take(max_lines) {
         let style = if is_diff { diff_style(line) } else { FAINT };
         let shown = cut(line, MAX_RESULT_LINE);
         let more = if shown.len() < line.len() { " …" } else { "" };
         writeln!(err, "  {FAINT}│{FAINT:#} {style}{shown}{more}{style:#}")?;
     }
 
-    let left_out = text.lines().count().saturating_sub(most);
+    let left_out = text.lines().count().saturating_sub(max_lines);
     if left_out > 0 {
         writeln!(err, "  {FAINT}│ … {}{FAINT:#}", counted(left_out, "more line"))?;
     }
@@ -255,7 +261,6 @@ fn print_result(text: &str, filtered: Option<&FilterSummary>) -> std::io::Result
     Ok(())
 }
 
-/// Returns the look of a line of a diff.
 fn diff_style(line: &str) -> Style {
     match line.as_bytes().first() {
         Some(b'+') => ADDED,
@@ -264,13 +269,14 @@ fn diff_style(line: &str) -> Style {
     }
 }
 
-/// Formats the arguments of a call on one line. A single string argument has no name.
 fn arguments_line(arguments: &Value) -> String {
     let text = arguments_text(arguments);
     let line = neutral_line(cut(&text, MAX_LINE));
     if line.len() < text.len() { format!("{line} …") } else { line }
 }
 
+/// Returns arguments as `NAME=VALUE`, with long values cut. A single string argument is shown whole
+/// and without its name.
 fn arguments_text(arguments: &Value) -> String {
     let Some(fields) = arguments.as_object() else { return arguments.to_string() };
     if fields.len() == 1
@@ -288,14 +294,13 @@ fn arguments_text(arguments: &Value) -> String {
     texts.join(" ")
 }
 
-/// Formats the turns, tokens and cost on one line.
-pub(crate) fn in_words(spent: &Spent) -> String {
-    let read = spent.tokens().saturating_sub(spent.output);
+pub(crate) fn describe_spending(spent: &Spent) -> String {
+    let read_tokens = spent.tokens().saturating_sub(spent.output);
     let cached = match spent.cache_read {
         0 => String::new(),
         tokens => format!(" ({tokens} from the cache)"),
     };
     let cost = if spent.cost > 0.0 { format!(", cost {:.4}", spent.cost) } else { String::new() };
     let turns = counted(spent.turns, "answer");
-    format!("{turns}, {read} tokens read{cached}, {} written{cost}", spent.output)
+    format!("{turns}, {read_tokens} tokens read{cached}, {} written{cost}", spent.output)
 }

@@ -1,10 +1,10 @@
 //! `toolhold run`: does a task in a new or an earlier session, or replays a session.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::sync::Arc;
 
 use toolhold_agent::{
-    Agent, AgentStart, EndKind, RecordedSession, RunEvent, RunEvents, SessionStore,
+    Agent, AgentStart, EndKind, RecordedSession, RunEvent, RunEvents, SessionStore, TaskEnd,
 };
 use toolhold_core::text::neutral_line;
 use toolhold_core::{Approver, Host, HostError};
@@ -13,7 +13,7 @@ use toolhold_models::choice::{ChosenModel, FoundProvider};
 use toolhold_terminal::error::CommandError;
 use toolhold_terminal::exit::Exit;
 use toolhold_terminal::interrupt::Interrupts;
-use toolhold_terminal::style::note;
+use toolhold_terminal::style::{FAINT, note};
 
 use crate::agent::lenient::offer_lenient;
 use crate::agent::printer::Printer;
@@ -21,18 +21,14 @@ use crate::agent::trust::instructions;
 use crate::agent::{MakeHost, Surroundings, failed};
 use crate::arguments::agent::{RunArguments, SessionArguments};
 
-/// Bytes of a task.
+/// The most bytes of a task.
 const MAX_TASK: u64 = 1024 * 1024;
 
-/// Works on a task. `host` makes the host once a model is known.
-///
-/// # Errors
-///
-/// No model is configured, or the session can't be used.
+/// Works on a task, or replays a session. `make_host` makes the host after a model was chosen.
 pub(crate) async fn run(
     arguments: &RunArguments,
     around: &Surroundings<'_>,
-    host: impl MakeHost,
+    make_host: impl MakeHost,
 ) -> Result<Exit, CommandError> {
     let interrupts = Interrupts::listen()?;
     if let Some(id) = &arguments.replay {
@@ -40,24 +36,43 @@ pub(crate) async fn run(
     }
     let task = read_task(&arguments.task)?;
     let Opened { mut agent, id, .. } =
-        open(&arguments.session, around, Arc::clone(&around.approver), host).await?;
+        open(&arguments.session, around, Arc::clone(&around.approver), make_host).await?;
     if let Some(turns) = arguments.max_turns {
-        agent.limit_turns(turns);
+        agent.limit_turns(turns, "`--max-turns`");
     }
     let cancel = interrupts.arm();
-    let mut printer = Printer::new(arguments.json, true, cancel.clone());
+    let can_redraw = true;
+    let mut printer = Printer::new(arguments.json, can_redraw, cancel.clone());
     let directory = around.directory.display().to_string();
     printer.event(RunEvent::Session { id, directory });
     let ending = agent.run(vec![Part::Text(task)], &mut printer, &cancel).await;
     interrupts.disarm();
-    if let Some(model) = agent.wants_lenient() {
+
+    if let Some(command) = command_to_continue(&ending)
+        && !arguments.json
+    {
+        writeln!(anstream::stderr(), "{FAINT}To go on: {command}{FAINT:#}")?;
+    }
+    if let Some(model) = agent.suggested_lenient_model() {
         offer_lenient(model, around).await?;
     }
-    remove_old(around);
+    remove_old_sessions(around);
     Ok(exit(ending.kind))
 }
 
-/// Returns the exit code for an end.
+/// Returns the command line that continues the session. Returns `None` if the person must decide
+/// how to continue.
+fn command_to_continue(ending: &TaskEnd) -> Option<String> {
+    match ending.kind {
+        EndKind::Budget | EndKind::Cancelled => Some("toolhold run --continue 'go on'".to_owned()),
+        EndKind::Denied => {
+            let id = ending.pending.first()?;
+            Some(format!("toolhold approvals allow {id}; toolhold run --continue again"))
+        }
+        EndKind::Done | EndKind::GaveUp | EndKind::Error => None,
+    }
+}
+
 fn exit(kind: EndKind) -> Exit {
     match kind {
         EndKind::Done => Exit::Success,
@@ -69,29 +84,30 @@ fn exit(kind: EndKind) -> Exit {
     }
 }
 
-/// An agent with its session.
 pub(crate) struct Opened {
     pub(crate) agent: Agent,
-    /// The session's ID.
     pub(crate) id: String,
     pub(crate) host: Arc<Host>,
 }
 
-/// Opens the session that the command line asks for. `approver` answers for calls that need
+/// Opens the session of the command line, or a new session. `approver`: answers calls that need
 /// approval.
 pub(crate) async fn open(
     arguments: &SessionArguments,
     around: &Surroundings<'_>,
     approver: Arc<dyn Approver>,
-    host: impl MakeHost,
+    make_host: impl MakeHost,
 ) -> Result<Opened, CommandError> {
     let session =
         if arguments.last { Some(last_session(around).await?) } else { arguments.session.clone() };
-    open_named(session.as_deref(), arguments, around, approver, async || host().await.map(Arc::new))
-        .await
+    let model = arguments.model.as_deref();
+    open_named(session.as_deref(), model, arguments, around, approver, async || {
+        make_host().await.map(Arc::new)
+    })
+    .await
 }
 
-/// Returns the ID of the last session in the working directory.
+/// Returns the ID of the last session in this directory.
 async fn last_session(around: &Surroundings<'_>) -> Result<String, CommandError> {
     let store = SessionStore::new(around.folders);
     let directory = around.directory.display().to_string();
@@ -107,18 +123,23 @@ async fn last_session(around: &Surroundings<'_>) -> Result<String, CommandError>
     }
 }
 
-/// Opens the session of an ID, or a new session if `session` is `None`.
+/// Opens `session`, or a new session. `None` as the `model`: the model of the session's last task.
 pub(crate) async fn open_named(
     session: Option<&str>,
+    model: Option<&str>,
     arguments: &SessionArguments,
     around: &Surroundings<'_>,
     approver: Arc<dyn Approver>,
     host: impl AsyncFnOnce() -> Result<Arc<Host>, HostError>,
 ) -> Result<Opened, CommandError> {
     let instructions = match &session {
-        // A resumed session has the same instructions as at its start.
+        // A resumed session keeps its instructions.
         Some(_) => Vec::new(),
         None => instructions(around, arguments.trust_instructions).await?,
+    };
+    let last_model = match (model, session) {
+        (None, Some(id)) => last_model(id, around).await,
+        _ => None,
     };
     let skills = toolhold_skills::describe_skills(&around.skills);
     let start = AgentStart {
@@ -126,7 +147,7 @@ pub(crate) async fn open_named(
         folders: around.folders,
         directory: around.directory,
         front_end: around.front_end,
-        model: arguments.model.as_deref(),
+        model: model.or(last_model.as_deref()),
         session,
         phase: arguments.phase(),
         instructions: &instructions,
@@ -154,21 +175,37 @@ pub(crate) async fn open_named(
     }
 }
 
-/// Says which model was found, and how to choose another one.
+/// Returns the model of the session's last task, as `PROVIDER/MODEL`. Returns `None` if the session
+/// can't be read, or if the provider is no longer configured.
+async fn last_model(id: &str, around: &Surroundings<'_>) -> Option<String> {
+    let store = SessionStore::new(around.folders);
+    let id = id.to_owned();
+    let reading = tokio::task::spawn_blocking(move || store.last_model(&id));
+    // Opening the session reports the same errors, so errors are ignored here.
+    let Ok(Ok(Some((provider, model)))) = reading.await else { return None };
+    if around.config.values.providers.contains_key(&provider) {
+        Some(format!("{provider}/{model}"))
+    } else {
+        None
+    }
+}
+
+/// Tells which model Toolhold found, and how to choose another model.
 fn note_found(
     found: &FoundProvider,
     model: &ChosenModel,
     around: &Surroundings<'_>,
 ) -> std::io::Result<()> {
     note(&format!(
-        "no provider is configured: asks {}, {}\nTo choose a model: `--model NAME`, or `model = \
-         \"NAME\"` in [agent] of {}; `toolhold models` lists the models",
+        "no provider is configured; Toolhold uses {}, {}\nTo choose a model: `--model NAME`, or \
+         `model = \"NAME\"` in [agent] of {}; `toolhold models` lists the models",
         neutral_line(&model.full_name()),
         found.origin,
         around.folders.config_file().display()
     ))
 }
 
+/// Prints the recorded events of a session, without a model.
 async fn replay(
     arguments: &RunArguments,
     around: &Surroundings<'_>,
@@ -178,17 +215,19 @@ async fn replay(
     let folders = around.folders.clone();
     let id = id.to_owned();
     let cancel = interrupts.arm();
-    let mut printer = Printer::new(arguments.json, true, cancel.clone());
+    let can_redraw = true;
+    let mut printer = Printer::new(arguments.json, can_redraw, cancel.clone());
     let replay = tokio::task::spawn_blocking(move || {
         RecordedSession::open(&folders, &id)?.replay(&mut printer, &cancel)
     });
-    match replay.await.map_err(|error| HostError::Config(error.to_string()))? {
+    let replayed = replay.await.map_err(|error| HostError::Config(error.to_string()))?;
+    match replayed {
         Ok(last_end) => Ok(exit(last_end)),
         Err(error) => Err(failed(error, around)),
     }
 }
 
-/// Joins the words of the task. The text on stdin replaces `-`.
+/// Joins the words of a task with spaces. The word `-` stands for a line end and the text of stdin.
 fn read_task(words: &[String]) -> Result<String, CommandError> {
     let mut task = String::new();
     for word in words {
@@ -196,6 +235,7 @@ fn read_task(words: &[String]) -> Result<String, CommandError> {
             task.push(if word == "-" { '\n' } else { ' ' });
         }
         if word == "-" {
+            // One byte more than the limit shows that the task is too long.
             let mut limited = std::io::stdin().lock().take(MAX_TASK + 1);
             limited
                 .read_to_string(&mut task)
@@ -216,8 +256,8 @@ fn read_task(words: &[String]) -> Result<String, CommandError> {
     Ok(task)
 }
 
-/// Removes sessions that are too old. This comes after all other work.
-pub(crate) fn remove_old(around: &Surroundings<'_>) {
+/// Removes old sessions. Call this function last, because it may be slow.
+pub(crate) fn remove_old_sessions(around: &Surroundings<'_>) {
     let days = around.config.values.agent.keep_days.get();
     let age = std::time::Duration::from_secs(days * 24 * 3600);
     SessionStore::new(around.folders).remove_old(age);

@@ -11,29 +11,22 @@ use crate::agent::run::open;
 use crate::agent::{MakeHost, Surroundings};
 use crate::arguments::agent::{PhaseName, SessionArguments};
 
-/// The result of the agent's work.
 #[derive(Debug)]
 pub(crate) struct ScheduledEnd {
     pub(crate) end: TaskEnd,
-    /// The ID of the session, for `toolhold run sessions`.
     pub(crate) session: String,
-    /// The model's last answer.
     pub(crate) answer: String,
 }
 
-/// Runs the agent with a prompt in a new session. `phase` is the phase of its calls. `is_untrusted`
-/// is true if the prompt may be based on untrusted text.
-///
-/// # Errors
-///
-/// Returns an error if no model is configured, or if the session can't be created.
+/// Runs the agent with a prompt in a new session. Returns the last answer that isn't empty.
+/// `is_untrusted`: whether the prompt may contain untrusted text.
 pub(crate) async fn run_scheduled(
     prompt: String,
     is_untrusted: bool,
     phase: Phase,
     around: &Surroundings<'_>,
     cancel: &CancellationToken,
-    host: impl MakeHost,
+    make_host: impl MakeHost,
 ) -> Result<ScheduledEnd, CommandError> {
     let arguments = SessionArguments {
         model: None,
@@ -43,7 +36,7 @@ pub(crate) async fn run_scheduled(
         phase: Some(PhaseName::from(phase)),
         trust_instructions: false,
     };
-    let mut opened = open(&arguments, around, Arc::clone(&around.approver), host).await?;
+    let mut opened = open(&arguments, around, Arc::clone(&around.approver), make_host).await?;
     if is_untrusted {
         opened.agent.mark_untrusted()?;
     }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Write;
 
 use serde_json::json;
-use toolhold_agent::{Corrected, SessionEntry, SessionStore, StoredSession, read_entries};
+use toolhold_agent::{Corrected, Rewound, SessionEntry, SessionStore, StoredSession, read_entries};
 use toolhold_core::text::{cut, neutral, neutral_line};
 use toolhold_models::Part;
 use toolhold_terminal::error::CommandError;
@@ -12,18 +12,13 @@ use toolhold_terminal::exit::Exit;
 use toolhold_terminal::style::{FAINT, STRONG};
 use toolhold_terminal::table::Table;
 
-use crate::agent::printer::in_words;
+use crate::agent::printer::describe_spending;
 use crate::agent::{Surroundings, failed};
 use crate::arguments::agent::SessionsCommand;
 
-/// Characters of a result that are shown.
+/// The most bytes of a shown result.
 const MAX_SHOWN: usize = 2000;
 
-/// Runs the command.
-///
-/// # Errors
-///
-/// Returns an error if the session doesn't exist or can't be read.
 pub(crate) async fn sessions(
     command: &SessionsCommand,
     around: &Surroundings<'_>,
@@ -46,7 +41,7 @@ pub(crate) async fn sessions(
             std::io::copy(&mut file, &mut std::io::stdout().lock())?;
         }
         SessionsCommand::Delete { ids } => {
-            // If one ID is wrong, no session is removed.
+            // A wrong ID must not leave only some sessions removed, so all IDs are checked first.
             for id in ids {
                 open_file(&store, id, around).await?;
             }
@@ -83,19 +78,19 @@ fn list(sessions: &[StoredSession], as_json: bool) -> Result<(), CommandError> {
     }
     let mut table = Table::new(["ID", "CHANGED", "DIRECTORY", "TITLE"], &[]);
     for session in sessions {
+        // A time outside the calendar's range becomes 1970.
         let seconds = i64::try_from(session.changed).unwrap_or_default();
         let changed = jiff::Timestamp::from_second(seconds).unwrap_or_default();
         let directory = session.directory.clone();
         table.row([session.id.clone(), changed.to_string(), directory, session.title.clone()]);
-        if let Some(outer) = &session.within {
-            table.detail(&format!("for {outer}"));
+        if let Some(outer_session) = &session.within {
+            table.detail(&format!("for {outer_session}"));
         }
     }
     table.print(&mut out)?;
     Ok(())
 }
 
-/// Shows an entry.
 fn show(entry: &SessionEntry) -> Result<(), CommandError> {
     let mut out = anstream::stdout().lock();
     match entry {
@@ -136,7 +131,9 @@ fn show(entry: &SessionEntry) -> Result<(), CommandError> {
             }
         }
         SessionEntry::Summary(_) => {}
-        SessionEntry::Notice(text) | SessionEntry::Corrected(Corrected { notice: text, .. }) => {
+        SessionEntry::Notice(text)
+        | SessionEntry::Corrected(Corrected { notice: text, .. })
+        | SessionEntry::Rewound(Rewound { notice: text, .. }) => {
             writeln!(out, "\n{FAINT}note: {}{FAINT:#}", neutral_line(text))?;
         }
         SessionEntry::Note(text) => {
@@ -150,14 +147,15 @@ fn show(entry: &SessionEntry) -> Result<(), CommandError> {
         }
         SessionEntry::Delegated(delegated) => {
             let session = neutral_line(&delegated.session);
-            let spent = in_words(&delegated.spent);
+            let spent = describe_spending(&delegated.spent);
             writeln!(out, "{FAINT}handed on to session {session}: {spent}{FAINT:#}")?;
         }
         SessionEntry::Ended(ended) => {
             let serialized = json!(ended.ending.kind);
             let kind = serialized.as_str().unwrap_or_default();
             let reason = neutral_line(&ended.ending.reason);
-            writeln!(out, "\n{FAINT}{kind} {reason} {}{FAINT:#}", in_words(&ended.spent))?;
+            let spent = describe_spending(&ended.spent);
+            writeln!(out, "\n{FAINT}{kind} {reason} {spent}{FAINT:#}")?;
         }
     }
     Ok(())

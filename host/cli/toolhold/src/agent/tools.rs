@@ -12,12 +12,6 @@ use toolhold_terminal::style::{FAINT, STRONG, warn};
 
 use crate::agent::{MakeHost, Surroundings, failed};
 
-/// Shows which tools are chosen for a task, and why.
-///
-/// # Errors
-///
-/// Returns an error if the session can't be read, or if the embedding model isn't configured
-/// correctly.
 pub(crate) async fn tools_for(
     task: &str,
     session: &Session,

@@ -1,4 +1,4 @@
-//! Asks the person before new or changed instructions of a project (`AGENTS.md`) apply.
+//! Asks the person before the agent uses new or changed instructions of a project (`AGENTS.md`).
 
 use std::io::Write;
 
@@ -11,8 +11,8 @@ use toolhold_terminal::style::{STRONG, WARNING};
 
 use crate::agent::Surroundings;
 
-/// Returns the instructions that apply. At a terminal, the person is asked about new and changed
-/// files. Without a terminal, such files apply only if `trusted` is `true`.
+/// Returns the instructions for the agent. The person is asked about new and changed files. If
+/// there is no terminal, these files are used only if `trusted` is set.
 pub(crate) async fn instructions(
     around: &Surroundings<'_>,
     trusted: bool,
@@ -35,7 +35,7 @@ pub(crate) async fn instructions(
         return Ok(files);
     }
     if trusted {
-        // The trust is for this run only, since no person has looked at the files.
+        // No person has read the files, so the trust isn't saved.
         return Ok(files);
     }
     if !ask::is_watched() {
@@ -43,8 +43,8 @@ pub(crate) async fn instructions(
             let path = neutral_line(&file.path.display().to_string());
             writeln!(
                 err,
-                "{WARNING}note{WARNING:#}: {path} isn't used, because you haven't approved it; to \
-                 use it once: --trust-instructions"
+                "{WARNING}note{WARNING:#}: {path} isn't used, because you haven't approved this \
+                 file; to use the file once: --trust-instructions"
             )?;
         }
         return Ok(files.into_iter().filter(|file| file.is_seen).collect());
@@ -56,11 +56,11 @@ pub(crate) async fn instructions(
     tokio::task::spawn_blocking(move || remember_instructions(&to_remember, &folders))
         .await
         .map_err(|error| HostError::Config(error.to_string()))??;
-    // The order of the files stays, since later files have precedence.
+    // Later files take precedence, so the order must stay.
     Ok(files.into_iter().filter(|file| file.is_seen || accepted.contains(file)).collect())
 }
 
-/// Asks about each file. Returns the files that the person accepts.
+/// Asks the person about each file, and returns the accepted files.
 fn ask_about(files: Vec<InstructionFile>) -> Result<Vec<InstructionFile>, CommandError> {
     let mut accepted = Vec::new();
     for file in files {
@@ -69,7 +69,8 @@ fn ask_about(files: Vec<InstructionFile>) -> Result<Vec<InstructionFile>, Comman
         writeln!(err, "{STRONG}{path}{STRONG:#} contains instructions for agents:\n")?;
         writeln!(err, "{}\n", neutral(&file.text))?;
         let Some(mut dialogue) = ask::open_dialogue("the file isn't used") else { continue };
-        if dialogue.yes_or_no("Use these instructions, until the file changes?", false)? {
+        let default_answer = false;
+        if dialogue.yes_or_no("Use these instructions until the file changes?", default_answer)? {
             accepted.push(file);
         }
     }

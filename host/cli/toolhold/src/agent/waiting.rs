@@ -1,4 +1,4 @@
-//! Says on stderr what `toolhold run` waits for while a model reads or writes.
+//! Shows on stderr what `toolhold run` is waiting for.
 
 use std::io::{IsTerminal, Write};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -7,20 +7,20 @@ use std::time::{Duration, Instant};
 
 use toolhold_terminal::style::FAINT;
 
-/// Time between two pictures of the line on a terminal.
+/// The time between two updates of the line on a terminal.
 const STEP: Duration = Duration::from_secs(1);
 
-/// Time between two lines where a line can't be drawn again.
+/// The time between two lines if the output keeps every line, for example in a file.
 const LONG_STEP: Duration = Duration::from_secs(30);
 
-/// Clears the line of the cursor.
+/// Clears the current line.
 const CLEAR: &str = "\r\x1b[K";
 
-/// A line with the reason for the wait and its time, drawn by a thread of its own.
+/// The reason and the time of a wait, which a separate thread shows.
 pub(crate) struct WaitingLine {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    /// Whether the line is drawn again in its place.
+    /// Whether an update overwrites the line.
     is_redrawn: bool,
 }
 
@@ -37,7 +37,6 @@ struct WaitingState {
     is_over: bool,
 }
 
-/// The current wait: its reason and its start.
 #[derive(Clone)]
 struct Wait {
     reason: String,
@@ -45,7 +44,7 @@ struct Wait {
 }
 
 impl WaitingLine {
-    /// `can_redraw`: whether the person's terminal may be drawn on.
+    /// `can_redraw`: whether an update may overwrite the line.
     pub(crate) fn new(can_redraw: bool) -> Self {
         let term = std::env::var_os("TERM").unwrap_or_default();
         let is_simple = term.is_empty() || term == "dumb";
@@ -53,7 +52,7 @@ impl WaitingLine {
         Self { shared: Arc::default(), thread: None, is_redrawn }
     }
 
-    /// Begins to wait for something. If the reason is the same as before, the wait goes on.
+    /// Starts a wait, unless there is already a wait for the same reason.
     pub(crate) fn start(&mut self, reason: &str) {
         let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.wait.as_ref().is_some_and(|wait| wait.reason == reason) {
@@ -66,12 +65,11 @@ impl WaitingLine {
             let shared = Arc::clone(&self.shared);
             let is_redrawn = self.is_redrawn;
             let builder = thread::Builder::new().name("waiting".to_owned());
-            // Without a thread, the task goes on without the line.
+            // The line is optional, so an error is ignored.
             self.thread = builder.spawn(move || draw(&shared, is_redrawn)).ok();
         }
     }
 
-    /// Ends the wait, and clears the line.
     pub(crate) fn stop(&mut self) {
         let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.wait = None;
@@ -87,27 +85,29 @@ impl Drop for WaitingLine {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner).is_over = true;
         self.shared.changed.notify_one();
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread has been reported, and the task has ended.
+            // The panic hook has already reported a panic.
             let _ = thread.join();
         }
     }
 }
 
-/// Draws the line until the waiting line is dropped.
+/// Draws the line after each step of a wait. `is_redrawn`: whether an update overwrites the line.
 fn draw(shared: &Shared, is_redrawn: bool) {
     let step = if is_redrawn { STEP } else { LONG_STEP };
     let mut state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
     while !state.is_over {
-        let before = state.wait.as_ref().map(|wait| wait.since);
+        let start_before = state.wait.as_ref().map(|wait| wait.since);
         let waited = shared.changed.wait_timeout(state, step);
         let timeout;
         (state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
         let Some(Wait { reason, since }) = state.wait.clone() else { continue };
-        if !timeout.timed_out() || before != Some(since) {
+        // A wait is shown only if it has lasted a whole step.
+        let is_same_wait = start_before == Some(since);
+        if !timeout.timed_out() || !is_same_wait {
             continue;
         }
         let line = waiting_text(&reason, since.elapsed());
-        // The lock is held, so that nothing is written between the line and its end.
+        // The lock is held, so `stop` can only clear the line after this write.
         if is_redrawn {
             let _ = write!(anstream::stderr(), "{CLEAR}{FAINT}{line}{FAINT:#}");
             state.is_drawn = true;

@@ -1,5 +1,5 @@
-//! `toolhold allow`: writes a grant for a directory or a host, or a rule that allows a tool, into
-//! the user's `toolhold.toml`.
+//! `toolhold allow`: writes a grant of a directory or host, or a rule that allows a tool, into the
+//! user's `toolhold.toml`.
 
 use std::io::Write;
 use std::path::Path;
@@ -12,12 +12,16 @@ use toolhold_core::text::neutral_line;
 use crate::arguments::AllowArguments;
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::granted_folder::folder_at;
+use crate::granted_folder::real_folder;
 use crate::options::Options;
 use crate::shown;
 use crate::style::warn;
 
-/// Grants a directory or a host, or allows a tool.
+/// A person can't see in a glob which tools it matches.
+const DESTRUCTIVE_TOOLS_ASK: &str = "\
+Tools that say that they may destroy something still need approval; allow each by its full name.
+";
+
 pub(crate) fn run(arguments: &AllowArguments, options: &Options) -> Result<Exit, Error> {
     let folders = folders_of_own_file(options)?;
     if let Some(path) = &arguments.directory {
@@ -32,9 +36,10 @@ pub(crate) fn run(arguments: &AllowArguments, options: &Options) -> Result<Exit,
     Ok(Exit::Success)
 }
 
+/// Grants a directory to the file tools. Warns if the directory contains the user's home.
 fn grant_directory(directory: &Path, is_read_only: bool, folders: &Folders) -> Result<(), Error> {
     let here = config::working_directory()?;
-    let real = folder_at(&here.join(directory), folders, &here).map_err(|error| {
+    let real = real_folder(directory, folders, &here).map_err(|error| {
         Error::Usage(format!("{} can't be granted: {error}", shown::path(directory)))
     })?;
     let (access, verbs) = if is_read_only {
@@ -43,10 +48,11 @@ fn grant_directory(directory: &Path, is_read_only: bool, folders: &Folders) -> R
         (PathAccess::ReadWrite, "read and write")
     };
     let file = insert::directory(folders, &real, access)?;
-    if std::env::home_dir().is_some_and(|home| home.starts_with(&real)) {
+    let contains_home = std::env::home_dir().is_some_and(|home| home.starts_with(&real));
+    if contains_home {
         warn(
-            "your home contains keys, passwords and your shell's history, and every tool may see \
-             them now; grant the folders of projects instead",
+            "your home contains keys, passwords and your shell's history, and every tool may now \
+             read these files; grant the folders of projects instead",
         )?;
     }
     writeln!(
@@ -59,6 +65,7 @@ fn grant_directory(directory: &Path, is_read_only: bool, folders: &Folders) -> R
     Ok(())
 }
 
+/// Grants a host to the web tools.
 fn grant_host(name: &str, folders: &Folders) -> Result<(), Error> {
     let file = insert::host(folders, name)?;
     writeln!(
@@ -70,40 +77,42 @@ fn grant_host(name: &str, folders: &Folders) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes a rule that allows every call of a tool, or of the tools that a glob matches.
+/// Allows all calls of a tool of a plugin or server. `name` may be a pattern, such as `git__*`.
 fn allow_tool(name: &str, folders: &Folders) -> Result<(), Error> {
     let shown_name = neutral_line(name);
     if !name.contains("__") {
         return Err(Error::Usage(format!(
-            "`{shown_name}` isn't a tool of a plugin or server (as `git__status` is): allow a \
-             built-in tool by a rule with a pattern, [[tools.permissions.{shown_name}]]"
+            "`{shown_name}` isn't a tool of a plugin or server, such as `git__status`. To allow a \
+             built-in tool, write a rule with a pattern: [[tools.permissions.{shown_name}]]"
         )));
     }
-    ToolGlob::new(name).map_err(|error| Error::Usage(error.to_string()))?;
+    let glob = ToolGlob::new(name).map_err(|error| Error::Usage(error.to_string()))?;
+    let has_wildcard = glob.is_some();
     let rule = AllowRule { tool: name.to_owned(), pattern: "*".to_owned(), is_glob: true };
     let file = insert::permission(folders, &rule)?;
     writeln!(
         anstream::stdout(),
         "Calls of {shown_name} now run without approval, unless another rule asks or denies.\n\
-         Written to {}.",
+         {}Written to {}.",
+        if has_wildcard { DESTRUCTIVE_TOOLS_ASK } else { "" },
         shown::path(&file)
     )?;
     Ok(())
 }
 
-/// Returns Toolhold's folders.
+/// Returns Toolhold's folders, for a command that changes the user's `toolhold.toml`.
 ///
 /// # Errors
 ///
-/// The command line names another file than the user's own `toolhold.toml`.
+/// Returns an error if the command line or the environment names another configuration file.
 pub(crate) fn folders_of_own_file(options: &Options) -> Result<Folders, Error> {
     let folders = Folders::from_environment()?;
     let file = options.config_file(&folders);
     if file != folders.config_file() {
         let file = shown::path(&file);
         return Err(Error::Usage(format!(
-            "this command changes only your own toolhold.toml, and {file} is used instead; add the \
-             line to that file yourself"
+            "this command changes only your own toolhold.toml, but {file} is used instead; add the \
+             line to that file by hand"
         )));
     }
     Ok(folders)

@@ -8,21 +8,23 @@ use toolhold_core::audit;
 use toolhold_core::config::{self, Folders};
 use toolhold_core::text::{neutral, neutral_line};
 use toolhold_core::{
-    Always, HostError, PostedQuestion, Proposal, Question, Questions, Reply, Scope, Wider,
+    Always, HostError, PostedQuestion, Proposal, Question, Questions, Reply, Scope, WiderRules,
 };
+use toolhold_terminal::table::Table;
 
 use crate::arguments::{AllowCallArguments, ApprovalsArguments, ApprovalsCommand};
-use crate::asking::{ask_until_answered, shown};
+use crate::asking::ask_until_answered;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::options::Options;
 use crate::style::{FAINT, STRONG, warn};
-use crate::{ask, shown as plain};
+use crate::{ask, shown};
 
-/// The name of the person who answers, for the audit.
+/// The approver's name in the audit log.
 const BY: &str = "toolhold approvals";
 
-/// Runs the command.
+/// Answers the call in the arguments. If the arguments have no answer, lists the waiting calls, or
+/// asks about each call at a terminal.
 pub(crate) fn run(arguments: &ApprovalsArguments, options: &Options) -> Result<Exit, Error> {
     let folders = Folders::from_environment()?;
     let desk = Desk { questions: Questions::open(&folders), folders, options };
@@ -44,26 +46,28 @@ pub(crate) fn run(arguments: &ApprovalsArguments, options: &Options) -> Result<E
     Ok(Exit::Success)
 }
 
-/// Returns how much the flags approve.
 fn scope_of(allow: &AllowCallArguments) -> Scope {
     if allow.always {
-        match (allow.tool, allow.all) {
-            (true, _) => Scope::AlwaysTool,
-            (_, true) => Scope::AlwaysSource,
-            _ => Scope::Always,
+        if allow.tool {
+            Scope::AlwaysTool
+        } else if allow.all {
+            Scope::AlwaysSource
+        } else {
+            Scope::Always
         }
     } else if allow.session {
-        match (allow.tool, allow.all) {
-            (true, _) => Scope::SessionTool,
-            (_, true) => Scope::SessionSource,
-            _ => Scope::Session,
+        if allow.tool {
+            Scope::SessionTool
+        } else if allow.all {
+            Scope::SessionSource
+        } else {
+            Scope::Session
         }
     } else {
         Scope::Once
     }
 }
 
-/// The stored questions.
 struct Desk<'a> {
     questions: Questions,
     folders: Folders,
@@ -71,7 +75,6 @@ struct Desk<'a> {
 }
 
 impl Desk<'_> {
-    /// Reads the open questions. An invalid file is skipped with a warning.
     fn waiting(&self) -> Result<Vec<PostedQuestion>, Error> {
         let (waiting, wrong) = self.questions.waiting()?;
         for error in wrong {
@@ -80,7 +83,7 @@ impl Desk<'_> {
         Ok(waiting)
     }
 
-    /// Asks about each question in turn. Without a terminal, the questions are listed.
+    /// Asks about each question, or lists the questions if there is no terminal.
     fn ask_each(&self, waiting: &[PostedQuestion]) -> Result<Exit, Error> {
         let Some(mut dialogue) =
             ask::open_dialogue("your answers are saved, and the other calls still wait")
@@ -89,13 +92,15 @@ impl Desk<'_> {
             return Ok(Exit::Success);
         };
         for posted in waiting {
-            dialogue.print(head(posted).trim_end())?;
+            dialogue.print(heading(posted).trim_end())?;
             let reply = ask_until_answered(&mut dialogue, &posted.question, BY)?;
             self.answer(posted, reply)?;
         }
         Ok(Exit::Success)
     }
 
+    /// Records a reply, writes the rule of a permanent approval, and sends the reply to the waiting
+    /// call.
     fn answer(&self, posted: &PostedQuestion, reply: Reply) -> Result<(), Error> {
         let loaded =
             config::load(&self.folders, &self.options.inputs()?).map_err(HostError::from)?;
@@ -103,19 +108,10 @@ impl Desk<'_> {
         audit::record_answer(&loaded, &self.folders, &posted.question, &reply, BY)?;
         let settings = loaded.values.approvals;
         let mut out = anstream::stdout();
-        let result = match &reply {
-            Reply::Yes { scope: Scope::Once, .. } => "allowed, once",
-            Reply::Yes { scope: Scope::Session, .. } => "allowed for the session",
-            Reply::Yes { scope: Scope::SessionTool, .. } => "allowed for the session, for its tool",
-            Reply::Yes { scope: Scope::SessionSource, .. } => {
-                "allowed for the session, for every tool of its plugin or server"
-            }
-            Reply::Yes { .. } => "allowed permanently",
-            Reply::No { .. } | Reply::Unasked(_) => "denied",
-        };
+        let result = describe_result(&reply);
         if let Some(rule) = rule {
             let file = rule.write(&self.folders)?;
-            write!(out, "In {}:\n{}", plain::path(&file), neutral(&rule.text()))?;
+            write!(out, "In {}:\n{}", shown::path(&file), neutral(&rule.text()))?;
         }
         self.questions.answer(posted, reply, Duration::from_secs(settings.expire_secs.get()))?;
         writeln!(out, "{} is {result}.", neutral_line(&posted.id))?;
@@ -123,20 +119,42 @@ impl Desk<'_> {
     }
 }
 
-/// Returns the rule that a permanent approval writes. Returns `None` for other replies.
+/// Describes the effect of a reply.
+fn describe_result(reply: &Reply) -> &'static str {
+    match reply {
+        Reply::Yes { scope: Scope::Once, .. } => "allowed once",
+        Reply::Yes { scope: Scope::Session, .. } => "allowed for the session",
+        Reply::Yes { scope: Scope::SessionTool, .. } => {
+            "allowed for the session, together with all calls of the tool"
+        }
+        Reply::Yes { scope: Scope::SessionSource, .. } => {
+            "allowed for the session, for every tool of its plugin or server, except tools \
+             that say that they may destroy something"
+        }
+        Reply::Yes { scope: Scope::AlwaysSource, .. } => {
+            "allowed permanently, for every tool of its plugin or server, except tools that \
+             say that they may destroy something"
+        }
+        Reply::Yes { scope: Scope::Always | Scope::AlwaysTool, .. } => "allowed permanently",
+        Reply::No { .. } | Reply::Unasked(_) => "denied",
+    }
+}
+
+/// Returns the rule that a permanent approval writes. Other replies write no rule.
 ///
 /// # Errors
 ///
-/// The question doesn't offer this approval.
+/// Returns an error for an approval that `question` doesn't offer.
 fn permanent_rule<'q>(
     question: &'q Question,
     reply: &Reply,
 ) -> Result<Option<&'q Proposal>, Error> {
     let Reply::Yes { scope, .. } = reply else { return Ok(None) };
-    let wider = question.wider.as_ref();
+    let wider_approvals = question.wider.as_ref();
     let offered = match scope {
         Scope::Once | Scope::Session => return Ok(None),
-        Scope::SessionTool | Scope::SessionSource if wider.is_some() => return Ok(None),
+        // These approvals write no rule, but the question must offer them.
+        Scope::SessionTool | Scope::SessionSource if wider_approvals.is_some() => return Ok(None),
         Scope::SessionTool | Scope::SessionSource => None,
         Scope::Always => match &question.always {
             Always::Writes(proposal) => Some(proposal),
@@ -146,8 +164,8 @@ fn permanent_rule<'q>(
                 )));
             }
         },
-        Scope::AlwaysTool => wider.and_then(Wider::tool),
-        Scope::AlwaysSource => wider.and_then(Wider::all),
+        Scope::AlwaysTool => wider_approvals.and_then(WiderRules::tool),
+        Scope::AlwaysSource => wider_approvals.and_then(WiderRules::all),
     };
     match offered {
         Some(proposal) => Ok(Some(proposal)),
@@ -159,37 +177,68 @@ fn permanent_rule<'q>(
     }
 }
 
+/// Prints each waiting call and how to answer it.
 fn list(waiting: &[PostedQuestion]) -> Result<(), Error> {
-    let mut out = anstream::stdout().lock();
+    let mut table = Table::new(["ID", "TOOL", "ASKED", "EXPIRES", "SESSION"], &[]);
     for posted in waiting {
-        write!(out, "{}{}", head(posted), shown::question(&posted.question))?;
-        writeln!(out)?;
+        let Question { tool, session, .. } = &posted.question;
+        table.row([
+            posted.id.clone(),
+            tool.clone(),
+            describe_age(posted),
+            describe_expiry(posted),
+            session.clone(),
+        ]);
+        table.details(&posted.question.to_text());
+        // The text has no colours.
+        table.details(&posted.question.always_to_text_with(&|_, text| text.to_owned()));
     }
-    writeln!(out, "To approve: toolhold approvals allow ID. To deny: toolhold approvals deny ID.")?;
+    let mut out = anstream::stdout().lock();
+    table.print(&mut out)?;
+    writeln!(
+        out,
+        "\nTo approve: toolhold approvals allow ID. To deny: toolhold approvals deny ID."
+    )?;
     Ok(())
 }
 
-fn head(posted: &PostedQuestion) -> String {
-    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let now = since_epoch.unwrap_or_default().as_secs();
-    let ago = now.saturating_sub(posted.asked);
-    let left = posted.until.saturating_sub(now);
+/// Returns the line above a question.
+fn heading(posted: &PostedQuestion) -> String {
     let session = neutral_line(&posted.question.session);
     format!(
-        "{STRONG}{}{STRONG:#}  {FAINT}{session}, asked {ago} s ago, expires in {left} s{FAINT:#}\n",
-        neutral_line(&posted.id)
+        "{STRONG}{}{STRONG:#}  {FAINT}{session}, asked {}, expires {}{FAINT:#}\n",
+        neutral_line(&posted.id),
+        describe_age(posted),
+        describe_expiry(posted)
     )
+}
+
+fn describe_age(posted: &PostedQuestion) -> String {
+    format!("{} s ago", now().saturating_sub(posted.asked))
+}
+
+fn describe_expiry(posted: &PostedQuestion) -> String {
+    format!("in {} s", posted.until.saturating_sub(now()))
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 /// Finds the only question whose ID begins with `id`.
 fn find<'a>(waiting: &'a [PostedQuestion], id: &str) -> Result<&'a PostedQuestion, Error> {
-    let matches: Vec<&PostedQuestion> =
-        waiting.iter().filter(|posted| !id.is_empty() && posted.id.starts_with(id)).collect();
+    let mut matches = Vec::new();
+    for posted in waiting {
+        // Every ID starts with an empty `id`.
+        if !id.is_empty() && posted.id.starts_with(id) {
+            matches.push(posted);
+        }
+    }
     match matches[..] {
         [posted] => Ok(posted),
         [] => Err(Error::Usage(format!(
             "no waiting call has the ID {id}; `toolhold approvals` lists the waiting calls"
         ))),
-        _ => Err(Error::Usage(format!("more than one ID begins with {id}; write more digits"))),
+        _ => Err(Error::Usage(format!("several IDs start with {id}; write more digits"))),
     }
 }

@@ -81,7 +81,6 @@ pub(crate) struct SessionArguments {
 }
 
 impl SessionArguments {
-    /// The phase of the calls.
     pub(crate) fn phase(&self) -> Phase {
         match self.phase {
             Some(named) => named.into(),
@@ -127,7 +126,6 @@ impl From<Phase> for PhaseName {
 }
 
 impl RunArguments {
-    /// Whether `--yes` approves the calls that need approval.
     pub(crate) fn yes(&self) -> bool {
         self.session.yes
     }
@@ -154,7 +152,6 @@ pub(crate) struct ChatArguments {
 }
 
 impl ChatArguments {
-    /// Whether `--yes` approves the calls that need approval.
     pub(crate) fn yes(&self) -> bool {
         self.session.yes
     }

@@ -43,9 +43,9 @@ pub(crate) struct ConnectArguments {
     /// Use the files of the project in the working directory, instead of the user's
     #[arg(long, requires = "client")]
     pub(crate) project: bool,
-    /// The server's name in the client
-    #[arg(long, value_name = "NAME", default_value = NAME, requires = "client")]
-    pub(crate) name: String,
+    /// The server's name in the client, by default `toolhold`; with --undo, only this server
+    #[arg(long, value_name = "NAME", requires = "client")]
+    pub(crate) name: Option<String>,
     /// The URL of a running server; without it, the client starts the server
     #[arg(long, value_name = "URL", requires = "client")]
     pub(crate) http: Option<String>,
@@ -64,6 +64,11 @@ pub(crate) struct ConnectArguments {
 }
 
 impl ConnectArguments {
+    /// Returns the server's name in the client.
+    pub(crate) fn server_name(&self) -> &str {
+        self.name.as_deref().unwrap_or(NAME)
+    }
+
     /// Returns the arguments of `toolhold connect CLIENT`, with `--yes` if `yes` is set.
     pub(crate) fn of_client(name: &str, yes: bool) -> Self {
         Self {
@@ -74,7 +79,7 @@ impl ConnectArguments {
             only_toolhold: false,
             replace: false,
             project: false,
-            name: NAME.to_owned(),
+            name: None,
             http: None,
             token_variable: "MCP_TOOLHOLD_TOKEN".to_owned(),
             oauth: false,

@@ -9,12 +9,13 @@ Examples:
   toolhold init
   toolhold init --folder . --folder ~/notes --write no --network no
   toolhold init --presets yes --connect claude-code --connect cursor
+  toolhold init --providers yes --import yes
   toolhold init --print | less
   toolhold init --undo
 
-The command asks for each value that no option gives; without a terminal, it uses the default \
-answers. An existing configuration is never overwritten. --print prints a toolhold.toml with every \
-key, all commented out.";
+The command asks for each value that no option gives. Without a terminal, it needs --folder, \
+--write or --network, and uses the default answers for the other values. An existing configuration \
+is never overwritten. --print prints a toolhold.toml with every key, all commented out.";
 
 /// `toolhold init`.
 #[derive(Args, Debug)]
@@ -32,14 +33,25 @@ pub(crate) struct InitArguments {
     /// Whether commands may use the toolchains in your home, such as those of rustup and uv
     #[arg(long, value_name = "yes|no")]
     pub(crate) presets: Option<YesOrNo>,
+    /// Whether to add the providers of models whose keys are in your environment
+    #[arg(long, value_name = "yes|no")]
+    pub(crate) providers: Option<YesOrNo>,
     /// Connect this MCP client; repeat it for more clients
     #[arg(long, value_name = "CLIENT")]
     pub(crate) connect: Vec<String>,
+    /// Whether to import the servers of your MCP clients, with the grants that they seem to need
+    #[arg(long, value_name = "yes|no")]
+    pub(crate) import: Option<YesOrNo>,
     /// Print a file with every key instead
     #[arg(long, exclusive = true)]
     pub(crate) print: bool,
-    /// Remove the file that this command wrote, and take back the connections that it made
-    #[arg(long, conflicts_with_all = ["folder", "write", "network", "presets", "connect"])]
+    /// Remove the files that this command wrote, and take back the connections that it made
+    #[arg(
+        long,
+        conflicts_with_all = [
+            "folder", "write", "network", "presets", "providers", "connect", "import",
+        ]
+    )]
     pub(crate) undo: bool,
     /// With --undo, don't ask
     #[arg(long, requires = "undo")]
@@ -65,8 +77,8 @@ Examples:
 The line is written into your own toolhold.toml. A directory is granted to the file tools, and to \
 commands unless [tools.shell] has its own `allowed_paths`. A host is granted to the web tools; \
 requests to other hosts need approval. A glob such as `git__*` allows the tools of that plugin or \
-server, except those that say that they may destroy something. Commands have the network or not: \
-see `network` in [tools.shell].";
+server, except those that say that they may destroy something. Commands reach the hosts in \
+`hosts` of [tools.shell].";
 
 /// `toolhold allow`.
 #[derive(Args, Debug)]

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use clap::Command;
 use toolhold_terminal::shown;
 
-/// Each group with its subcommands, in the order of the help.
+/// In the order of the help.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Use", &["call", "tools", "run", "chat", "undo", "approvals"]),
     ("Connect", &["serve", "connect", "mcp", "jobs", "tasks"]),
@@ -14,23 +14,29 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Look", &["audit", "models", "doctor", "demo", "generate"]),
 ];
 
-/// The columns of a subcommand's name, with the spaces around it.
-const NAMES: usize = 13;
+/// The width of the column with the names, including the spaces around a name.
+const NAME_COLUMN: usize = 13;
 
-/// Has the help list the subcommands in groups. clap has groups for options alone.
+/// The spaces before a name.
+const INDENT: usize = 2;
+
+/// The number of columns up to which a description uses the width of the terminal.
+const MAX_COLUMNS: usize = 100;
+
+/// Gives `command` a help text that lists the subcommands in groups. clap can group only options.
 pub(super) fn with_groups(command: Command) -> Command {
     let header = command.get_styles().get_header();
     let literal = command.get_styles().get_literal();
-    let columns = shown::columns().map(|columns| columns.min(100));
+    let columns = shown::columns().map(|columns| columns.min(MAX_COLUMNS));
     let mut text = "{about-with-newline}\n{usage-heading} {usage}\n".to_owned();
+    // The results of `writeln!` are ignored, because writing to a string never fails.
     for (group, names) in GROUPS {
-        // Writing to a string never fails.
         let _ = writeln!(text, "\n{header}{group}:{header:#}");
         for name in names {
             let subcommand = command.find_subcommand(name);
             let about = subcommand.and_then(Command::get_about).unwrap_or_default();
-            let wrapped = shown::wrap(&about.to_string(), NAMES, columns);
-            let width = NAMES - 2;
+            let wrapped = shown::wrap(&about.to_string(), NAME_COLUMN, columns);
+            let width = NAME_COLUMN - INDENT;
             let _ = writeln!(text, "  {literal}{name:width$}{literal:#}{wrapped}");
         }
     }
@@ -53,7 +59,7 @@ mod tests {
         let mut grouped = BTreeSet::new();
         for name in GROUPS.iter().flat_map(|(_, names)| *names) {
             assert!(grouped.insert(*name), "{name} is in two groups");
-            assert!(name.len() + 4 <= NAMES, "{name} needs more columns");
+            assert!(name.len() + 4 <= NAME_COLUMN, "{name} needs more columns");
         }
         let command = Arguments::command();
         let all: BTreeSet<&str> = command.get_subcommands().map(Command::get_name).collect();

@@ -52,7 +52,7 @@ pub(crate) enum MemoryCommand {
         #[arg(long)]
         scope: Option<EntryScope>,
     },
-    /// Print all entries, one JSON object a line
+    /// Print all entries, one JSON object per line
     #[command(after_help = "Example:\n  toolhold memory export > memory.jsonl")]
     Export {
         /// Only this scope [default: all]

@@ -1,15 +1,15 @@
-//! Tips for command lines that people type and that don't exist: habits from other programs, and
-//! forgotten quotes.
+//! Tips for frequent mistakes on command lines: subcommands of other programs, and missing quotes.
 
 use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue};
 use toolhold_core::text::{shell_word, toml};
 
-/// The arguments of `bash`. Other options on its command line belong to the command.
+/// The arguments of the tool `bash`. Any other option belongs to the shell command.
 const BASH_ARGUMENTS: [&str; 4] = ["timeout", "network", "background", "description"];
 
-/// Adds the tip for the command line to the error, in place of the guesses of clap.
+/// Replaces clap's guesses in `error` by a tip for the command line. Returns `error` unchanged if
+/// there is no tip, or if the guess of clap is better.
 pub(super) fn with_tip(mut error: clap::Error, line: &[OsString]) -> clap::Error {
     if !error.use_stderr() {
         return error;
@@ -18,9 +18,12 @@ pub(super) fn with_tip(mut error: clap::Error, line: &[OsString]) -> clap::Error
     let Some(words) = words else {
         return error;
     };
-    // An option of `toolhold call` with a typing error is no argument of the tool.
+    // If clap knows a similar option, the word is a misspelt option of `toolhold call`, and not an
+    // argument of the tool. For `bash`, the word is probably a part of the command.
     let is_near_option = error.get(ContextKind::SuggestedArg).is_some();
-    if is_near_option && words.starts_with(&["call"]) && words.get(1) != Some(&"bash") {
+    let is_call = words.starts_with(&["call"]);
+    let is_call_of_bash = words.starts_with(&["call", "bash"]);
+    if is_near_option && is_call && !is_call_of_bash {
         return error;
     }
     let Some(tip) = tip(&words) else {
@@ -38,7 +41,6 @@ pub(super) fn with_tip(mut error: clap::Error, line: &[OsString]) -> clap::Error
     error
 }
 
-/// Returns the tip for the words of a command line that can't be parsed.
 fn tip(words: &[&str]) -> Option<String> {
     let tip = match words {
         ["install" | "add", rest @ ..] | ["plugin", "install", rest @ ..] if has_operand(rest) => {
@@ -47,9 +49,23 @@ fn tip(words: &[&str]) -> Option<String> {
         ["uninstall" | "remove", rest @ ..] | ["plugin", "uninstall", rest @ ..] => {
             format!("to remove a plugin: {}", command("plugin remove", rest))
         }
-        ["plugin", "new", name, rest @ ..] if !rest.contains(&"--lang") => {
+        ["plugin", "new", name, rest @ ..]
+            if !name.starts_with('-') && !rest.contains(&"--lang") =>
+        {
             let new = command("plugin new", &[*name]);
             format!("the language is missing: {new} --lang rust (or python, javascript, c, go)")
+        }
+        ["plugin", "create" | "init", name, rest @ ..] if !name.starts_with('-') => {
+            let new = command("plugin new", &[*name]);
+            if rest.contains(&"--lang") {
+                format!("to make a plugin: {new} {}", quoted(rest))
+            } else {
+                format!("to make a plugin: {new} --lang rust (or python, javascript, c, go)")
+            }
+        }
+        ["plugin", "create" | "init", ..] => {
+            "to make a plugin: toolhold plugin new NAME --lang rust (or python, javascript, c, go)"
+                .into()
         }
         ["config", "set", rest @ ..] => return tip_to_set(rest),
         ["config", "get", ..] => "to print every key with its value: toolhold config show".into(),
@@ -81,7 +97,6 @@ fn has_operand(words: &[&str]) -> bool {
     words.first().is_some_and(|word| !word.starts_with('-'))
 }
 
-/// Formats a command line of Toolhold.
 fn command(subcommand: &str, rest: &[&str]) -> String {
     let line = format!("toolhold {subcommand} {}", quoted(rest));
     line.trim_end().to_owned()
@@ -92,7 +107,8 @@ fn quoted(words: &[&str]) -> String {
     quoted.join(" ")
 }
 
-/// Names the file and the lines for `toolhold config set tools.call 60`.
+/// Answers a line such as `toolhold config set tools.call 60` with the line for `toolhold.toml`.
+/// Returns `None` for words other than a key with a value. `rest`: the words after `set`.
 fn tip_to_set(rest: &[&str]) -> Option<String> {
     let (key, value) = match rest {
         [pair] => pair.split_once('=')?,
@@ -105,18 +121,19 @@ fn tip_to_set(rest: &[&str]) -> Option<String> {
         Some((table, key)) => format!("[{table}] {key} = {shown}"),
         None => format!("{key} = {shown}"),
     };
-    let set = shell_word(&format!("{key}={value}"));
+    let pair = shell_word(&format!("{key}={value}"));
     Some(format!(
-        "write `{line}` into your toolhold.toml, which `toolhold config show` names; for one \
-         command: --set {set}"
+        "write `{line}` into your toolhold.toml (`toolhold config show` prints its path); for one \
+         command: --set {pair}"
     ))
 }
 
-/// Corrects the words after `toolhold call TOOL`: an option is an argument of the tool, or belongs
-/// to the command for bash.
+/// Corrects `rest`, the words after `toolhold call TOOL`. The first option becomes an argument of
+/// the tool. For `bash`, an unknown option becomes a part of the quoted command. Returns `None` if
+/// `rest` has no option with a name.
 fn tip_for_call(tool: &str, rest: &[&str]) -> Option<String> {
-    let at = rest.iter().position(|word| word.starts_with('-') && *word != "-")?;
-    let option = rest[at].strip_prefix("--").unwrap_or_default();
+    let index = rest.iter().position(|word| word.starts_with('-') && *word != "-")?;
+    let option = rest[index].strip_prefix("--").unwrap_or_default();
     let name = option.split('=').next().unwrap_or_default();
     if tool == "bash" && !BASH_ARGUMENTS.contains(&name) {
         let line = shell_word(&rest.join(" "));
@@ -127,22 +144,31 @@ fn tip_for_call(tool: &str, rest: &[&str]) -> Option<String> {
     }
 
     let mut words = Vec::new();
-    for word in &rest[..at] {
+    for word in &rest[..index] {
+        // A command without a key is possible only without other arguments.
         let is_command = tool == "bash" && !word.contains('=');
-        words.push(if is_command {
-            shell_word(&format!("command={word}"))
+        if is_command {
+            words.push(shell_word(&format!("command={word}")));
         } else {
-            shell_word(word)
-        });
+            words.push(shell_word(word));
+        }
     }
-    let value = match (option.split_once('='), rest.get(at + 1)) {
-        (Some((_, value)), _) => value,
-        (None, Some(next)) if !next.starts_with('-') && !next.contains('=') => *next,
-        (None, _) => "true",
-    };
-    words.push(format!("{name}={}", shell_word(value)));
+    let next_word = rest.get(index + 1).copied();
+    let value = value_of_option(option, next_word);
+    words.push(shell_word(&format!("{name}={value}")));
     let arguments = words.join(" ");
     Some(format!("arguments are KEY=VALUE: toolhold call {} {arguments}", shell_word(tool)))
+}
+
+fn value_of_option<'w>(option: &'w str, next_word: Option<&'w str>) -> &'w str {
+    if let Some((_, value)) = option.split_once('=') {
+        return value;
+    }
+    match next_word {
+        Some(next) if !next.starts_with('-') && !next.contains('=') => next,
+        // An option without a value switches something on.
+        _ => "true",
+    }
 }
 
 #[cfg(test)]
@@ -183,6 +209,9 @@ mod tests {
                 "plugin new foo",
                 "toolhold plugin new foo --lang rust (or python, javascript, c, go)",
             ),
+            ("plugin create foo", "to make a plugin: toolhold plugin new foo --lang rust (or"),
+            ("plugin init foo --lang c", "to make a plugin: toolhold plugin new foo --lang c"),
+            ("plugin init", "to make a plugin: toolhold plugin new NAME --lang rust"),
             ("approvals approve 1", "toolhold approvals allow 1"),
             ("approvals list", "toolhold approvals"),
             ("approvals list --json", "toolhold approvals --json"),
@@ -210,6 +239,9 @@ mod tests {
             let error = error_of(line);
             assert!(!error.contains("to install"), "{line}: {error}");
         }
+        // An option isn't taken for the name.
+        let error = error_of("plugin new --language python");
+        assert!(!error.contains("plugin new --language --lang"), "{error}");
         assert!(error_of("cal").contains("'call'"));
         assert!(error_of("call read --jsn=1 -").contains("'--json'"));
     }
@@ -218,5 +250,7 @@ mod tests {
     fn words_of_the_line_are_quoted_in_the_tip() {
         let error = error_of("install 'a b; rm'");
         assert!(error.contains("toolhold plugin add 'a b; rm'"), "{error}");
+        let error = error_of("call grep fn '--qq;rm' 'b c'");
+        assert!(error.contains("toolhold call grep fn 'qq;rm=b c'"), "{error}");
     }
 }

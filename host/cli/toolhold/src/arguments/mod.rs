@@ -74,13 +74,10 @@ pub(crate) struct Arguments {
     pub(crate) options: Options,
 }
 
-/// Parses the words after `toolhold`.
-///
-/// # Errors
-///
-/// The line asks for help or the version, or it is wrong. The error says how it should be.
+/// Parses the words after the program's name. clap returns requests for help or for the version as
+/// errors.
 pub(crate) fn parse_line(mut words: Vec<OsString>) -> Result<Arguments, clap::Error> {
-    // A habit from other programs.
+    // Other programs print their version with a subcommand `version`.
     if words == ["version"] {
         words = vec!["--version".into()];
     }
@@ -96,9 +93,9 @@ pub(crate) fn parse_line(mut words: Vec<OsString>) -> Result<Arguments, clap::Er
 pub(crate) enum Command {
     /// Call a tool
     Call(CallArguments),
-    /// Give an agent a task, which it does with the tools
+    /// Give a task to an agent that uses the tools
     Run(agent::RunArguments),
-    /// Chat with an agent that has the tools
+    /// Chat with an agent that uses the tools
     Chat(agent::ChatArguments),
     /// List the models of your providers, or test them
     Models(agent::ModelsArguments),
@@ -108,7 +105,7 @@ pub(crate) enum Command {
     /// Search, show, change and delete the entries that models have saved
     #[command(subcommand)]
     Memory(memory::MemoryCommand),
-    /// Serve the tools to the MCP client that starts this, or over HTTP
+    /// Serve the tools to the MCP client that starts Toolhold, or over HTTP
     Serve(ServeArguments),
     /// Connect an MCP client, such as Claude Code or Cursor, to the tools
     Connect(connect::ConnectArguments),
@@ -133,12 +130,12 @@ pub(crate) enum Command {
     /// Show, describe, check or convert the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Show which rule decides about a call, before or after it
+    /// Show which rule decides about a call, before or after the call
     #[command(subcommand)]
     Policy(PolicyCommand),
     /// Let tools use a directory, or reach a host, without asking
     Allow(AllowArguments),
-    /// Trust a project's toolhold.toml, filters and skills
+    /// Trust a project's toolhold.toml, filters, skills and commands
     Trust(TrustArguments),
     /// Restore the files that a call changed
     Undo(UndoArguments),
@@ -212,7 +209,7 @@ goes to stdout, everything else to stderr.";
 #[derive(Args, Debug)]
 #[command(after_help = CALL_AFTER)]
 pub(crate) struct CallArguments {
-    /// The tool's name; `toolhold tools` lists them
+    /// The tool's name; `toolhold tools` lists all names
     pub(crate) tool: String,
     /// KEY=VALUE pairs, or one JSON object, or `-` for a JSON object on stdin
     #[arg(value_name = "ARGUMENTS")]
@@ -244,7 +241,7 @@ pub(crate) struct CallArguments {
 }
 
 impl CallArguments {
-    /// Returns the arguments of `toolhold call TOOL ARGUMENTS`.
+    /// Returns the arguments of `toolhold call TOOL` without any option.
     pub(crate) fn of_tool(tool: &str, arguments: Vec<String>) -> Self {
         Self {
             tool: tool.to_owned(),
@@ -470,10 +467,11 @@ const CHECK_AFTER: &str = "\
 Examples:
   toolhold policy check write path=src/main.rs content=x
   toolhold policy check grep '{\"pattern\": \"unwrap\"}' --json
+  toolhold policy check registry.example.org   # a program of a command that connects there
 
 The command shows the result of each gate, and which gate decides. Nothing runs, and nobody is \
-asked. The exit code is 0 if the call would run, 3 if it would be denied or need approval, and 2 \
-if the call itself is invalid.";
+asked. For a host, it shows the line that decides. The exit code is 0 if the call would run, 3 if \
+it would be denied or need approval, and 2 if the call itself is invalid.";
 
 /// `toolhold policy`.
 #[derive(Debug, Subcommand)]
@@ -495,7 +493,8 @@ pub(crate) enum PolicyCommand {
 #[derive(Args, Debug)]
 #[command(after_help = CHECK_AFTER)]
 pub(crate) struct PolicyCheck {
-    /// The tool's name; `toolhold tools` lists them
+    /// The tool's name (`toolhold tools` lists all names), or a host as in `hosts` of
+    /// `[tools.shell]`
     pub(crate) tool: String,
     /// KEY=VALUE pairs, or one JSON object, or `-` for a JSON object on stdin
     #[arg(value_name = "ARGUMENTS")]

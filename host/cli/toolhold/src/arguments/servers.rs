@@ -36,14 +36,14 @@ pub(crate) enum ServersCommand {
         /// The server's name: NAME of `[mcp.servers.NAME]`
         name: String,
     },
-    /// Show the tools of a server in your configuration, and approve it
+    /// Show the tools of a server in your configuration, and approve the server
     #[command(
         after_help = "Examples:\n  toolhold mcp approve time\n  toolhold mcp approve time --full"
     )]
     Approve {
         /// The server's name: NAME of `[mcp.servers.NAME]`
         name: String,
-        /// Start and approve it without asking
+        /// Start and approve the server without asking
         #[arg(long)]
         yes: bool,
         /// Show each definition as a whole, as models read it
@@ -56,7 +56,7 @@ const ADD_AFTER: &str = "\
 Examples:
   toolhold mcp add time -- uvx mcp-server-time
   toolhold mcp add files --allow-read ~/notes -- npx -y server-filesystem ~/notes
-  toolhold mcp add db --network --secret URL=file:~/db-url -- db-server '${secret:URL}'
+  toolhold mcp add db --host db.corp:5432 --secret URL=file:~/db-url -- db-server '${secret:URL}'
   toolhold mcp add tracker --url https://mcp.example.com/mcp --secret token=env:TRACKER_TOKEN
 
 A program runs in the sandbox, and gets what you name here and nothing else. Toolhold proposes \
@@ -81,8 +81,8 @@ pub(crate) struct AddServerArguments {
     /// Let the server use the network, as a whole
     #[arg(long, conflicts_with = "url")]
     pub(crate) network: bool,
-    /// A host that the server needs; programs get the network as a whole, so this is --network
-    #[arg(long, value_name = "HOST", conflicts_with = "url")]
+    /// A host that the server reaches: a name, `*.` and a name, or a name with a port
+    #[arg(long, value_name = "HOST", conflicts_with_all = ["url", "network"])]
     pub(crate) host: Vec<String>,
     /// A variable of your environment that the server gets, or a variable with its value
     #[arg(long, value_name = "NAME[=VALUE]", conflicts_with = "url")]

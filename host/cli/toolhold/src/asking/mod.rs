@@ -1,7 +1,7 @@
-//! Decides how `toolhold call` gets an approval: with `--yes`, at the terminal, or with a posted
-//! question.
+//! Chooses how a command asks for approval: not at all with `--yes`, at the terminal, or with a
+//! posted question.
 
-pub(crate) mod shown;
+mod shown;
 mod terminal;
 
 use std::sync::Arc;
@@ -15,29 +15,58 @@ use toolhold_terminal::{approval, inquiry};
 
 pub(crate) use terminal::ask_until_answered;
 
-/// The way in which `toolhold call` gets an approval.
 pub(crate) enum Asker {
-    /// The command line has `--yes`, which also answers an earlier question about the call.
+    /// `--yes` is set. It also answers a posted question about the call.
     Yes(Questions),
-    /// The command line has `--yes`, which this place in the configuration forbids.
+    /// `--yes` is set, but a configuration file forbids it. The string names this file.
     YesForbidden(String),
-    /// A person is at the terminal.
+    /// The person is asked at the terminal.
     Terminal(Questions),
-    /// There is no terminal, but a person may answer with `toolhold approvals`.
-    Elsewhere(PostingApprover),
+    /// There is no terminal, so the question is posted for `toolhold approvals`. The string says
+    /// how to use `--yes`.
+    Elsewhere(PostingApprover, &'static str),
 }
 
 impl Asker {
-    /// Chooses the approver. `yes` tells whether the command line has `--yes`.
-    pub(crate) fn approver(yes: bool, folders: &Folders, loaded: &Config) -> Arc<dyn Approver> {
-        let settings = &loaded.values.approvals;
+    /// Makes the approver of a single call. `has_yes`: whether `--yes` is set.
+    pub(crate) fn approver(has_yes: bool, folders: &Folders, loaded: &Config) -> Arc<dyn Approver> {
+        let posting = PostingApprover::new(folders, &loaded.values.approvals);
+        Self::posting_to(posting, "repeat the call with `--yes`", has_yes, folders, loaded)
+    }
+
+    /// Makes the approver of an agent's calls. `has_yes`: whether `--yes` is set.
+    pub(crate) fn agent_approver(
+        has_yes: bool,
+        folders: &Folders,
+        loaded: &Config,
+    ) -> Arc<dyn Approver> {
+        // The model repeats an approved call.
+        let posting = PostingApprover::new(folders, &loaded.values.approvals)
+            .and_then("`toolhold run --continue again`");
+        Self::posting_to(posting, "start with `--yes`", has_yes, folders, loaded)
+    }
+
+    /// Makes the approver. `how_to_use_yes`: how the person can use `--yes` next time. `has_yes`:
+    /// whether `--yes` is set.
+    fn posting_to(
+        posting: PostingApprover,
+        how_to_use_yes: &'static str,
+        has_yes: bool,
+        folders: &Folders,
+        loaded: &Config,
+    ) -> Arc<dyn Approver> {
+        let is_yes_allowed = loaded.values.approvals.yes_flag;
         let questions = Questions::open(folders);
-        Arc::new(match (yes, settings.yes_flag) {
-            (true, true) => Self::Yes(questions),
-            (true, false) => Self::YesForbidden(loaded.place("approvals.yes_flag")),
-            (false, _) if crate::ask::is_watched() => Self::Terminal(questions),
-            (false, _) => Self::Elsewhere(PostingApprover::new(folders, settings)),
-        })
+        let asker = if has_yes && is_yes_allowed {
+            Self::Yes(questions)
+        } else if has_yes {
+            Self::YesForbidden(loaded.place("approvals.yes_flag"))
+        } else if crate::ask::is_watched() {
+            Self::Terminal(questions)
+        } else {
+            Self::Elsewhere(posting, how_to_use_yes)
+        };
+        Arc::new(asker)
     }
 
     async fn reply(&self, question: Question) -> Reply {
@@ -58,6 +87,7 @@ impl Asker {
             }
             Self::Terminal(questions) => {
                 let questions = questions.clone();
+                // Dropping `given_up` ends the question after the caller has stopped waiting.
                 let given_up = GivenUp::default();
                 let is_over = Arc::clone(&given_up.0);
                 let reply = tokio::task::spawn_blocking(move || {
@@ -68,10 +98,8 @@ impl Asker {
                     Err(error) => Reply::Unasked(format!("the question can't be asked: {error}")),
                 }
             }
-            Self::Elsewhere(posting) => match posting.ask(question).await {
-                Reply::Unasked(why) => {
-                    Reply::Unasked(format!("{why}; or repeat the call with `--yes`"))
-                }
+            Self::Elsewhere(posting, how_to_use_yes) => match posting.ask(question).await {
+                Reply::Unasked(why) => Reply::Unasked(format!("{why}; or {how_to_use_yes}")),
                 reply => reply,
             },
         }
@@ -87,6 +115,7 @@ impl Approver for Asker {
         Box::pin(async move {
             match self {
                 Self::Terminal(_) => {
+                    // Dropping `given_up` ends the question after the caller has stopped waiting.
                     let given_up = GivenUp::default();
                     let is_over = Arc::clone(&given_up.0);
                     let answer =
@@ -96,7 +125,9 @@ impl Approver for Asker {
                         Err(error) => InquiryAnswer::Unanswered(error.to_string()),
                     }
                 }
-                _ => InquiryAnswer::Unanswered("there is no terminal to ask at".to_owned()),
+                Self::Yes(_) | Self::YesForbidden(_) | Self::Elsewhere(..) => {
+                    InquiryAnswer::Unanswered("there is no terminal to ask at".to_owned())
+                }
             }
         })
     }
@@ -105,13 +136,13 @@ impl Approver for Asker {
         match self {
             Self::Yes(_) | Self::YesForbidden(_) => false,
             Self::Terminal(_) => true,
-            Self::Elsewhere(posting) => posting.waits(),
+            Self::Elsewhere(posting, _) => posting.waits(),
         }
     }
 }
 
-/// Ends a question when it is dropped. Then nobody waits for the answer, for example after Ctrl-C,
-/// and text that is typed later belongs to the next question.
+/// Ends a question that nobody waits for, for example after Ctrl-C. The old question must not take
+/// the next input.
 #[derive(Default)]
 struct GivenUp(Arc<AtomicBool>);
 
@@ -121,7 +152,8 @@ impl Drop for GivenUp {
     }
 }
 
-/// Asks the person here, unless the question was answered elsewhere before.
+/// Asks the person, unless `toolhold approvals` has already answered. The question ends when
+/// `is_over` becomes `true`.
 fn ask_at_terminal(questions: &Questions, question: &Question, is_over: Arc<AtomicBool>) -> Reply {
     if let Some(reply) = approval::before_asking(questions, question) {
         return reply;
@@ -137,7 +169,7 @@ fn ask_at_terminal(questions: &Questions, question: &Question, is_over: Arc<Atom
         }
         Err(error) => {
             let (_, message) = error.end();
-            Reply::Unasked(message.unwrap_or_else(|| "the terminal is gone".to_owned()))
+            Reply::Unasked(message.unwrap_or_else(|| "the terminal was closed".to_owned()))
         }
     }
 }

@@ -5,8 +5,6 @@ use toolhold_core::{Mark, Question};
 
 use crate::style::{BAD, FAINT, GOOD, STRONG, WARNING};
 
-/// Formats the effects that an approval would allow, the reason for the question, and the rule that
-/// `always` would write.
 pub(crate) fn question(question: &Question) -> String {
     question.to_text_with(&coloured) + &question.always_to_text_with(&coloured)
 }

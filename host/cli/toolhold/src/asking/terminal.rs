@@ -1,14 +1,15 @@
-//! Asks for approval at the terminal until the answer is valid. Enter means no.
+//! Asks for approval at the terminal.
 
 use std::io::{BufRead, Write};
 
-use toolhold_core::{Always, Question, Reply, Scope, Wider};
+use toolhold_core::{Always, Question, Reply, Scope, WiderRules};
 
 use super::shown;
 use crate::ask::Dialogue;
 use crate::error::Error;
 
-/// Shows a question and asks until the answer is valid. Enter means no.
+/// Asks until the answer is valid. Enter denies the call. `by`: the approver's name in the audit
+/// log.
 pub(crate) fn ask_until_answered<R: BufRead, W: Write>(
     dialogue: &mut Dialogue<R, W>,
     question: &Question,
@@ -25,34 +26,33 @@ pub(crate) fn ask_until_answered<R: BufRead, W: Write>(
         if let Some(scope) = scope_of(&answer, question) {
             return Ok(Reply::Yes { scope, by: by.to_owned() });
         }
-        match answer.trim() {
-            "" => return Ok(Reply::No { by: by.to_owned(), reason: String::new() }),
-            _ if has_always => dialogue.print(
-                "  Please answer y (this call), session (the same call in this session), always, \
-                 or n. You can add a reason: no, REASON.",
-            )?,
-            _ => dialogue.print(
-                "  Please answer y (this call), session (the same call in this session), or \
-                     n. You can add a reason: no, REASON.",
-            )?,
+        if answer.trim().is_empty() {
+            return Ok(Reply::No { by: by.to_owned(), reason: String::new() });
         }
+        let approved = if question.host.is_some() { "this host" } else { "the same call" };
+        let always = if has_always { " always," } else { "" };
+        dialogue.print(&format!(
+            "  Please answer y (this call), session ({approved} in this session),{always} or n. \
+             You can add a reason: no, REASON."
+        ))?;
     }
 }
 
-/// Returns how much an answer approves: `session tool`. Returns `None` if it is no approval that
-/// the question offers.
+/// Returns the scope of an approval such as `session tool`. Returns `None` for any other answer,
+/// and for an approval that the question doesn't offer.
 fn scope_of(answer: &str, question: &Question) -> Option<Scope> {
     let lower = answer.to_ascii_lowercase();
     let words: Vec<&str> = lower.split_whitespace().collect();
-    let wider = question.wider.as_ref();
-    let always_tool = wider.and_then(Wider::tool);
-    let always_all = wider.and_then(Wider::all);
+    let wider_approvals = question.wider.as_ref();
+    let has_wider = wider_approvals.is_some();
+    let always_tool = wider_approvals.and_then(WiderRules::tool);
+    let always_all = wider_approvals.and_then(WiderRules::all);
     match words[..] {
         ["y" | "yes"] => Some(Scope::Once),
         ["s" | "session"] => Some(Scope::Session),
-        ["s" | "session", "tool"] if wider.is_some() => Some(Scope::SessionTool),
-        ["s" | "session", "all"] if wider.is_some() => Some(Scope::SessionSource),
-        // These answers write a permanent rule, so one letter isn't enough.
+        ["s" | "session", "tool"] if has_wider => Some(Scope::SessionTool),
+        ["s" | "session", "all"] if has_wider => Some(Scope::SessionSource),
+        // These answers write a permanent rule, so a single letter isn't enough.
         ["always"] if matches!(question.always, Always::Writes(_)) => Some(Scope::Always),
         ["always", "tool"] if always_tool.is_some() => Some(Scope::AlwaysTool),
         ["always", "all"] if always_all.is_some() => Some(Scope::AlwaysSource),
@@ -60,8 +60,8 @@ fn scope_of(answer: &str, question: &Question) -> Option<Scope> {
     }
 }
 
-/// Returns the reason in a person's denial: `use the other file` for `no, use the other file`.
-/// Returns `None` if the answer isn't a denial.
+/// Returns the reason in a denial such as `no, use the other file`, or `None` if the answer isn't a
+/// denial.
 fn reason_after_no(answer: &str) -> Option<&str> {
     const SEPARATORS: [char; 3] = [' ', ',', ':'];
     let trimmed = answer.trim();

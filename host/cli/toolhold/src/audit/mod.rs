@@ -17,11 +17,12 @@ use crate::options::Options;
 use crate::shown;
 use crate::style::{BAD, FAINT, GOOD, WARNING, warn};
 
-/// Message if nothing was ever recorded.
 const NOTHING: &str = "Nothing is recorded yet.";
 
-/// Runs the command. Most subcommands don't read the configuration, so they also work if it is
-/// invalid.
+/// The hexadecimal digits of a SHA-256 hash.
+const HASH_DIGITS: usize = 64;
+
+/// Runs a subcommand. Only `export` needs a valid configuration.
 pub(crate) fn run(command: &AuditCommand, options: &Options) -> Result<Exit, Error> {
     let folders = Folders::from_environment()?;
     match command {
@@ -38,23 +39,19 @@ pub(crate) fn run(command: &AuditCommand, options: &Options) -> Result<Exit, Err
     }
 }
 
+/// Checks that no record was changed or removed. `head`: the hash of a record that must be in the
+/// log.
 fn verify(trail: &Trail, head: Option<&str>, as_json: bool) -> Result<Exit, Error> {
     let head = head.map(|head| head.trim().to_ascii_lowercase());
     if let Some(head) = &head {
-        let is_hexadecimal = head.bytes().all(|byte| byte.is_ascii_hexdigit());
-        if head.len() != 64 || !is_hexadecimal {
-            return Err(Error::Usage(format!(
-                "--head {head}: a hash has 64 hexadecimal digits; `toolhold audit head` prints one"
-            )));
-        }
+        check_hash(head)?;
     }
-
     let verification = trail.verify(head.as_deref())?;
     let exit = if verification.holds() { Exit::Success } else { Exit::Host };
     if as_json {
         let mut object = json!(verification);
         object["ok"] = json!(verification.holds());
-        // The problems name an invalid file already.
+        // The verification already reports an invalid head file.
         object["head"] = head_object(trail.head().ok().flatten());
         writeln!(io::stdout().lock(), "{object:#}")?;
         return Ok(exit);
@@ -73,6 +70,17 @@ fn verify(trail: &Trail, head: Option<&str>, as_json: bool) -> Result<Exit, Erro
     Ok(exit)
 }
 
+fn check_hash(head: &str) -> Result<(), Error> {
+    let is_hexadecimal = head.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if head.len() != HASH_DIGITS || !is_hexadecimal {
+        return Err(Error::Usage(format!(
+            "--head {head}: a hash has 64 hexadecimal digits; `toolhold audit head` prints one"
+        )));
+    }
+    Ok(())
+}
+
+/// Writes whether the log is intact. `has_head`: whether the command line names a record.
 fn write_summary(
     out: &mut impl Write,
     trail: &Trail,
@@ -82,13 +90,16 @@ fn write_summary(
     let Verification { records, files, .. } = verification;
     let intact = counted(*records, "record");
     if !verification.holds() {
-        return writeln!(out, "{BAD}The log was changed.{BAD:#} {intact} of it are intact.");
+        return writeln!(out, "{BAD}The log was changed.{BAD:#} {intact} of the log are intact.");
     }
     if *records == 0 {
         return writeln!(out, "{NOTHING}");
     }
     let files = counted(*files, "file");
-    writeln!(out, "{GOOD}ok{GOOD:#}: {intact} in {files}: none was changed, and none is missing.")?;
+    writeln!(
+        out,
+        "{GOOD}ok{GOOD:#}: {intact} in {files}: no record was changed, and no record is missing."
+    )?;
     if !has_head && let Ok(Some(head)) = trail.head() {
         writeln!(
             out,
@@ -113,7 +124,7 @@ fn head(trail: &Trail, as_json: bool) -> Result<Exit, Error> {
     }
     match head {
         Some(head) => writeln!(io::stdout().lock(), "{}", head.hash)?,
-        // A script would take a message on stdout for a hash.
+        // Scripts use stdout as the hash, so messages go to stderr.
         None => writeln!(io::stderr().lock(), "{NOTHING}")?,
     }
     Ok(Exit::Success)
@@ -123,9 +134,10 @@ fn head_object(head: Option<ChainHead>) -> Value {
     head.map_or(Value::Null, |head| json!({ "seq": head.seq, "hash": head.hash }))
 }
 
+/// Prints the last records and, with `follow`, new records until the process ends.
 fn tail(trail: Trail, lines: usize, follow: bool, as_json: bool) -> Result<Exit, Error> {
     print_lines(&trail.last(lines)?, as_json)?;
-    // Records without a head belong to a truncated log. They are printed anyway.
+    // `head` fails if the end of the log was cut off, so the records are printed first.
     if trail.head()?.is_none() {
         writeln!(io::stderr().lock(), "{NOTHING}")?;
         return Ok(Exit::Success);
@@ -156,7 +168,7 @@ fn export(
         arguments,
         folders,
         |endpoint| connect(endpoint, options, folders),
-        // If nobody reads stderr, the exit code still tells a failure.
+        // If stderr is closed, the exit code still reports the failure.
         |text| drop(warn(text)),
     );
     match result {
@@ -168,6 +180,7 @@ fn export(
     }
 }
 
+/// Makes the sender for an export to a collector. No other export needs the configuration.
 fn connect(
     endpoint: &str,
     options: &Options,
@@ -177,6 +190,7 @@ fn connect(
     Ok(Box::new(Collector::new(&loaded, folders, endpoint)?))
 }
 
+/// Prints the records of the call with this ID.
 fn show(trail: &Trail, id: &str, as_json: bool) -> Result<Exit, Error> {
     let records = trail.of_call(id)?;
     if records.is_empty() {
@@ -198,9 +212,13 @@ fn show(trail: &Trail, id: &str, as_json: bool) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-const HEADS: [&str; 8] = ["TOOL", "CALLS", "FAILED", "REFUSED", "ASKED", "REQUESTS", "P50", "P99"];
+const COLUMNS: usize = 8;
+
+const HEADS: [&str; COLUMNS] =
+    ["TOOL", "CALLS", "FAILED", "REFUSED", "ASKED", "REQUESTS", "P50", "P99"];
 
 fn stats(trail: &Trail, as_json: bool) -> Result<Exit, Error> {
+    // Statistics of a log whose end was cut off are wrong. `head` fails for this log.
     trail.head()?;
     let stats = trail.stats()?;
     if as_json {
@@ -212,7 +230,7 @@ fn stats(trail: &Trail, as_json: bool) -> Result<Exit, Error> {
         writeln!(out, "{NOTHING}")?;
         return Ok(Exit::Success);
     }
-    let rows: Vec<[String; 8]> = stats.iter().map(cells).collect();
+    let rows: Vec<[String; COLUMNS]> = stats.iter().map(cells).collect();
     let mut widths = HEADS.map(str::len);
     for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
@@ -226,8 +244,8 @@ fn stats(trail: &Trail, as_json: bool) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-/// Aligns the name in the first cell to the left, and the numbers to the right.
-fn table_line([name, numbers @ ..]: &[String; 8], widths: [usize; 8]) -> String {
+/// Returns a row with the name on the left and right-aligned numbers.
+fn table_line([name, numbers @ ..]: &[String; COLUMNS], widths: [usize; COLUMNS]) -> String {
     let [name_width, number_widths @ ..] = widths;
     let mut line = format!("{name:name_width$}");
     for (number, width) in numbers.iter().zip(number_widths) {
@@ -236,7 +254,8 @@ fn table_line([name, numbers @ ..]: &[String; 8], widths: [usize; 8]) -> String 
     line
 }
 
-fn cells(stats: &ToolStats) -> [String; 8] {
+/// Returns the row of a tool. All calls of unknown tools have one row.
+fn cells(stats: &ToolStats) -> [String; COLUMNS] {
     let tool =
         if stats.tool.is_empty() { "(no such tool)".to_owned() } else { neutral_line(&stats.tool) };
     let ToolStats { calls, failures, denials, asks, requests, .. } = stats;

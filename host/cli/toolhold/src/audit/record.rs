@@ -1,5 +1,5 @@
-//! Writes an audit record for people, on one line or one field per line. Other people may have
-//! written the file, so each text is neutralised here too.
+//! Shows a record of the audit log to people, without control characters, because the log may
+//! contain untrusted text.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -10,13 +10,12 @@ use toolhold_core::text::{counted, cut, neutral_line};
 use crate::shown;
 use crate::style::{BAD, FAINT, GOOD, STRONG, WARNING};
 
-/// Bytes of the arguments or of a URL in a line.
-const ARGUMENTS: usize = 100;
+/// The most bytes of arguments or of a URL on a line.
+const MAX_ARGUMENTS: usize = 100;
 
-/// Bytes of a request's error.
-const REASON: usize = 200;
+/// The most bytes of a request's error.
+const MAX_REASON: usize = 200;
 
-/// Writes a record on one line: time, outcome, tool, arguments, duration and ID.
 pub(super) fn line(out: &mut impl Write, record: &Value) -> io::Result<()> {
     let kind = field(record, "kind");
     let time = field(record, "ts");
@@ -24,7 +23,7 @@ pub(super) fn line(out: &mut impl Write, record: &Value) -> io::Result<()> {
         return request(out, record);
     }
     if !matches!(kind.as_str(), "intent" | "outcome" | "approval" | "inquiry" | "command") {
-        // The record is about the log itself.
+        // All other records are about the log itself.
         let note = match record["note"].as_str() {
             Some(note) => format!(": {}", neutral_line(note)),
             None => String::new(),
@@ -51,7 +50,7 @@ pub(super) fn line(out: &mut impl Write, record: &Value) -> io::Result<()> {
         format!("{} (no such tool)", field(record, "asked"))
     };
     let arguments = neutral_line(&record["arguments"].to_string());
-    let short = cut(&arguments, ARGUMENTS);
+    let short = cut(&arguments, MAX_ARGUMENTS);
     let more = if short.len() < arguments.len() { "…" } else { "" };
     let duration = duration(record);
     let call = field(record, "call");
@@ -62,17 +61,15 @@ pub(super) fn line(out: &mut impl Write, record: &Value) -> io::Result<()> {
     )
 }
 
-/// Formats the duration with a space before it. Returns an empty string if the record has no
-/// duration.
 fn duration(record: &Value) -> String {
     let Some(millis) = record["duration_ms"].as_f64() else { return String::new() };
-    // The limit keeps the conversion from a panic.
+    // `from_secs_f64` panics if the number is negative or too large.
     let duration = Duration::from_secs_f64(millis.clamp(0.0, 1e12) / 1e3);
     format!("  {}", shown::time(duration))
 }
 
-/// Writes a request on one line: time, outcome, request, reason and duration. The call's ID or the
-/// purpose follows.
+/// Writes the record of a network request on one line. If a call makes many requests, its last
+/// record only counts the others.
 fn request(out: &mut impl Write, record: &Value) -> io::Result<()> {
     let time = field(record, "ts");
     if let Some(more) = record["more_requests"].as_u64() {
@@ -80,23 +77,25 @@ fn request(out: &mut impl Write, record: &Value) -> io::Result<()> {
         let call = field(record, "call");
         return writeln!(out, "{FAINT}{time}  {more}  {call}{FAINT:#}");
     }
-    let (word, style) = match (record["result"].as_str(), record["status"].as_u64()) {
+    let (result, style) = match (record["result"].as_str(), record["status"].as_u64()) {
         (Some("success"), Some(status)) => (status.to_string(), FAINT),
         (Some("blocked"), _) => ("blocked".to_owned(), WARNING),
         _ => ("failed".to_owned(), BAD),
     };
     let reason = match record["reason"].as_str() {
-        Some(reason) => format!(" ({})", neutral_line(cut(reason, REASON))),
+        Some(reason) => format!(" ({})", neutral_line(cut(reason, MAX_REASON))),
         None => String::new(),
     };
     let method = field(record, "method");
     let whole_url = field(record, "url");
-    let url = cut(&whole_url, ARGUMENTS);
+    let url = cut(&whole_url, MAX_ARGUMENTS);
     let duration = duration(record);
-    let origin = field(record, if record["call"].is_null() { "purpose" } else { "call" });
+    // A request outside a call has a purpose instead.
+    let origin_key = if record["call"].is_null() { "purpose" } else { "call" };
+    let origin = field(record, origin_key);
     writeln!(
         out,
-        "{FAINT}{time}{FAINT:#}  {style}{word}{style:#}  {method} {url}{reason}{duration}  \
+        "{FAINT}{time}{FAINT:#}  {style}{result}{style:#}  {method} {url}{reason}{duration}  \
          {FAINT}{origin}{FAINT:#}"
     )
 }
@@ -105,9 +104,9 @@ fn field(record: &Value, key: &str) -> String {
     neutral_line(record[key].as_str().unwrap_or_default())
 }
 
-/// Writes all fields, one per line.
 pub(super) fn write_fields(out: &mut impl Write, record: &Value) -> io::Result<()> {
-    for (key, value) in record.as_object().into_iter().flatten() {
+    let Some(fields) = record.as_object() else { return Ok(()) };
+    for (key, value) in fields {
         let text = match value.as_str() {
             Some(text) => neutral_line(text),
             None => neutral_line(&value.to_string()),

@@ -1,5 +1,4 @@
-//! Prints the answer of `toolhold call` and decides the exit code. The output goes to stdout, and
-//! all other information goes to stderr.
+//! Prints the answer of `toolhold call`, and chooses the exit code. Only output goes to stdout.
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -16,8 +15,8 @@ use crate::exit::Exit;
 use crate::style::{BAD, FAINT, STRONG};
 use toolhold_terminal::live::Shown;
 
-/// Prints the answer in the form that `call` requests. `shown` is the text that the terminal showed
-/// during the call. An answer that was shown completely isn't printed again.
+/// Prints `answer` as the command line requires, and returns the exit code. Text that the terminal
+/// has already shown is left out.
 pub(crate) fn show(call: &CallArguments, answer: &Answer, shown: &Shown) -> Result<Exit, Error> {
     let mut exit = match &answer.outcome {
         Ok(_) => Exit::Success,
@@ -33,15 +32,7 @@ pub(crate) fn show(call: &CallArguments, answer: &Answer, shown: &Shown) -> Resu
         return Ok(exit);
     }
 
-    let (content, structured) = match &answer.outcome {
-        Ok(output) => (&output.content, &output.structured),
-        Err(failure) => (&failure.content, &failure.structured),
-    };
-    match &call.output {
-        None if io::stdout().is_terminal() && is_shown(content, structured.as_ref(), shown) => {}
-        Some(path) if !content.is_empty() => write_to_file(path, content)?,
-        _ => print(&mut io::stdout().lock(), content, io::stdout().is_terminal())?,
-    }
+    write_content(call, answer, shown)?;
     if let Err(failure) = &answer.outcome {
         write!(anstream::stderr(), "{}", explain(failure))?;
     }
@@ -58,30 +49,52 @@ pub(crate) fn show(call: &CallArguments, answer: &Answer, shown: &Shown) -> Resu
     Ok(exit)
 }
 
-/// Returns the exit code of the command that the call ran. Returns `None` if no command ran to its
-/// end.
+/// Writes the answer's content to the file of `--output` or to stdout, unless the terminal has
+/// already shown the content.
+fn write_content(call: &CallArguments, answer: &Answer, shown: &Shown) -> Result<(), Error> {
+    let (content, structured) = match &answer.outcome {
+        Ok(output) => (&output.content, &output.structured),
+        Err(failure) => (&failure.content, &failure.structured),
+    };
+    if let Some(path) = &call.output
+        && !content.is_empty()
+    {
+        return write_to_file(path, content);
+    }
+    let is_terminal = io::stdout().is_terminal();
+    if call.output.is_none() && is_terminal && is_shown(content, structured.as_ref(), shown) {
+        return Ok(());
+    }
+    print(&mut io::stdout().lock(), content, is_terminal)?;
+    Ok(())
+}
+
+/// Returns the exit code of the command that the call ran, if a command ended with a code.
 fn command_code(answer: &Answer) -> Option<u8> {
     let structured = match &answer.outcome {
         Ok(output) => output.structured.as_ref(),
         Err(failure) => failure.structured.as_ref(),
     };
-    u8::try_from(structured?.get("exit_code")?.as_u64()?).ok()
+    let code = structured?.get("exit_code")?.as_u64()?;
+    u8::try_from(code).ok()
 }
 
-/// Returns the answer as one JSON object.
+/// Returns the JSON object that `--json` prints.
 fn object(call: &CallArguments, answer: &Answer) -> Value {
     let mut object = Map::new();
     object.insert("id".to_owned(), answer.id.to_string().into());
     object.insert("tool".to_owned(), answer.tool.as_deref().unwrap_or(&call.tool).into());
     object.insert("ok".to_owned(), answer.outcome.is_ok().into());
     match &answer.outcome {
-        Ok(output) => object.insert("output".to_owned(), json!(output)),
+        Ok(output) => {
+            object.insert("output".to_owned(), json!(output));
+        }
         Err(failure) => {
             object.insert("failure".to_owned(), json!(failure));
-            // Programs can pass this feedback on to a model, so all of them use the same form.
-            object.insert("feedback".to_owned(), failure.feedback().into())
+            // After a failure, models of Toolhold's agent get the same text.
+            object.insert("feedback".to_owned(), failure.feedback().into());
         }
-    };
+    }
     if let Some(filtered) = &answer.filtered {
         object.insert("filtered".to_owned(), json!(filtered));
     }
@@ -103,8 +116,8 @@ fn object(call: &CallArguments, answer: &Answer) -> Value {
     Value::Object(object)
 }
 
-/// Checks whether the whole answer was shown. The answer is its text, or the two outputs of a
-/// command, which were shown without labels while the command ran.
+/// Checks whether the terminal has shown the whole answer during the call. For a command, the
+/// terminal shows stdout and stderr, without the labels before them.
 fn is_shown(content: &[Content], structured: Option<&Value>, shown: &Shown) -> bool {
     const LABELS: &str = "stdout:\n\n\nstderr:\n";
     let texts: Option<Vec<&str>> = content.iter().map(Content::as_text).collect();
@@ -115,13 +128,13 @@ fn is_shown(content: &[Content], structured: Option<&Value>, shown: &Shown) -> b
     let Some(structured) = structured else { return false };
     let Some(stdout) = structured["stdout"].as_str() else { return false };
     let Some(stderr) = structured["stderr"].as_str() else { return false };
-    // A longer answer has other content, such as the notice that the output was truncated.
-    let is_all = texts.concat().len() <= stdout.len() + stderr.len() + LABELS.len();
-    is_all && shown.is_all_of(&[stdout, stderr])
+    // A longer answer has more content, such as a notice that the output was cut.
+    let has_only_output = texts.concat().len() <= stdout.len() + stderr.len() + LABELS.len();
+    has_only_output && shown.is_all_of(&[stdout, stderr])
 }
 
-/// Prints the parts in order. Text gets a line end, and other content is described. An answer of
-/// only bytes goes unchanged into a pipe or a file.
+/// Prints the parts in order, each on a new line. A single binary part is written unchanged if
+/// stdout isn't a terminal.
 fn print(out: &mut impl Write, content: &[Content], is_terminal: bool) -> io::Result<()> {
     if !is_terminal && let [Content { body: Body::Bytes(bytes), .. }] = content {
         out.write_all(bytes)?;
@@ -138,7 +151,6 @@ fn print(out: &mut impl Write, content: &[Content], is_terminal: bool) -> io::Re
             Body::Bytes(bytes) => describe(part, bytes.len()),
         };
         out.write_all(text.as_bytes())?;
-        // One line end separates parts, as in every front end. A text may already end with it.
         is_line_ended = text.ends_with('\n');
     }
     if !is_line_ended {
@@ -152,8 +164,8 @@ fn describe(part: &Content, length: usize) -> String {
     format!("[{}, {length} bytes; --output FILE writes it to a file]", neutral_line(media_type))
 }
 
-/// Writes the answer to a file: its bytes, or its text if there are no bytes. If there are both,
-/// the text goes to stderr.
+/// Writes the binary part to a file, and the text to stderr. If there is no binary part, writes the
+/// text to the file. Refuses several binary parts.
 fn write_to_file(path: &Path, content: &[Content]) -> Result<(), Error> {
     let mut binary_parts: Vec<&[u8]> = Vec::new();
     for part in content {
@@ -181,7 +193,6 @@ fn write_to_file(path: &Path, content: &[Content]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Describes a failure for a person, with the rule and the remedy.
 pub(crate) fn explain(failure: &Failure) -> String {
     let code = match &failure.code {
         Some(code) => format!("/{}", neutral_line(code)),
@@ -191,19 +202,18 @@ pub(crate) fn explain(failure: &Failure) -> String {
     let mut lines = Vec::new();
     match &failure.denial {
         Some(denial) => {
-            // The message begins with the rule, place and remedy, which are printed on separate
-            // lines.
+            // The rule, the place and the remedy in the message have lines of their own.
             let message = match failure.message.strip_prefix(&denial.to_string()) {
                 Some(after_denial) => {
                     let action = neutral_line(&denial.action);
-                    format!("{action} is refused{}", neutral(after_denial))
+                    format!("{action} is denied{}", neutral(after_denial))
                 }
                 None => neutral(&failure.message).into_owned(),
             };
             lines.push(format!("{head}: {message}"));
             lines.push(field("rule", &denial.rule));
             lines.push(field("place", &denial.place));
-            // The indent keeps a line of the remedy from looking like a field.
+            // Later lines of the remedy are indented, because they must not look like fields.
             lines.push(field("remedy", &denial.remedy.replace('\n', "\n    ")));
         }
         None => lines.push(format!("{head}: {}", neutral(&failure.message))),
@@ -288,15 +298,15 @@ mod tests {
             action: "read /w/.env".into(),
             rule: "deny_read = \"**/.env\"".into(),
             place: "[tools.file] in /c/toolhold.toml, line 2".into(),
-            remedy: "To allow it, take it out.".into(),
+            remedy: "To allow it, remove it.".into(),
         };
         let text =
             anstream::adapter::strip_str(&explain(&Failure::denied(denial.clone()))).to_string();
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], "error[policy_blocked]: read /w/.env is refused");
+        assert_eq!(lines[0], "error[policy_blocked]: read /w/.env is denied");
         assert_eq!(lines[1], "  rule: deny_read = \"**/.env\"");
         assert_eq!(lines[2], "  place: [tools.file] in /c/toolhold.toml, line 2");
-        assert_eq!(lines[3], "  remedy: To allow it, take it out.");
+        assert_eq!(lines[3], "  remedy: To allow it, remove it.");
         let more = Failure {
             message: format!("{denial} (The tool said: no)"),
             ..Failure::denied(denial.clone())
@@ -304,7 +314,7 @@ mod tests {
         let text = anstream::adapter::strip_str(&explain(&more)).to_string();
         assert_eq!(
             text.lines().next(),
-            Some("error[policy_blocked]: read /w/.env is refused (The tool said: no)")
+            Some("error[policy_blocked]: read /w/.env is denied (The tool said: no)")
         );
         let own = Failure { message: "can't\u{1b}[2J".into(), ..Failure::denied(denial) };
         let text = anstream::adapter::strip_str(&explain(&own)).to_string();

@@ -1,4 +1,4 @@
-//! Reads the files of `--attach`. Refuses a file that no argument names.
+//! Reads the files of `--attach`.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -11,28 +11,29 @@ use toolhold_core::{Body, Content};
 
 use crate::error::Error;
 
-/// The most bytes of an attachment. An attachment is in memory, and is copied into the sandbox.
+/// The most bytes of an attachment, which is kept in memory and copied into the sandbox.
 const MAX_ATTACHMENT: u64 = 64 * 1024 * 1024;
 
-/// Reads the files as attachments.
 pub(super) fn read(files: &[PathBuf]) -> Result<Vec<Content>, Error> {
     files.iter().map(|file| attachment(file)).collect()
 }
 
-/// Checks that an argument names each attached file, because a tool can't see other files.
-pub(super) fn all_are_named(files: &[PathBuf], arguments: &Value) -> Result<(), Error> {
-    fn names(value: &Value, index: usize) -> bool {
+/// Checks that an argument refers to each file, because a tool doesn't get any other file.
+pub(super) fn check_all_are_named(files: &[PathBuf], arguments: &Value) -> Result<(), Error> {
+    /// Checks whether a part of `value` refers to the file with this index.
+    fn refers_to(value: &Value, index: usize) -> bool {
         match value {
             Value::Object(fields) => {
-                fields.get("$attachment").and_then(Value::as_u64) == Some(index as u64)
-                    || fields.values().any(|field| names(field, index))
+                let attachment = fields.get("$attachment").and_then(Value::as_u64);
+                attachment == Some(index as u64)
+                    || fields.values().any(|field| refers_to(field, index))
             }
-            Value::Array(items) => items.iter().any(|item| names(item, index)),
+            Value::Array(items) => items.iter().any(|item| refers_to(item, index)),
             _ => false,
         }
     }
     for (index, file) in files.iter().enumerate() {
-        if !names(arguments, index) {
+        if !refers_to(arguments, index) {
             return Err(Error::Usage(format!(
                 "--attach {}: no argument uses this file; write {{\"$attachment\": {index}}} as \
                  the value of an argument; `toolhold tools TOOL` lists the arguments",
@@ -43,11 +44,11 @@ pub(super) fn all_are_named(files: &[PathBuf], arguments: &Value) -> Result<(), 
     Ok(())
 }
 
-/// Reads a file as an attachment. A UTF-8 file becomes text, and any other file becomes bytes.
+/// Reads a regular file: UTF-8 as text, and any other file as bytes.
 fn attachment(path: &Path) -> Result<Content, Error> {
     let mut bytes = Vec::new();
-    // Opening a FIFO would wait for a writer.
-    let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
+    // With this flag, opening a FIFO doesn't wait for a writer.
+    let nonblocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let file = File::options()
         .read(true)
         .custom_flags(nonblocking)
@@ -56,6 +57,7 @@ fn attachment(path: &Path) -> Result<Content, Error> {
     if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
         return Err(unusable(path, "isn't a regular file; write the content to a file first"));
     }
+    // One byte more than the limit shows that the file is too long.
     file.take(MAX_ATTACHMENT + 1).read_to_end(&mut bytes).map_err(|error| unusable(path, error))?;
     if bytes.len() as u64 > MAX_ATTACHMENT {
         return Err(unusable(path, "more than 64 MiB"));

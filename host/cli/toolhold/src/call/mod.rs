@@ -1,4 +1,4 @@
-//! `toolhold call`: calls a tool in the session of this user and directory, or in a named one.
+//! `toolhold call`: calls a tool.
 
 mod answer;
 mod attachments;
@@ -21,10 +21,9 @@ use crate::host;
 use crate::options::Options;
 use toolhold_terminal::{interrupt, live};
 
-/// The most bytes of a session's name, which is in every record of a call.
+/// The most bytes of a session's name, which is in every record of the audit log.
 const MAX_SESSION: usize = 128;
 
-/// Runs the command.
 pub(crate) fn run(call: &CallArguments, options: &Options) -> Result<Exit, Error> {
     let attachments = attachments::read(&call.attach)?;
     let cancel = interrupt::cancellation()?;
@@ -36,22 +35,21 @@ pub(crate) fn run(call: &CallArguments, options: &Options) -> Result<Exit, Error
         let host =
             host::build_for_call(options, folders, loaded, &call.tool, call.for_model).await?;
         let arguments = arguments(&call.arguments, &call.tool, &host).map_err(Error::usage)?;
-        attachments::all_are_named(&call.attach, &arguments)?;
-        // The form for a model isn't written to files.
+        attachments::check_all_are_named(&call.attach, &arguments)?;
+        // With `--for-model`, the host changes the whole answer, so text can only be shown after
+        // the call.
         let live = if call.for_model { None } else { live::Live::on_terminal() };
         let events: Arc<dyn Events> = match &live {
             Some(live) => live.events(),
             None => Arc::new(NoEvents),
         };
-        let session = Some(session);
-        let approver = Some(approver);
-        // A person, or a file behind a pipe, takes the whole output.
+        // People and pipes get the whole output.
         let audience = if call.for_model { Audience::Model } else { Audience::Person };
         let request = Request {
             attachments,
-            session,
+            session: Some(session),
             audience,
-            approver,
+            approver: Some(approver),
             events,
             cancel,
             ..Request::new(&call.tool, arguments)
@@ -62,17 +60,20 @@ pub(crate) fn run(call: &CallArguments, options: &Options) -> Result<Exit, Error
     answer::show(call, &answer, &shown)
 }
 
-/// Opens the named session. Without a name, opens the session of this user in this directory.
+/// Returns the session `name`. `None`: the session of this user in this directory.
 pub(crate) fn session(name: Option<&str>, folders: &Folders) -> Result<Session, Error> {
     let user = rustix::process::geteuid().as_raw();
-    let name = match name {
-        Some(name) if name.is_empty() || name.len() > MAX_SESSION || neutral_line(name) != name => {
-            return Err(Error::Usage(format!(
-                "--session takes a name of at most {MAX_SESSION} bytes on one line"
-            )));
+    let full_name = match name {
+        Some(name) => {
+            let has_control_characters = neutral_line(name) != name;
+            if name.is_empty() || name.len() > MAX_SESSION || has_control_characters {
+                return Err(Error::Usage(format!(
+                    "--session takes a name of at most {MAX_SESSION} bytes on one line"
+                )));
+            }
+            format!("user {user}: {name}")
         }
-        Some(name) => format!("user {user}: {name}"),
         None => format!("user {user} in {}", config::working_directory()?.display()),
     };
-    Ok(Session::on_disk(folders, name))
+    Ok(Session::on_disk(folders, full_name))
 }

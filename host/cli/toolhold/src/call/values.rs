@@ -1,4 +1,4 @@
-//! Turns the words of a command line, or JSON on stdin, into the arguments of a tool.
+//! Makes a tool's arguments from the words of a command line, or from JSON on stdin.
 
 use std::io::Read as _;
 
@@ -7,13 +7,13 @@ use toolhold_core::{Definition, Host};
 
 use crate::shown;
 
-/// The most bytes of JSON on stdin: the host's limit, with room for spaces and line ends.
+/// The most bytes of stdin: the host's limit, and room for spaces and line ends.
 const MAX_STDIN: u64 = 4 * 1024 * 1024;
 
-/// The most nested references and alternatives, because plugins write the schemas.
+/// The most nested references and alternatives of a schema that are followed. Plugins write the
+/// schemas, so a schema may be recursive.
 const MAX_DEPTH: usize = 16;
 
-/// Words or JSON that aren't the arguments of a tool.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ArgumentsError {
     #[error(
@@ -41,13 +41,12 @@ pub(crate) enum ArgumentsError {
         if known.is_empty() { "none" } else { known.as_str() }
     )]
     Unknown { key: String, near: Option<String>, known: String },
-    #[error("`{key}` is given {count} times, but takes one value")]
+    #[error("`{key}` is given {count} times, but takes only one value")]
     Repeated { key: String, count: usize },
     #[error("`{key}` takes {}, not `{value}`", types.join(" or "))]
     Type { key: String, types: Vec<&'static str>, value: String },
 }
 
-/// The remedy for large arguments.
 const ATTACH: &str = "; use --attach FILE for large content";
 
 fn did_you_mean_pair(key: Option<&str>, word: &str) -> String {
@@ -57,7 +56,7 @@ fn did_you_mean_pair(key: Option<&str>, word: &str) -> String {
     }
 }
 
-/// Converts the typed arguments to the JSON object of the tool.
+/// Parses the words after the tool's name: a JSON object, `-` for JSON on stdin, or `KEY=VALUE`.
 pub(crate) fn arguments(
     words: &[String],
     tool: &str,
@@ -66,7 +65,7 @@ pub(crate) fn arguments(
     match words {
         [word] if word == "-" => {
             let attaches = host.tool(tool).is_some_and(|definition| definition.takes_attachments());
-            from_json(&stdin(attaches)?)
+            from_json(&read_stdin(attaches)?)
         }
         [word] if word.trim_start().starts_with('{') => from_json(word),
         [first, _, ..] if first == "-" || first.trim_start().starts_with('{') => {
@@ -74,14 +73,17 @@ pub(crate) fn arguments(
         }
         words => match host.tool(tool) {
             Some(definition) => from_words(&definition, words),
-            // The host has the best error for an unknown tool.
+            // The host has a better error for an unknown tool.
             None => Ok(Value::Object(serde_json::Map::new())),
         },
     }
 }
 
-fn stdin(attaches: bool) -> Result<String, ArgumentsError> {
+/// Reads JSON from stdin. `attaches`: whether the tool takes attachments, so that an error can
+/// suggest `--attach`.
+fn read_stdin(attaches: bool) -> Result<String, ArgumentsError> {
     let mut text = String::new();
+    // One byte more than the limit shows that the text is too long.
     match std::io::stdin().lock().take(MAX_STDIN + 1).read_to_string(&mut text) {
         Ok(length) if length as u64 > MAX_STDIN => Err(ArgumentsError::LongStdin { attaches }),
         Ok(_) if text.trim().is_empty() => Err(ArgumentsError::EmptyStdin),
@@ -90,9 +92,8 @@ fn stdin(attaches: bool) -> Result<String, ArgumentsError> {
     }
 }
 
-/// Parses `words` of the form `KEY=VALUE`. Converts each value to the type in the tool's schema. A
-/// key may be an alias of an argument. If the schema accepts a string, the value is always a
-/// string.
+/// Parses `KEY=VALUE` words, or a single word without a key. A key may be an alias. A value stays a
+/// string if the schema accepts strings.
 fn from_words(definition: &Definition, words: &[String]) -> Result<Value, ArgumentsError> {
     let schema = &definition.input_schema;
     if let [word] = words
@@ -114,7 +115,7 @@ fn from_words(definition: &Definition, words: &[String]) -> Result<Value, Argume
             Some((_, argument)) => argument,
             None => typed_key,
         };
-        match values_by_key.iter_mut().find(|(other, _)| *other == key) {
+        match values_by_key.iter_mut().find(|(earlier_key, _)| *earlier_key == key) {
             Some((_, values)) => values.push(value),
             None => values_by_key.push((key, vec![value])),
         }
@@ -127,29 +128,29 @@ fn from_words(definition: &Definition, words: &[String]) -> Result<Value, Argume
     Ok(Value::Object(arguments))
 }
 
-/// Returns the argument that a single word sets. This is the argument that the tool takes without a
-/// name, or else the only required argument. Returns `None` if the word is `KEY=VALUE` or an
-/// option.
+/// Returns the argument for a single word without a key: the tool's main argument, or its only
+/// required argument.
 fn bare_argument<'d>(definition: &'d Definition, word: &str) -> Option<&'d str> {
-    // The word is probably an option in the wrong place.
+    // The word is probably a misplaced option.
     if word.starts_with('-') {
         return None;
     }
     let schema = &definition.input_schema;
     let key = word.split_once('=').map(|(key, _)| key);
     if let Some(bare) = definition.bare_argument() {
-        // `FOO=1 make` is a command, not the argument `FOO`.
+        // `FOO=1 make` is a command and not an argument `FOO`.
         let Some(key) = key else { return Some(bare) };
         let is_property = schema["properties"].get(key).is_some();
         let is_alias = definition.argument_aliases().any(|(alias, _)| alias == key);
         return if is_property || is_alias { None } else { Some(bare) };
     }
 
+    // `KEY=VALUE` names its argument.
     if key.is_some_and(is_name) {
         return None;
     }
     match schema["required"].as_array().map(Vec::as_slice) {
-        Some([only]) => only.as_str(),
+        Some([only_name]) => only_name.as_str(),
         _ => None,
     }
 }
@@ -158,7 +159,6 @@ fn is_name(text: &str) -> bool {
     text.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
 }
 
-/// Parses `text` as one JSON object, without converting values.
 fn from_json(text: &str) -> Result<Value, ArgumentsError> {
     match serde_json::from_str(text) {
         Ok(object @ Value::Object(_)) => Ok(object),
@@ -167,7 +167,7 @@ fn from_json(text: &str) -> Result<Value, ArgumentsError> {
     }
 }
 
-/// Converts the values of a key: one value, or a list if the key is repeated.
+/// Converts the values of an argument to types of its schema. Several values become a list.
 fn convert_values(schema: &Value, key: &str, values: &[&str]) -> Result<Value, ArgumentsError> {
     let additional = &schema["additionalProperties"];
     let property = match schema["properties"].get(key) {
@@ -176,8 +176,9 @@ fn convert_values(schema: &Value, key: &str, values: &[&str]) -> Result<Value, A
         None => additional,
     };
     let accepts = AcceptedTypes::for_schema(property, schema);
+    let accepts_list = accepts.array || accepts.is_any();
     let [value] = values else {
-        if !accepts.array && !accepts.is_any() {
+        if !accepts_list {
             return Err(ArgumentsError::Repeated { key: key.to_owned(), count: values.len() });
         }
         let mut elements = Vec::new();
@@ -187,6 +188,7 @@ fn convert_values(schema: &Value, key: &str, values: &[&str]) -> Result<Value, A
         return Ok(Value::Array(elements));
     };
 
+    // If the schema accepts lists but no strings, a single value becomes a list.
     let is_json_list = value.trim_start().starts_with('[');
     if accepts.array && !accepts.string && !is_json_list {
         return Ok(Value::Array(vec![convert_element(&accepts, schema, key, value)?]));
@@ -194,6 +196,8 @@ fn convert_values(schema: &Value, key: &str, values: &[&str]) -> Result<Value, A
     accepts.convert(value).ok_or_else(|| type_error(key, &accepts, value))
 }
 
+/// Converts a value to a type that a list's elements may have. `list`: the accepted types of the
+/// list.
 fn convert_element(
     list: &AcceptedTypes<'_>,
     schema: &Value,
@@ -202,12 +206,12 @@ fn convert_element(
 ) -> Result<Value, ArgumentsError> {
     let accepts = match list.items {
         Some(items) => AcceptedTypes::for_schema(items, schema),
+        // The elements may have any type.
         None => AcceptedTypes::default(),
     };
     accepts.convert(value).ok_or_else(|| type_error(key, &accepts, value))
 }
 
-/// The types that a schema takes.
 #[derive(Debug, Default)]
 struct AcceptedTypes<'a> {
     string: bool,
@@ -227,6 +231,8 @@ impl<'a> AcceptedTypes<'a> {
         accepts
     }
 
+    /// Adds the types that a schema accepts. `root`: the schema that references refer to. `depth`:
+    /// the number of references and alternatives around the schema.
     fn add(&mut self, schema: &'a Value, root: &'a Value, depth: usize) {
         if depth > MAX_DEPTH {
             return;
@@ -244,6 +250,7 @@ impl<'a> AcceptedTypes<'a> {
                     self.add_type(name);
                 }
             }
+            // The types of listed values are accepted.
             _ => {
                 let values = schema["enum"].as_array().into_iter().flatten();
                 for value in values.chain(schema.get("const")) {
@@ -255,8 +262,8 @@ impl<'a> AcceptedTypes<'a> {
             self.items = Some(&schema["items"]);
         }
         for key in ["anyOf", "oneOf", "allOf"] {
-            for form in schema[key].as_array().into_iter().flatten() {
-                self.add(form, root, depth + 1);
+            for alternative in schema[key].as_array().into_iter().flatten() {
+                self.add(alternative, root, depth + 1);
             }
         }
     }
@@ -270,18 +277,18 @@ impl<'a> AcceptedTypes<'a> {
             "null" => self.null = true,
             "object" => self.object = true,
             "array" => self.array = true,
+            // The schema is invalid.
             _ => {}
         }
     }
 
-    /// Checks whether the schema has no type, so that every value is valid.
     fn is_any(&self) -> bool {
         self.names().is_empty()
     }
 
     fn names(&self) -> Vec<&'static str> {
         let all = [
-            (self.string, "a text"),
+            (self.string, "a string"),
             (self.integer, "a whole number"),
             (self.number, "a number"),
             (self.boolean, "true or false"),
@@ -289,15 +296,22 @@ impl<'a> AcceptedTypes<'a> {
             (self.array, "a list (repeat the key)"),
             (self.null, "null"),
         ];
-        all.into_iter().filter(|(accepted, _)| *accepted).map(|(_, name)| name).collect()
+        let mut names = Vec::new();
+        for (is_accepted, name) in all {
+            if is_accepted {
+                names.push(name);
+            }
+        }
+        names
     }
 
-    /// Converts a text to one of the types. Returns `None` if the text has another type.
+    /// Converts `text` to an accepted type, or returns `None` if this is impossible.
     fn convert(&self, text: &str) -> Option<Value> {
         if self.string {
             return Some(Value::from(text));
         }
         let json = serde_json::from_str(text).ok();
+        // Text that isn't JSON stays a string.
         if self.is_any() {
             return Some(json.unwrap_or_else(|| Value::from(text)));
         }
@@ -307,6 +321,7 @@ impl<'a> AcceptedTypes<'a> {
             Value::Bool(_) => self.boolean,
             Value::Number(number) if number.is_f64() => self.number,
             Value::Number(_) => self.number || self.integer,
+            // If strings are accepted, the function has already returned.
             Value::String(_) => false,
             Value::Array(_) => self.array,
             Value::Object(_) => self.object,
@@ -425,7 +440,7 @@ mod tests {
         check(&["limit=1.5"], "`limit` takes a whole number or null, not `1.5`");
         check(&["all=yes"], "`all` takes true or false, not `yes`");
         check(&["extra=[1]"], "`extra` takes a JSON object, not `[1]`");
-        check(&["path=a", "path=b"], "`path` is given 2 times, but takes one value");
+        check(&["path=a", "path=b"], "`path` is given 2 times, but takes only one value");
         check(&["lines=x"], "`lines` takes a whole number, not `x`");
         let known = "path, limit, share, all, include, lines, mode, either, extra, free, endless";
         check(

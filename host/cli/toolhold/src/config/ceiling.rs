@@ -1,4 +1,4 @@
-//! `toolhold config ceiling`: shows the ceilings that apply, and signs a ceiling.
+//! `toolhold config ceiling`: shows the ceilings of this machine, and signs a ceiling.
 
 use std::io::Write;
 
@@ -15,7 +15,6 @@ use crate::key::{failed, secret_key};
 use crate::options::Options;
 use crate::shown;
 
-/// Runs the command.
 pub(crate) fn run(command: &CeilingCommand, options: &Options) -> Result<Exit, Error> {
     match command {
         CeilingCommand::Show { json } => show(*json, options)?,
@@ -25,7 +24,8 @@ pub(crate) fn run(command: &CeilingCommand, options: &Options) -> Result<Exit, E
             let written = sign_ceiling(file, &text, &key).map_err(failed)?;
             writeln!(
                 anstream::stdout(),
-                "{} is signed by key {}, in {}.\nMachines that are to require it need this key in {}:\n  {}",
+                "{} is signed by key {}; the signature is in {}.\nTo make a machine require this \
+                 signature, put this key into {} there:\n  {}",
                 shown::path(file),
                 key.public().id(),
                 shown::path(&written),

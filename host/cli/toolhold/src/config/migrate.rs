@@ -17,7 +17,8 @@ use crate::options::Options;
 use crate::shown;
 use crate::style::{FAINT, STRONG};
 
-/// Runs the command.
+/// Shows the converted configuration of `from`, and writes it to the command line's
+/// `toolhold.toml`, which may be the same file. Asks first, unless `yes` is set.
 pub(super) fn run(from: &Path, yes: bool, options: &Options) -> Result<Exit, Error> {
     let folders = Folders::from_environment()?;
     let to = options.config_file(&folders);
@@ -39,13 +40,15 @@ pub(super) fn run(from: &Path, yes: bool, options: &Options) -> Result<Exit, Err
                 shown::shell_word(&shown::path(from))
             )));
         };
-        if !dialogue.yes_or_no(&format!("Write {}?", shown::path(&to)), false)? {
+        let default_answer = false;
+        if !dialogue.yes_or_no(&format!("Write {}?", shown::path(&to)), default_answer)? {
             writeln!(out, "Nothing was written.")?;
             return Ok(Exit::Denied);
         }
     }
     if in_place {
-        changed_file::change(&to, false, |current| {
+        let in_project = false;
+        changed_file::change(&to, in_project, |current| {
             if current != migration.before {
                 return Err("the file was changed in the meantime");
             }
@@ -58,7 +61,6 @@ pub(super) fn run(from: &Path, yes: bool, options: &Options) -> Result<Exit, Err
     Ok(Exit::Success)
 }
 
-/// Checks whether two paths lead to the same existing file.
 fn is_same(one: &Path, other: &Path) -> bool {
     match (one.canonicalize(), other.canonicalize()) {
         (Ok(one), Ok(other)) => one == other,
@@ -66,32 +68,33 @@ fn is_same(one: &Path, other: &Path) -> bool {
     }
 }
 
-/// Prints the difference, the keys with new names, and the keys that are left out.
+/// Prints the conversion as a diff, the renamed keys, and the keys that were left out.
 fn show(migration: &Migration, from: &Path, to: &Path) -> Result<(), Error> {
     let mut out = anstream::stdout();
-    let diff = TextDiff::from_lines(migration.before.as_str(), migration.after.as_str());
+    let text_diff = TextDiff::from_lines(migration.before.as_str(), migration.after.as_str());
     let from = shown::path(from);
     let to = shown::path(to);
-    let diff = diff.unified_diff().header(&from, &to).to_string();
+    let diff = text_diff.unified_diff().header(&from, &to).to_string();
     write!(out, "{}", neutral(&diff))?;
     list(&mut out, "Keys with a new name", &migration.moved, " -> ")?;
     list(&mut out, "Left out", &migration.left_out, ": ")?;
     Ok(())
 }
 
+/// Writes each pair on a line below a title. `separator`: the text between both parts of a pair.
 fn list(
     out: &mut impl Write,
     title: &str,
     pairs: &[(String, String)],
-    between: &str,
+    separator: &str,
 ) -> std::io::Result<()> {
     if !pairs.is_empty() {
         writeln!(out, "\n{STRONG}{title}{STRONG:#}")?;
     }
-    for (key, other) in pairs {
-        let key = neutral_line(key);
-        let other = neutral_line(other);
-        writeln!(out, "  {key}{FAINT}{between}{FAINT:#}{other}")?;
+    for (first, second) in pairs {
+        let first = neutral_line(first);
+        let second = neutral_line(second);
+        writeln!(out, "  {first}{FAINT}{separator}{FAINT:#}{second}")?;
     }
     Ok(())
 }

@@ -17,16 +17,18 @@ use crate::host;
 use crate::options::Options;
 use crate::shown;
 
-/// Runs the command.
 pub(crate) fn run(command: ConfigCommand, options: &Options) -> Result<Exit, Error> {
     match command {
         ConfigCommand::Show { json } => {
             let folders = Folders::from_environment()?;
             let loaded = config::load(&folders, &options.inputs()?)
                 .map_err(toolhold_core::HostError::from)?;
-            let written =
-                if json { show::as_json(&loaded) } else { show::as_toml(&loaded, &folders) };
-            written.map(|()| Exit::Success)
+            if json {
+                show::as_json(&loaded)?;
+            } else {
+                show::as_toml(&loaded, &folders)?;
+            }
+            Ok(Exit::Success)
         }
         ConfigCommand::Schema => {
             let folders = Folders::from_environment()?;
@@ -76,9 +78,9 @@ fn check(inputs: &Inputs, options: &Options) -> Result<Exit, Error> {
     }
     let end = match (&loaded.file, missing.is_empty()) {
         (Some(_), true) => ".",
-        (Some(_), false) => ", but names things that don't exist:",
+        (Some(_), false) => ", but names directories or programs that don't exist:",
         (None, true) => ", so the defaults apply.",
-        (None, false) => ", and the configuration names things that don't exist:",
+        (None, false) => ", and the configuration names directories or programs that don't exist:",
     };
     writeln!(out, "{end}")?;
     for thing in missing {
@@ -101,16 +103,20 @@ fn check(inputs: &Inputs, options: &Options) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-/// Describes tools, directories and other things that the configuration names and that don't exist.
+/// Describes tools, plugins, directories and providers that the configuration names but that don't
+/// exist.
 fn missing_things(
     loaded: &Config,
     folders: &Folders,
     working_directory: &Path,
     options: &Options,
 ) -> Result<Vec<String>, Error> {
-    // Only a host can check these names.
+    // Only a host has the names of all tools.
     let building = host::build(options, folders.clone(), loaded.clone(), "toolhold call");
-    let mut missing = host::block_on(async { Ok(building.await?.unknown_names()) })?;
+    let mut missing = host::block_on(async {
+        let host = building.await?;
+        Ok([host.unknown_names(), host.uninstalled_plugins()].concat())
+    })?;
     let directories = loaded.missing_directories(folders, working_directory);
     missing.extend(directories.iter().map(ToString::to_string));
     let review = &loaded.values.tools.adversarial_policy;
@@ -123,7 +129,6 @@ fn missing_things(
     Ok(missing)
 }
 
-/// Returns the errors of the grants, from the working directory.
 fn grant_errors(loaded: &Config, folders: &Folders, working_directory: &Path) -> Vec<String> {
     let mut policies = vec![loaded.built_in_files(folders, working_directory)];
     for name in loaded.values.plugins.keys() {

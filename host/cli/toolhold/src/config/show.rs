@@ -1,4 +1,4 @@
-//! `toolhold config show`: shows the values that apply, and their sources.
+//! `toolhold config show`: shows the current values and their sources.
 
 use std::io::Write;
 
@@ -12,10 +12,9 @@ use crate::error::Error;
 use crate::shown::{self, toml};
 use crate::style::{FAINT, STRONG};
 
-/// Column of the comments.
+/// The column in which comments start.
 const COMMENTS: usize = 48;
 
-/// Prints the configuration as one JSON object.
 pub(super) fn as_json(loaded: &Config) -> Result<(), Error> {
     let entries = loaded.entries();
     let values = entries.into_iter().map(|entry| {
@@ -47,6 +46,7 @@ fn project(project: &Project) -> Value {
     })
 }
 
+/// Describes a key of the project's file that has no effect.
 fn ignored(Ignored { key, source, current, proposed, reasons, .. }: &Ignored) -> Value {
     json!({
         "key": key,
@@ -65,6 +65,7 @@ pub(crate) fn ceiling(Ceiling { path, signed_by, taken, .. }: &Ceiling) -> Value
     })
 }
 
+/// Describes a key whose value a ceiling has replaced.
 fn taken_key(Taken { key, wanted, wanted_by, held, source }: &Taken) -> Value {
     json!({
         "key": key,
@@ -75,7 +76,6 @@ fn taken_key(Taken { key, wanted, wanted_by, held, source }: &Taken) -> Value {
     })
 }
 
-/// Prints the configuration as TOML with comments.
 pub(super) fn as_toml(loaded: &Config, folders: &Folders) -> Result<(), Error> {
     let mut out = anstream::stdout().lock();
     match &loaded.file {
@@ -137,6 +137,7 @@ pub(super) fn as_toml(loaded: &Config, folders: &Folders) -> Result<(), Error> {
     Ok(())
 }
 
+/// Writes the keys of the project's file that have no effect.
 fn write_ignored(out: &mut impl Write, ignored: &[Ignored]) -> std::io::Result<()> {
     if ignored.is_empty() {
         return Ok(());
@@ -153,7 +154,7 @@ fn write_ignored(out: &mut impl Write, ignored: &[Ignored]) -> std::io::Result<(
     Ok(())
 }
 
-/// Writes the values that a ceiling limits.
+/// Writes the values that a ceiling has replaced.
 fn write_limits(out: &mut impl Write, ceiling: &Ceiling) -> std::io::Result<()> {
     if ceiling.taken.is_empty() {
         return Ok(());
@@ -172,17 +173,18 @@ fn write_limits(out: &mut impl Write, ceiling: &Ceiling) -> std::io::Result<()> 
     Ok(())
 }
 
-/// Formats one entry as lines, each with the source of its value. A list takes several lines if its
-/// elements have several sources.
+/// Returns the lines of an entry with their sources. If a list's elements have different sources,
+/// each element has its own line.
 fn lines<'a>(name: &str, entry: &'a ConfigEntry) -> Vec<(String, Option<&'a Source>)> {
     let has_one_source = entry.elements.iter().all(|source| *source == entry.source);
     if has_one_source {
         return vec![(format!("{name} = {}", toml(&entry.value)), Some(&entry.source))];
     }
-    let items = entry.value.as_array().map_or(&[][..], Vec::as_slice);
     let mut lines = vec![(format!("{name} = ["), None)];
-    for (item, source) in items.iter().zip(&entry.elements) {
-        lines.push((format!("  {},", toml(item)), Some(source)));
+    if let Some(items) = entry.value.as_array() {
+        for (item, source) in items.iter().zip(&entry.elements) {
+            lines.push((format!("  {},", toml(item)), Some(source)));
+        }
     }
     lines.push(("]".to_owned(), None));
     lines

@@ -1,46 +1,43 @@
-//! Lists the known MCP clients: which are on this machine, and which are connected.
+//! Lists the known MCP clients.
 
 use std::io::Write;
 
 use serde_json::{Value, json};
 use toolhold_core::NAME;
 use toolhold_mcp_client::client_files::{CLIENTS, Client};
+use toolhold_terminal::table::Table;
 
 use super::server::find_program;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::mcp::is_connected;
 use crate::shown;
-use crate::style::{FAINT, STRONG};
+use crate::style::GOOD;
 
-/// The state of a client.
 pub(crate) struct FoundClient {
     pub(crate) client: &'static Client,
-    /// Whether the client is on this machine.
     pub(crate) is_found: bool,
-    /// Whether the folder of the client's settings exists.
     pub(crate) has_settings: bool,
-    /// Whether the user's file, or that of the project, names Toolhold.
+    /// Whether the user's or the project's settings of the client name Toolhold.
     pub(crate) is_connected: bool,
 }
 
-/// Returns the state of each known client.
-///
-/// # Errors
-///
-/// The folder of the user's files isn't known.
+/// Checks for each known client whether it is installed and connected.
 pub(crate) fn found_clients() -> Result<Vec<FoundClient>, Error> {
     let mut all = Vec::new();
     for client in &CLIENTS {
-        let settings = client.settings_file(false).map_err(Error::usage)?;
+        let in_project = false;
+        let settings = client.settings_file(in_project).map_err(Error::usage)?;
         let has_program = client.program.and_then(find_program).is_some();
         let has_settings = settings.parent().is_some_and(|folder| folder.is_dir());
-        let user = client.read_file().map_err(Error::usage)?;
-        let mut files: Vec<_> = user.into_iter().collect();
-        if client.project.is_some() {
-            files.push(client.project_file().map_err(Error::usage)?);
+        let mut client_files = Vec::new();
+        if let Some(user_file) = client.read_file().map_err(Error::usage)? {
+            client_files.push(user_file);
         }
-        let is_connected = files.iter().any(|file| is_connected(client, file, NAME));
+        if client.project.is_some() {
+            client_files.push(client.project_file().map_err(Error::usage)?);
+        }
+        let is_connected = client_files.iter().any(|file| is_connected(client, file, NAME));
         all.push(FoundClient {
             client,
             is_found: has_program || has_settings,
@@ -51,7 +48,6 @@ pub(crate) fn found_clients() -> Result<Vec<FoundClient>, Error> {
     Ok(all)
 }
 
-/// Prints the clients and their files.
 pub(super) fn list(as_json: bool) -> Result<Exit, Error> {
     let all = found_clients()?;
     if as_json {
@@ -72,8 +68,7 @@ pub(super) fn list(as_json: bool) -> Result<Exit, Error> {
         return Ok(Exit::Success);
     }
 
-    let mut out = anstream::stdout().lock();
-    writeln!(out, "{FAINT}{:15} {:15} {:13} file{FAINT:#}", "client", "name", "state")?;
+    let mut table = Table::new(["CLIENT", "NAME", "STATE", "HTTP", "PROJECT", "FILE"], &[]);
     for FoundClient { client, is_found, is_connected, .. } in &all {
         let state = match (is_connected, is_found) {
             (true, _) => "connected",
@@ -82,18 +77,21 @@ pub(super) fn list(as_json: bool) -> Result<Exit, Error> {
         };
         let user = match client.user_file().map_err(Error::usage)? {
             Some(file) => shown::path(&file),
-            None => "by its own command".to_owned(),
+            None => format!("set by `{} mcp add`", client.program.unwrap_or(client.name)),
         };
-        let project = match client.project {
-            Some(file) => format!("; --project: {file}"),
-            None => String::new(),
-        };
-        let http = if client.takes_http() { "" } else { "; no --http" };
-        writeln!(
-            out,
-            "{STRONG}{:15}{STRONG:#} {:15} {state:13} {FAINT}{user}{project}{http}{FAINT:#}",
-            client.name, client.title
-        )?;
+        let http = if client.takes_http() { "yes" } else { "no" };
+        table.row([
+            client.name.to_owned(),
+            client.title.to_owned(),
+            state.to_owned(),
+            http.to_owned(),
+            client.project.unwrap_or("-").to_owned(),
+            user,
+        ]);
+        if *is_connected {
+            table.colour(2, GOOD);
+        }
     }
+    table.print(&mut anstream::stdout().lock())?;
     Ok(Exit::Success)
 }

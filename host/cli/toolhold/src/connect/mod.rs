@@ -1,4 +1,4 @@
-//! `toolhold connect`: puts Toolhold into the files of an MCP client, and takes it out again.
+//! `toolhold connect`: adds Toolhold to the files of an MCP client, and removes it again.
 
 mod list;
 mod plan;
@@ -14,7 +14,7 @@ use toolhold_core::config::Folders;
 use toolhold_core::text::neutral;
 use toolhold_mcp_client::client_files::{Client, ClientState, ServerConfig, edit};
 
-pub(crate) use self::list::found_clients;
+pub(crate) use self::list::{FoundClient, found_clients};
 use self::plan::Plan;
 use crate::arguments::connect::ConnectArguments;
 use crate::ask::{self, Dialogue};
@@ -25,7 +25,8 @@ use crate::options::Options;
 use crate::shown;
 use crate::style::{FAINT, STRONG};
 
-/// Runs the command.
+/// Connects or disconnects a client, or prints its entry. If the arguments name no client, lists
+/// the known clients.
 pub(crate) fn run(arguments: &ConnectArguments, options: &Options) -> Result<Exit, Error> {
     let Some(name) = &arguments.client else { return list::list(arguments.json) };
     let client = find_client(name)?;
@@ -39,26 +40,23 @@ pub(crate) fn run(arguments: &ConnectArguments, options: &Options) -> Result<Exi
     connect(client, arguments, &server, options)
 }
 
-/// Checks that a client can be connected with these options.
-///
-/// # Errors
-///
-/// No client has this name, or the options belong to the server.
+/// Checks that `toolhold connect NAME` can work with `options`.
 pub(crate) fn check(name: &str, options: &Options) -> Result<(), Error> {
     find_client(name)?;
-    server::server(&ConnectArguments::of_client(name, true), options)?;
+    let yes = true;
+    server::server(&ConnectArguments::of_client(name, yes), options)?;
     Ok(())
 }
 
-/// Shows the change, asks, and makes it.
+/// Shows the changes that connect a client, and makes them if the person agrees.
 fn connect(
     client: &'static Client,
     arguments: &ConnectArguments,
     server: &ServerConfig,
     options: &Options,
 ) -> Result<Exit, Error> {
-    let asks = !arguments.yes && !arguments.json;
-    let mut dialogue = if asks { ask::open_dialogue("nothing was changed") } else { None };
+    let asks_person = !arguments.yes && !arguments.json;
+    let mut dialogue = if asks_person { ask::open_dialogue("nothing was changed") } else { None };
     let mut only_toolhold = arguments.only_toolhold;
     if let Some(dialogue) = &mut dialogue
         && !only_toolhold
@@ -85,38 +83,39 @@ fn connect(
         return Ok(Exit::Denied);
     }
     if plan.make(&folders)? {
-        describe_next(client, arguments, server)?;
+        describe_connection(client, arguments, server)?;
     }
     Ok(Exit::Success)
 }
 
-/// Asks whether the client's own tools are switched off, if the client has a setting for that.
+/// Asks whether to switch off the client's own tools. Returns `false` if this isn't possible.
 fn ask_for_own_tools<R: BufRead, W: Write>(
     dialogue: &mut Dialogue<R, W>,
     client: &Client,
 ) -> Result<bool, Error> {
-    if !matches!(client.own_tools_off(), ClientState::Settings(..)) {
+    let can_switch_off = matches!(client.own_tools_off(), ClientState::Settings(..));
+    if !can_switch_off {
         return Ok(false);
     }
     let title = client.title;
     dialogue.print(&format!(
-        "{title} has its own tools for files, commands and the web. No rule of Toolhold applies to \
-         them."
+        "{title} has its own tools for files, commands and the web. Toolhold's rules don't apply \
+         to these tools."
     ))?;
-    dialogue.yes_or_no(&format!("Switch off the own tools of {title}?"), false)
+    let default_answer = false;
+    dialogue.yes_or_no(&format!("Disable {title}'s own tools?"), default_answer)
 }
 
-/// Asks at the terminal.
-///
-/// # Errors
-///
-/// There is no terminal.
+/// Asks whether to make a change. Fails if there is no terminal.
 fn confirm<R: BufRead, W: Write>(
     dialogue: Option<&mut Dialogue<R, W>>,
     question: &str,
 ) -> Result<bool, Error> {
     match dialogue {
-        Some(dialogue) => dialogue.yes_or_no(question, true),
+        Some(dialogue) => {
+            let default_answer = true;
+            dialogue.yes_or_no(question, default_answer)
+        }
         None => {
             let message = "there is no terminal to ask at; `--yes` makes the change";
             Err(Error::Unasked(message.to_owned()))
@@ -124,8 +123,8 @@ fn confirm<R: BufRead, W: Write>(
     }
 }
 
-/// Says what the user does next.
-fn describe_next(
+/// Prints when the connection takes effect, and how to undo it.
+fn describe_connection(
     client: &Client,
     arguments: &ConnectArguments,
     server: &ServerConfig,
@@ -136,16 +135,21 @@ fn describe_next(
         writeln!(out, "{title} reads the server's token from the variable {variable}.")?;
     }
     let project = if arguments.project { " --project" } else { "" };
+    let name = match &arguments.name {
+        Some(name) => format!(" --name {name}"),
+        None => String::new(),
+    };
     writeln!(
         out,
         "{STRONG}{title} is connected from its next start on.{STRONG:#} To take this back: \
-         `toolhold connect {}{project} --undo`",
+         `toolhold connect {}{project}{name} --undo`",
         client.name
     )?;
     Ok(())
 }
 
-/// Prints the entry for the client's file, or the command that adds it.
+/// Prints the server's entry in the client's file. If the client has no file, prints the command
+/// that adds the server.
 fn print_entry(
     client: &Client,
     arguments: &ConnectArguments,
@@ -159,7 +163,7 @@ fn print_entry(
     };
     let mut out = std::io::stdout().lock();
     let Some(file) = file else {
-        let words = client.command(&arguments.name, server);
+        let words = client.command(arguments.server_name(), server);
         if arguments.json {
             writeln!(out, "{:#}", json!({ "client": client.name, "command": words }))?;
         } else {
@@ -168,18 +172,20 @@ fn print_entry(
         return Ok(Exit::Success);
     };
     if arguments.json {
-        let whole = object(client.table, object(&arguments.name, entry));
+        let whole = object(client.table, object(arguments.server_name(), entry));
         let report = json!({ "client": client.name, "file": file, "config": whole });
         writeln!(out, "{report:#}")?;
         return Ok(Exit::Success);
     }
-    let text =
-        edit(client.format, "", client.table, &arguments.name, &entry).map_err(Error::usage)?;
+    let empty_file = "";
+    let text = edit(client.format, empty_file, client.table, arguments.server_name(), &entry)
+        .map_err(Error::usage)?;
     write!(out, "{text}")?;
     let file = shown::path(&file);
     writeln!(
         anstream::stderr(),
-        "{FAINT}Without `--print`, this goes into {file}, and the rest of the file stays.{FAINT:#}"
+        "{FAINT}Without `--print`, Toolhold adds this to {file} and keeps the rest of the \
+         file.{FAINT:#}"
     )?;
     Ok(Exit::Success)
 }
@@ -188,22 +194,24 @@ fn object(key: &str, value: Value) -> Value {
     Value::Object(Map::from_iter([(key.to_owned(), value)]))
 }
 
-/// Formats a command for a shell.
 fn command_line(words: &[String]) -> String {
     let words: Vec<String> = words.iter().map(|word| shown::shell_word(word)).collect();
     neutral(&words.join(" ")).into_owned()
 }
 
-/// Runs a command of a client, or prints it if the client isn't in `PATH`. Returns whether the
-/// command ran.
+/// Runs a client's command, and returns `true`. If the program isn't in `PATH`, prints the command
+/// and returns `false`.
 fn run_or_print(words: &[String]) -> Result<bool, Error> {
     let Some((program, arguments)) = words.split_first() else { return Ok(true) };
     let line = command_line(words);
     let Some(path) = server::find_program(program) else {
-        writeln!(anstream::stderr(), "`{program}` isn't in PATH. Run this where it is:\n  {line}")?;
+        writeln!(
+            anstream::stderr(),
+            "`{program}` isn't in PATH. Run this command where `{program}` is installed:\n  {line}"
+        )?;
         return Ok(false);
     };
-    // The output of the client isn't the output of this command.
+    // The client's output must not mix with this command's output.
     let status = Command::new(path)
         .args(arguments)
         .stdin(Stdio::null())

@@ -10,7 +10,7 @@ use toolhold_mcp_client::client_files::{
     Client, ClientState, Format, NamedServer, ServerConfig, Setting, edit, servers, set, without,
 };
 
-use super::record::{Connection, RecordKey};
+use super::record::{Connections, RecordKey};
 use super::{command_line, run_or_print};
 use crate::arguments::connect::ConnectArguments;
 use crate::changed_file::FileChange;
@@ -20,29 +20,25 @@ use crate::mcp::{Moved, moved};
 use crate::options::Options;
 use crate::style::FAINT;
 
-/// Largest file of a client that is read, in bytes. Claude Code keeps its history in the file.
-const LONGEST: u64 = 64 << 20;
+/// The most bytes of a client's file. Claude Code also keeps its history in this file.
+const MAX_FILE: u64 = 64 << 20;
 
-/// The changes that connect a client.
 pub(super) struct Plan {
     key: RecordKey,
+    /// The server's name in the client.
+    name: String,
     format: Format,
     changes: Vec<FileChange>,
-    /// The commands of the client, which are run in this order.
+    /// The client's own commands, in order.
     commands: Vec<Vec<String>>,
-    /// The command that takes the last of them back.
+    /// The command that undoes the last command of `commands`.
     undo_command: Vec<String>,
-    /// Sentences for the user.
+    /// Sentences for the person.
     notes: Vec<String>,
     moved: Moved,
 }
 
 impl Plan {
-    /// Plans the changes.
-    ///
-    /// # Errors
-    ///
-    /// A file can't be read or changed, or the client can't use such a server.
     pub(super) fn new(
         client: &'static Client,
         arguments: &ConnectArguments,
@@ -51,17 +47,19 @@ impl Plan {
         options: &Options,
         folders: &Folders,
     ) -> Result<Self, Error> {
+        let name = arguments.server_name();
         let mut plan = Self {
             key: RecordKey::new(client, arguments.project)?,
+            name: name.to_owned(),
             format: client.format,
             changes: Vec::new(),
             commands: Vec::new(),
-            undo_command: client.remove_command(&arguments.name),
+            undo_command: client.remove_command(name),
             notes: Vec::new(),
             moved: Moved::default(),
         };
         let mut settings = Vec::new();
-        plan.add_state(client.permission(&arguments.name), &mut settings);
+        plan.add_state(client.permission(name), &mut settings);
         if only_toolhold {
             plan.add_state(client.own_tools_off(), &mut settings);
         }
@@ -76,11 +74,11 @@ impl Plan {
             if arguments.replace {
                 let title = client.title;
                 return Err(Error::Usage(format!(
-                    "{title} rewrites the file with its user's servers while it runs; --replace \
-                     works with --project"
+                    "a running {title} overwrites the file with the user's servers, so --replace \
+                     needs --project"
                 )));
             }
-            plan.add_commands(client, arguments, server)?;
+            plan.add_commands(client, server)?;
             plan.add_settings(&settings_file, arguments.project, &settings)?;
             return Ok(plan);
         };
@@ -91,8 +89,7 @@ impl Plan {
         let change = FileChange::plan(&file, arguments.project, |before| {
             plan.moved = moved(servers(client, before)?, ours);
             let without_moved = without(client.format, before, client.table, &plan.moved.names)?;
-            let connected =
-                edit(client.format, &without_moved, client.table, &arguments.name, &entry)?;
+            let connected = edit(client.format, &without_moved, client.table, name, &entry)?;
             if has_settings { set(client.format, &connected, &settings) } else { Ok(connected) }
         })?;
         plan.changes.extend(change);
@@ -103,9 +100,11 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Adds the settings that bring a client into a state, or the sentence about it.
+    /// Adds the settings for a state of the client to `settings`. If the person must act, adds a
+    /// note.
     fn add_state(&mut self, state: ClientState, settings: &mut Vec<Setting>) {
         match state {
+            // The server's entry already has the effect.
             ClientState::InEntry => {}
             ClientState::Settings(mut more, note) => {
                 settings.append(&mut more);
@@ -113,11 +112,11 @@ impl Plan {
                     self.notes.push(note.to_owned());
                 }
             }
-            ClientState::ByHand(note) => self.notes.push(note.to_owned()),
+            ClientState::ByHand(note) => self.notes.push(note.into_owned()),
         }
     }
 
-    /// Adds the change of the file with the client's settings.
+    /// Adds the change of a settings file, if the file changes.
     fn add_settings(
         &mut self,
         file: &Path,
@@ -130,24 +129,20 @@ impl Plan {
         Ok(())
     }
 
-    /// Adds the client's own commands, unless its file has the server already.
-    fn add_commands(
-        &mut self,
-        client: &Client,
-        arguments: &ConnectArguments,
-        server: &ServerConfig,
-    ) -> Result<(), Error> {
-        let known = match client.read_file().map_err(Error::usage)? {
-            Some(file) => named_server(client, &file, &arguments.name),
+    /// Adds the client's commands that add `server` in place of another server of the same name.
+    /// Adds no commands if the client already has `server`.
+    fn add_commands(&mut self, client: &Client, server: &ServerConfig) -> Result<(), Error> {
+        let present_server = match client.read_file().map_err(Error::usage)? {
+            Some(file) => named_server(client, &file, &self.name),
             None => None,
         };
-        if let Some(known) = known {
-            if is_same(&known, server) {
+        if let Some(present_server) = present_server {
+            if is_same(&present_server, server) {
                 return Ok(());
             }
-            self.commands.push(client.remove_command(&arguments.name));
+            self.commands.push(client.remove_command(&self.name));
         }
-        self.commands.push(client.command(&arguments.name, server));
+        self.commands.push(client.command(&self.name, server));
         Ok(())
     }
 
@@ -155,7 +150,7 @@ impl Plan {
         self.changes.is_empty() && self.commands.is_empty()
     }
 
-    /// Shows the whole change, without credentials, and the notes.
+    /// Prints the changes without credentials, and the notes.
     pub(super) fn show(&self) -> Result<(), Error> {
         let mut out = std::io::stdout().lock();
         for command in &self.commands {
@@ -170,7 +165,6 @@ impl Plan {
         Ok(())
     }
 
-    /// Returns the change for programs.
     pub(super) fn to_json(&self, client: &Client, is_written: bool) -> Value {
         let mut files = Vec::new();
         for change in &self.changes {
@@ -186,34 +180,32 @@ impl Plan {
         })
     }
 
-    /// Makes the changes. Each is recorded before, so that it can be taken back. Returns whether
-    /// all commands of the client ran; otherwise, they are printed.
-    ///
-    /// # Errors
-    ///
-    /// A file can't be written, or a command fails.
+    /// Makes the changes. Each change is recorded first, so that it can be undone after a failure.
+    /// Returns whether all of the client's commands ran.
     pub(super) fn make(&self, folders: &Folders) -> Result<bool, Error> {
         for change in &self.changes {
-            Connection::add_file(folders, &self.key, self.format, change)?;
+            Connections::add_file(folders, &self.key, &self.name, self.format, change)?;
             change.write()?;
         }
         if !self.commands.is_empty() {
-            Connection::add_command(folders, &self.key, &self.undo_command)?;
+            Connections::add_command(folders, &self.key, &self.name, &self.undo_command)?;
         }
         let mut has_run_all = true;
         for command in &self.commands {
-            has_run_all &= run_or_print(command)?;
+            if !run_or_print(command)? {
+                has_run_all = false;
+            }
         }
         Ok(has_run_all)
     }
 }
 
-/// Returns the server of a name in a client's file.
+/// Returns the server of this name in a client's file, if its entry can be read.
 fn named_server(client: &Client, file: &Path, name: &str) -> Option<NamedServer> {
-    let bytes = toolhold_data_dir::read_regular(file, LONGEST).ok()?;
+    let bytes = toolhold_data_dir::read_regular(file, MAX_FILE).ok()?;
     let text = String::from_utf8(bytes).ok()?;
-    for (known, entry) in servers(client, &text).ok()? {
-        if known == name {
+    for (server_name, entry) in servers(client, &text).ok()? {
+        if server_name == name {
             return Some(entry.ok()?.server);
         }
     }

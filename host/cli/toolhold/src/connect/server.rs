@@ -1,4 +1,4 @@
-//! The server that `toolhold connect` names in a client's file: this program, or a running server.
+//! The server in a client's file: this program, which the client starts, or a running server.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -12,18 +12,23 @@ use crate::arguments::connect::ConnectArguments;
 use crate::error::Error;
 use crate::options::Options;
 
-/// Returns the server for the client.
+/// The most bytes of the server's name in the client.
+const MAX_NAME: usize = 64;
+
+/// Checks the arguments, and returns the server that they describe.
 pub(super) fn server(
     arguments: &ConnectArguments,
     options: &Options,
 ) -> Result<ServerConfig, Error> {
-    let has_name_letters =
-        arguments.name.chars().all(|letter| letter == '-' || is_variable_letter(letter));
-    if arguments.name.is_empty() || arguments.name.len() > 64 || !has_name_letters {
+    let name = arguments.server_name();
+    let has_name_letters = name.chars().all(|letter| letter == '-' || is_variable_letter(letter));
+    if name.is_empty() || name.len() > MAX_NAME || !has_name_letters {
         return Err(Error::usage(
-            "--name takes at most 64 letters, digits, `-` and `_`: tools are shown under it",
+            "--name takes at most 64 letters, digits, `-` and `_`: the client shows the tools \
+             under this name",
         ));
     }
+    // Options before `--` don't apply to the server, although the person probably meant that.
     let has_own_options = !options.allow.is_empty()
         || !options.allow_read.is_empty()
         || !options.plugin.is_empty()
@@ -31,7 +36,8 @@ pub(super) fn server(
         || options.config.is_some();
     if has_own_options {
         return Err(Error::usage(
-            "arguments of the server follow `--`, as in `toolhold connect cursor -- --allow /home/u/project`",
+            "options of the server go after `--`, as in `toolhold connect cursor -- --allow \
+             /home/u/project`",
         ));
     }
     match &arguments.http {
@@ -40,7 +46,7 @@ pub(super) fn server(
     }
 }
 
-/// Returns the server that runs already, at a URL.
+/// Returns a running server at a URL.
 fn http_server(url: &str, arguments: &ConnectArguments) -> Result<ServerConfig, Error> {
     let has_scheme = url.starts_with("http://") || url.starts_with("https://");
     if !has_scheme || !url.chars().all(|letter| letter.is_ascii_graphic()) {
@@ -48,7 +54,8 @@ fn http_server(url: &str, arguments: &ConnectArguments) -> Result<ServerConfig, 
     }
     if !arguments.serve.is_empty() {
         return Err(Error::usage(
-            "a server over HTTP is already running, so its options can't be set here",
+            "with --http, the server is already running, so this command can't set options of the \
+             server",
         ));
     }
     let variable = &arguments.token_variable;
@@ -61,8 +68,10 @@ fn http_server(url: &str, arguments: &ConnectArguments) -> Result<ServerConfig, 
     Ok(ServerConfig::Http { url: url.to_owned(), variable })
 }
 
-/// Returns the server that the client starts.
+/// Returns the server that the client starts: this program, with the options after `--`.
 fn stdio_server(arguments: &ConnectArguments) -> Result<ServerConfig, Error> {
+    // Parsing only checks the options, so that a mistake is reported before the client starts the
+    // server.
     let line =
         [NAME, "serve"].into_iter().map(str::to_owned).chain(arguments.serve.iter().cloned());
     if let Err(error) = Arguments::try_parse_from(line) {
@@ -72,7 +81,9 @@ fn stdio_server(arguments: &ConnectArguments) -> Result<ServerConfig, Error> {
             "`toolhold serve` does not accept these options: {reason}"
         )));
     }
-    if arguments.serve.iter().any(|word| word == "--http" || word.starts_with("--http=")) {
+    let has_http =
+        arguments.serve.iter().any(|word| word == "--http" || word.starts_with("--http="));
+    if has_http {
         return Err(Error::usage(
             "a server that the client starts uses stdin and stdout; for a server over HTTP, use \
              --http URL",
@@ -90,10 +101,10 @@ fn is_variable_letter(letter: char) -> bool {
 }
 
 /// Options whose value is a path.
-const PATHS: [&str; 4] = ["--allow", "--allow-read", "--plugin", "--config"];
+const PATH_OPTIONS: [&str; 4] = ["--allow", "--allow-read", "--plugin", "--config"];
 
-/// Makes the paths in the options absolute, so that they mean the same wherever the client starts
-/// the server.
+/// Makes the paths in the options absolute, because the client starts the server in another
+/// directory. `here`: the base of relative paths.
 fn with_absolute_paths(options: &[String], here: &Path) -> Vec<String> {
     let mut words = Vec::new();
     let mut follows_path_option = false;
@@ -103,13 +114,14 @@ fn with_absolute_paths(options: &[String], here: &Path) -> Vec<String> {
             follows_path_option = false;
             continue;
         }
-        follows_path_option = PATHS.contains(&word.as_str());
-        words.push(match word.split_once('=') {
-            Some((option, path)) if PATHS.contains(&option) => {
-                format!("{option}={}", absolute(path, here))
-            }
-            _ => word.clone(),
-        });
+        follows_path_option = PATH_OPTIONS.contains(&word.as_str());
+        if let Some((option, path)) = word.split_once('=')
+            && PATH_OPTIONS.contains(&option)
+        {
+            words.push(format!("{option}={}", absolute(path, here)));
+        } else {
+            words.push(word.clone());
+        }
     }
     words
 }
@@ -118,17 +130,19 @@ fn absolute(path: &str, here: &Path) -> String {
     if path.starts_with('~') { path.to_owned() } else { here.join(path).display().to_string() }
 }
 
-/// Returns the program that clients start, by its absolute path: a client that a shell didn't start
-/// may not find the name. A project's file goes to other machines, so it contains the name instead,
-/// if the name leads to this very program here.
+/// Returns the absolute path of the program that the client starts, because the client may have
+/// another `PATH`. `for_project`: whether the client's file belongs to a project. A project is used
+/// on several machines, so its file gets only the name if `PATH` leads to this program.
 ///
 /// # Errors
 ///
-/// A package runner fetched this program, and none is installed.
+/// Returns an error if this program is in a package runner's cache, and no other Toolhold is
+/// installed.
 fn program(for_project: bool) -> Result<String, Error> {
     let running = std::env::current_exe()
         .and_then(|path| path.canonicalize())
         .map_err(HostError::io("finding this program"))?;
+    // A package runner may empty its cache.
     let path = match install_command(&running) {
         None => running,
         Some(command) => installed().ok_or_else(|| {
@@ -150,14 +164,15 @@ fn program(for_project: bool) -> Result<String, Error> {
     })
 }
 
-/// Returns the real path of the program that `PATH` finds by the name. Caches of package runners,
-/// which these put into `PATH`, are left out.
+/// Returns the real path of the installed Toolhold in `PATH`. The caches that package runners add
+/// to `PATH` are skipped.
 fn installed() -> Option<PathBuf> {
     let folders = std::env::var_os("PATH")?;
     for folder in std::env::split_paths(&folders) {
         let path = folder.join(NAME);
         if is_program(&path)
             && let Ok(real_path) = path.canonicalize()
+            // A program outside a cache has no command that installs it.
             && install_command(&real_path).is_none()
         {
             return Some(real_path);
@@ -166,7 +181,7 @@ fn installed() -> Option<PathBuf> {
     None
 }
 
-/// Returns the path of the program that `PATH` finds by a name.
+/// Only absolute folders of `PATH` are searched.
 pub(super) fn find_program(name: &str) -> Option<PathBuf> {
     let folders = std::env::var_os("PATH")?;
     for folder in std::env::split_paths(&folders) {

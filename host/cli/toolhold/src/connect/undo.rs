@@ -1,14 +1,16 @@
-//! `toolhold connect CLIENT --undo`: takes back what connected a client.
+//! `toolhold connect CLIENT --undo`: reverts the changes that connected a client.
 
+use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::io::Write;
 use std::path::Path;
 
 use serde_json::json;
 use toolhold_core::config::Folders;
 use toolhold_core::text::neutral;
-use toolhold_mcp_client::client_files::{Client, ClientFileError, revert, servers};
+use toolhold_mcp_client::client_files::{Client, Format, servers};
 
-use super::record::{ChangedFile, Connection, RecordKey};
+use super::record::{ChangedFile, Connections, RecordKey};
 use super::{command_line, confirm, run_or_print};
 use crate::arguments::connect::ConnectArguments;
 use crate::ask;
@@ -17,52 +19,65 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::mcp::moved;
 
-/// Shows the change, asks, and takes back what connected the client.
+/// Shows and reverts the changes that connected the client. Asks first, unless `--yes` is set.
 pub(super) fn undo(client: &Client, arguments: &ConnectArguments) -> Result<Exit, Error> {
     let folders = Folders::from_environment()?;
     let key = RecordKey::new(client, arguments.project)?;
-    let connection = Connection::read(&folders, &key)?;
+    let mut recorded = Connections::read(&folders, &key)?;
+    let undone = recorded.take(arguments.name.as_deref(), client.format)?;
+    let mut files: BTreeMap<&Path, Vec<&ChangedFile>> = BTreeMap::new();
+    let mut commands: Vec<&[String]> = Vec::new();
+    for connection in &undone {
+        for file in &connection.files {
+            files.entry(&file.path).or_default().push(file);
+        }
+        let command = connection.undo_command.as_slice();
+        if !command.is_empty() && !commands.contains(&command) {
+            commands.push(command);
+        }
+    }
     let mut changes = Vec::new();
-    for file in &connection.files {
-        if let Some(change) = plan_file(client, file, arguments.project)? {
-            changes.push((file, change));
+    for (path, files) in &files {
+        if let Some(change) = plan_file(path, files, client.format, arguments.project)? {
+            changes.push((files, change));
         }
     }
     let mut diffs = Vec::new();
-    for (file, change) in &changes {
+    for (_, change) in &changes {
         let known = servers(client, change.before().unwrap_or_default()).map_err(Error::usage)?;
         let diff = moved(known, None).hide(&change.diff());
-        diffs.push(json!({ "file": file.path, "diff": diff }));
+        diffs.push(json!({ "file": change.path(), "diff": diff }));
     }
 
-    let has_command = !connection.undo_command.is_empty();
     if !arguments.json {
         let mut out = std::io::stdout().lock();
-        if has_command {
-            writeln!(out, "$ {}", command_line(&connection.undo_command))?;
+        for command in &commands {
+            writeln!(out, "$ {}", command_line(command))?;
         }
         for diff in &diffs {
             write!(out, "{}", neutral(diff["diff"].as_str().unwrap_or_default()))?;
         }
     }
-    let is_empty = changes.is_empty() && !has_command;
+    let is_empty = changes.is_empty() && commands.is_empty();
     if is_empty && !arguments.json {
-        writeln!(anstream::stderr(), "There is nothing to take back.")?;
+        writeln!(anstream::stderr(), "There is nothing to undo.")?;
         return Ok(Exit::Success);
     }
     if !arguments.json && !arguments.yes {
         let mut dialogue = ask::open_dialogue("nothing was changed");
-        if !confirm(dialogue.as_mut(), "Take this back?")? {
+        if !confirm(dialogue.as_mut(), "Undo this change?")? {
             writeln!(anstream::stderr(), "Nothing was changed.")?;
             return Ok(Exit::Denied);
         }
     }
     if arguments.yes || !arguments.json {
-        for (file, change) in &changes {
-            write_back(file, change)?;
+        for (files, change) in &changes {
+            write_back(files, change)?;
         }
-        run_or_print(&connection.undo_command)?;
-        Connection::clear(&folders, &key)?;
+        for command in &commands {
+            run_or_print(command)?;
+        }
+        recorded.write(&folders, &key)?;
     }
     if arguments.json {
         let report = json!({
@@ -70,45 +85,49 @@ pub(super) fn undo(client: &Client, arguments: &ConnectArguments) -> Result<Exit
             "changed": !is_empty,
             "written": arguments.yes,
             "files": diffs,
-            "commands": if has_command { vec![&connection.undo_command] } else { Vec::new() },
+            "commands": commands,
         });
         writeln!(std::io::stdout().lock(), "{report:#}")?;
     }
     Ok(Exit::Success)
 }
 
-/// Plans the change that takes back the change of a file. Other changes since then stay.
+/// Plans the change that reverts `files`, the newest first. Other changes of the file stay. Returns
+/// `None` if nothing changes.
 fn plan_file(
-    client: &Client,
-    file: &ChangedFile,
+    path: &Path,
+    files: &[&ChangedFile],
+    format: Format,
     in_project: bool,
 ) -> Result<Option<FileChange>, Error> {
-    let Some(removal) = FileChange::removal(&file.path, in_project)? else { return Ok(None) };
-    let is_unchanged = removal.before() == Some(file.after.as_str());
-    if is_unchanged && file.before.is_none() {
-        return Ok(Some(removal));
+    // The plan of a removal also contains the current content.
+    let Some(removal) = FileChange::removal(path, in_project)? else { return Ok(None) };
+    let mut text = removal.before().map(str::to_owned);
+    for file in files {
+        text = file.undone(text, format)?;
     }
-    let before = file.before.as_deref().unwrap_or_default();
-    FileChange::plan(&file.path, in_project, |now| -> Result<String, ClientFileError> {
-        if is_unchanged {
-            return Ok(before.to_owned());
-        }
-        revert(client.format, now, before, &file.after)
-    })
+    match text {
+        None => Ok(Some(removal)),
+        Some(text) => FileChange::plan(path, in_project, |_| Ok::<_, Infallible>(text)),
+    }
 }
 
-fn write_back(file: &ChangedFile, change: &FileChange) -> Result<(), Error> {
+/// Reverts `files`. If the file is removed, also removes a folder that was created for it and is
+/// empty.
+fn write_back(files: &[&ChangedFile], change: &FileChange) -> Result<(), Error> {
     change.write()?;
-    if change.after().is_none()
-        && file.made_folder
-        && let Some(folder) = file.path.parent()
+    let is_removed = change.after().is_none();
+    let has_own_folder = files.iter().any(|file| file.made_folder);
+    if is_removed
+        && has_own_folder
+        && let Some(folder) = change.path().parent()
     {
         remove_if_empty(folder);
     }
     Ok(())
 }
 
-/// Removes the folder that was made for a file. It stays if others use it now.
+/// Removes the folder if it is empty.
 fn remove_if_empty(folder: &Path) {
     let _ = std::fs::remove_dir(folder);
 }

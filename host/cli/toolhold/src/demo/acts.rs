@@ -1,4 +1,4 @@
-//! The acts of `toolhold demo`: its tasks and attacks, and the check of each result.
+//! The tasks and attacks of `toolhold demo`, and the checks of their results.
 
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -6,18 +6,17 @@ use toolhold_core::{Failure, Outcome};
 
 use crate::demo::scene::{README, Scene};
 
-/// The reason why an act failed.
 #[derive(Debug, Error, PartialEq)]
 pub(crate) enum ActError {
     #[error("{}", reason(.0))]
     Failed(Box<Failure>),
-    #[error("not the right answer: {0}")]
+    #[error("the answer is wrong: {0}")]
     WrongAnswer(String),
-    #[error("took {0} s")]
+    #[error("the call took {0} s")]
     Late(u64),
     #[error("the call was allowed")]
     Allowed,
-    #[error("the file outside was changed")]
+    #[error("the file outside the project was changed")]
     OutsideChanged,
     #[error("the file was changed")]
     FileChanged,
@@ -25,23 +24,20 @@ pub(crate) enum ActError {
     Leaked,
     #[error("Toolhold grew to {0} MiB")]
     Memory(u64),
-    #[error("{0} bytes got through")]
+    #[error("the answer still had {0} bytes")]
     Flooded(usize),
 }
 
-/// One call and the check of its result.
+/// A call, and the check of its result.
 pub(crate) struct Act {
-    /// The title of the act.
     pub(crate) title: &'static str,
-    /// The tool that is called.
     pub(crate) tool: &'static str,
-    /// The arguments of the call.
     pub(crate) arguments: fn(&Scene) -> Value,
-    /// Checks the effect. Returns the part of the answer to show.
+    /// Checks the effect of the call, and returns a text for the report.
     pub(crate) judge: fn(&Scene, &Outcome) -> Result<String, ActError>,
 }
 
-/// The ordinary tasks: real tools on real files. The second task runs again after the attacks.
+/// Ordinary tasks on real files.
 pub(crate) const TASKS: &[Act] = &[
     Act {
         title: "write a file",
@@ -110,7 +106,6 @@ pub(crate) const TASKS: &[Act] = &[
     },
 ];
 
-/// The attacks of a hostile plugin.
 pub(crate) const ATTACKS: &[Act] = &[
     Act {
         title: "read a file outside the project",
@@ -155,7 +150,7 @@ pub(crate) const ATTACKS: &[Act] = &[
         arguments: |_| json!({}),
         judge: |_, outcome| {
             let reason = failure_of(outcome)?;
-            // The sandbox has 64 MiB. Toolhold itself needs much less than the rest of this limit.
+            // The sandbox may use 64 MiB. Toolhold needs far less than the other 448 MiB.
             match peak_memory_mib() {
                 Some(mib) if mib > 512 => Err(ActError::Memory(mib)),
                 _ => Ok(reason),
@@ -171,31 +166,38 @@ pub(crate) const ATTACKS: &[Act] = &[
                 Ok(output) => json!(output).to_string().len(),
                 Err(failure) => json!(failure).to_string().len(),
             };
-            // The sandbox may answer with 1 MiB. Escapes in JSON make the answer longer.
+            // The sandbox's limit is 1 MiB, but escapes in JSON make the answer longer.
             if kept > 4 << 20 {
                 Err(ActError::Flooded(kept))
             } else {
-                Ok(format!("{kept} bytes got through"))
+                Ok(format!("cut to {kept} bytes"))
             }
         },
     },
 ];
 
-/// Returns the answer's text if `right` accepts it.
+/// Returns the text of the answer if `right` accepts it.
 fn answered(outcome: &Outcome, right: impl Fn(&str) -> bool) -> Result<String, ActError> {
     let output = outcome.as_ref().map_err(|failure| ActError::Failed(failure.clone().into()))?;
     let text = output.joined_text();
     if right(&text) { Ok(text) } else { Err(ActError::WrongAnswer(text)) }
 }
 
-/// Returns the rule or the limit that stopped a call. A successful call is an error.
+/// Returns the rule, the limit or the error that stopped the call.
+///
+/// # Errors
+///
+/// Returns an error if the call succeeded.
 fn failure_of(outcome: &Outcome) -> Result<String, ActError> {
     let failure = outcome.as_ref().err().ok_or(ActError::Allowed)?;
-    let rule = failure.denial.as_ref().map(|denial| &denial.rule);
-    Ok(rule.or(failure.code.as_ref()).cloned().unwrap_or_else(|| reason(failure)))
+    if let Some(denial) = &failure.denial {
+        // A rule may have a value, as in `allowed_paths = ["/home/u"]`.
+        let key = denial.rule.split(" = ").next().unwrap_or_default();
+        return Ok(key.to_owned());
+    }
+    Ok(failure.code.clone().unwrap_or_else(|| reason(failure)))
 }
 
-/// Checks that no part of the answer contains the secret.
 fn nothing_leaked(scene: &Scene, outcome: &Outcome) -> Result<String, ActError> {
     let whole = match outcome {
         Ok(output) => format!("{output:?}"),
@@ -204,10 +206,11 @@ fn nothing_leaked(scene: &Scene, outcome: &Outcome) -> Result<String, ActError> 
     if whole.contains(&scene.secret) { Err(ActError::Leaked) } else { failure_of(outcome) }
 }
 
+/// Describes a failure on one line.
 fn reason(failure: &Failure) -> String {
     if let Some(denial) = &failure.denial {
         return format!(
-            "{}: {} is refused: {}",
+            "{}: {} is denied: {}",
             failure.category.as_str(),
             denial.action,
             denial.rule
@@ -217,7 +220,6 @@ fn reason(failure: &Failure) -> String {
     format!("{}{code}: {}", failure.category.as_str(), failure.message)
 }
 
-/// Peak memory of this process in MiB.
 fn peak_memory_mib() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

@@ -5,7 +5,6 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::host;
 
-/// Runs the command.
 pub(crate) fn run(arguments: &DemoArguments) -> Result<Exit, Error> {
     host::block_on(crate::demo::demo(arguments.json))
 }

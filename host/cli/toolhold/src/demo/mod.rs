@@ -1,5 +1,5 @@
-//! Plays `toolhold demo`: tools at work, then attacks, in a temporary folder. Each attack is judged
-//! by its effect, not by its own report.
+//! `toolhold demo`: runs tools and then attacks in a temporary folder. The effect of an attack is
+//! checked, because the hostile tool's answer may be a lie.
 
 mod acts;
 pub(crate) mod command;
@@ -20,8 +20,8 @@ use toolhold_terminal::style::{BAD, FAINT, GOOD, STRONG};
 use crate::demo::acts::{ATTACKS, Act, ActError, TASKS};
 use crate::demo::scene::Scene;
 
-/// The configuration of the demo. The limits are stricter than the defaults, so that an endless
-/// loop ends soon. Like the built-in tools, the attacker can read and write the project.
+/// Low limits end an endless loop soon. Like the built-in tools, the hostile plugin may read and
+/// write the project.
 const CONFIGURATION: &str = "\
 [tools]
 call = 3
@@ -39,99 +39,104 @@ reload = \"trust\"
 allowed_paths = [\".\"]
 ";
 
-/// The time after which a running call has failed to stop. It is the time limits of the call and
-/// its answer, twice as long for a busy machine.
-const STOPPED_WITHIN: Duration = Duration::from_secs(16);
+/// A call that runs longer counts as not stopped. The machine may be busy, so this is twice the
+/// time limits of a call and its answer.
+const MAX_TIME_OF_ACT: Duration = Duration::from_secs(16);
 
-/// Bytes of an answer or a reason in the JSON, and of what went wrong.
-const SHOWN: usize = 160;
+/// The most bytes of a text or error in the JSON report.
+const MAX_TEXT: usize = 160;
 
-/// The most bytes of an answer or a reason after the title of its act. The whole line has at most
-/// 100 columns.
-const SHOWN_BEHIND: usize = 40;
+/// The most bytes of a text after an act's title, so that the line has at most 100 columns.
+const MAX_TEXT_BESIDE_TITLE: usize = 40;
 
-/// Runs the demo, and reports on stdout. `as_json`: the report is one JSON object at the end.
-///
-/// # Errors
-///
-/// Returns an error if the temporary folder can't be written, or if the host can't be built.
+/// The index of the task "read it", which runs again after the attacks.
+const REPEATED_TASK: usize = 1;
+
+/// `as_json`: whether the report is one JSON object.
 pub(crate) async fn demo(as_json: bool) -> Result<Exit, CommandError> {
     let scene = Scene::new()?;
     let out: &mut dyn Write = if as_json { &mut io::sink() } else { &mut anstream::stdout() };
-    let played = play(&scene, &toolhold_builtins::hostile().read()?, out).await?;
-    let good = played.iter().all(|played| played.verdict.is_ok());
+    let results = play(&scene, &toolhold_builtins::hostile().read()?, out).await?;
+    let is_good = results.iter().all(|result| result.verdict.is_ok());
     if as_json {
-        let acts: Vec<Value> = played.iter().map(ActResult::to_json).collect();
-        writeln!(io::stdout(), "{:#}", json!({ "ok": good, "acts": acts }))?;
+        let acts: Vec<Value> = results.iter().map(ActResult::to_json).collect();
+        writeln!(io::stdout(), "{:#}", json!({ "ok": is_good, "acts": acts }))?;
     }
-    Ok(if good { Exit::Success } else { Exit::Host })
+    Ok(if is_good { Exit::Success } else { Exit::Host })
 }
 
+/// Runs the tasks, the attacks, and one task again. `hostile`: the hostile plugin's component.
 async fn play(
     scene: &Scene,
     hostile: &[u8],
     out: &mut dyn Write,
 ) -> Result<Vec<ActResult>, CommandError> {
     let host = build(scene, hostile).await?;
-    let mut played = Vec::new();
+    let mut results = Vec::new();
     writeln!(out, "{STRONG}Tools at work, each call of a plugin in a fresh sandbox{STRONG:#}")?;
     for act in TASKS {
-        perform(&host, scene, act, "done", out, &mut played).await?;
+        perform(&host, scene, act, "done", out, &mut results).await?;
     }
     writeln!(
         out,
-        "\n{STRONG}Attacks by a hostile plugin in the project, and what stopped them{STRONG:#}"
+        "\n{STRONG}Attacks by a hostile plugin, and the rule or limit that stopped each \
+         attack{STRONG:#}"
     )?;
     for act in ATTACKS {
-        perform(&host, scene, act, "stopped", out, &mut played).await?;
+        perform(&host, scene, act, "stopped", out, &mut results).await?;
     }
     writeln!(out, "\n{STRONG}Afterwards{STRONG:#}")?;
-    for act in &TASKS[1..2] {
-        perform(&host, scene, act, "done", out, &mut played).await?;
-    }
-    let failed = played.iter().filter(|played| played.verdict.is_err()).count();
+    // A task that runs again shows that tools still work after the attacks.
+    perform(&host, scene, &TASKS[REPEATED_TASK], "done", out, &mut results).await?;
+    let failed = results.iter().filter(|result| result.verdict.is_err()).count();
     if failed == 0 {
-        writeln!(out, "{GOOD}Every tool worked and every attack was stopped.{GOOD:#}")?;
+        writeln!(
+            out,
+            "{GOOD}Every tool worked and every attack was stopped.{GOOD:#} Next, run: toolhold init"
+        )?;
     } else {
         writeln!(
             out,
             "{BAD}{failed} of {} tools and attacks had a wrong result.{BAD:#}",
-            played.len()
+            results.len()
         )?;
     }
-    Ok(played)
+    Ok(results)
 }
 
+/// Runs an act, prints its result, and adds the result to `results`. `good`: the word for a good
+/// result.
 async fn perform(
     host: &Host,
     scene: &Scene,
     act: &'static Act,
     good: &str,
     out: &mut dyn Write,
-    all: &mut Vec<ActResult>,
+    results: &mut Vec<ActResult>,
 ) -> Result<(), CommandError> {
     let start = Instant::now();
     let answer = host.call(Request::new(act.tool, (act.arguments)(scene))).await;
     let time = start.elapsed();
-    let verdict = if time > STOPPED_WITHIN {
+    let verdict = if time > MAX_TIME_OF_ACT {
         Err(ActError::Late(time.as_secs()))
     } else {
         (act.judge)(scene, &answer.outcome)
     };
-    let (style, word, said) = match &verdict {
-        Ok(said) => (GOOD, good, shown(&scene.shortened(said), SHOWN_BEHIND)),
-        Err(error) => (BAD, "FAILED", shown(&scene.shortened(&error.to_string()), SHOWN)),
+    let (style, word, text) = match &verdict {
+        Ok(text) => (GOOD, good, shown(&scene.shortened(text), MAX_TEXT_BESIDE_TITLE)),
+        Err(error) => (BAD, "FAILED", shown(&scene.shortened(&error.to_string()), MAX_TEXT)),
     };
     let millis = time.as_secs_f64() * 1e3;
     writeln!(
         out,
-        "  {style}{word:7}{style:#}  {:35} {FAINT}{millis:>6.1} ms  {said}{FAINT:#}",
+        "  {style}{word:7}{style:#}  {:35} {FAINT}{millis:>6.1} ms  {text}{FAINT:#}",
         act.title
     )?;
-    all.push(ActResult { act, time, verdict });
+    results.push(ActResult { act, time, verdict });
     Ok(())
 }
 
+/// Builds a host with the demo's configuration and the hostile plugin.
 async fn build(scene: &Scene, hostile: &[u8]) -> Result<Host, HostError> {
     scene.configure("toolhold.toml", CONFIGURATION.as_bytes())?;
     scene.configure("hostile.wasm", hostile)?;
@@ -147,26 +152,32 @@ async fn build(scene: &Scene, hostile: &[u8]) -> Result<Host, HostError> {
         .await
 }
 
-/// The result of an act.
 struct ActResult {
     act: &'static Act,
     time: Duration,
-    /// The part of the answer to show.
+    /// A text for the report.
     verdict: Result<String, ActError>,
 }
 
 impl ActResult {
     fn to_json(&self) -> Value {
-        let (good, said) = match &self.verdict {
-            Ok(said) => (true, said.clone()),
-            Err(error) => (false, error.to_string()),
+        let text = match &self.verdict {
+            Ok(text) => text.clone(),
+            Err(error) => error.to_string(),
         };
+        // The limit of `u64` is more than 500,000 years of microseconds.
         let micros = u64::try_from(self.time.as_micros()).unwrap_or(u64::MAX);
-        json!({ "title": self.act.title, "tool": self.act.tool, "ok": good, "micros": micros, "said": shown(&said, SHOWN) })
+        json!({
+            "title": self.act.title,
+            "tool": self.act.tool,
+            "ok": self.verdict.is_ok(),
+            "micros": micros,
+            "said": shown(&text, MAX_TEXT),
+        })
     }
 }
 
-/// The first line of a text, cut.
+/// Returns the first line of `text`, cut to `bytes`.
 fn shown(text: &str, bytes: usize) -> String {
     let line = text.trim().lines().next().unwrap_or_default().trim();
     let short = cut(line, bytes);

@@ -1,5 +1,4 @@
-//! The temporary folders and files of `toolhold demo`, including the secret that attacks must not
-//! reach.
+//! The temporary files of `toolhold demo`, with a secret that attacks must not reach.
 
 use std::fs;
 use std::io::{self, Write};
@@ -10,28 +9,19 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use toolhold_core::HostError;
 use toolhold_core::config::Folders;
 
-/// The content of the project's readme.
 pub(crate) const README: &str = "# A project\n\nIt says hello.\n";
 
-/// The demo's folders: a granted project, and a folder next to it that no tool may reach. They are
-/// removed when this value is dropped.
+/// A granted project, and a secret file next to it. All files are removed with this value.
 pub(crate) struct Scene {
     root: tempfile::TempDir,
-    /// The granted folder.
     pub(crate) project: PathBuf,
-    /// A file outside the granted folder.
     pub(crate) secret_file: PathBuf,
-    /// The content of the secret file. It is random each time, so only a reader of the file can
-    /// know it.
+    /// The random content of `secret_file`, which only a tool that read the file can know.
     pub(crate) secret: String,
 }
 
 impl Scene {
-    /// Creates the folders and files.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`HostError::Io`] if the temporary folder can't be written.
+    /// Creates the project, and a secret file outside the project.
     pub(crate) fn new() -> Result<Self, HostError> {
         let root = tempfile::Builder::new()
             .prefix("toolhold-demo-")
@@ -47,11 +37,7 @@ impl Scene {
         Ok(Self { root, project, secret_file, secret })
     }
 
-    /// Writes a file into the configuration folder.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`HostError::Io`] if the temporary folder is full.
+    /// Writes a new file into the configuration folder. Only the user may read the file.
     pub(crate) fn configure(&self, name: &str, content: &[u8]) -> Result<(), HostError> {
         let folder = self.folders().config;
         let path = folder.join(name);
@@ -63,20 +49,18 @@ impl Scene {
             .map_err(HostError::io(format!("writing {}", path.display())))
     }
 
-    /// `text` with paths relative to the project.
+    /// Makes absolute paths in `text` relative to the project.
     pub(crate) fn shortened(&self, text: &str) -> String {
         let project = format!("{}/", self.project.display());
         let beside = format!("{}/", self.project.with_file_name("").display()).replace("//", "/");
         text.replace(&project, "").replace(&beside, "../")
     }
 
-    /// Returns Toolhold's own folders for the demo. The demo doesn't read the user's folders, and
-    /// its own folders are removed.
+    /// Returns folders inside the temporary folder. The demo must not use the user's folders.
     pub(crate) fn folders(&self) -> Folders {
         Folders::inside(&self.root.path().join("toolhold"))
     }
 
-    /// Whether the file outside is unchanged.
     pub(crate) fn secret_is_untouched(&self) -> bool {
         fs::read_to_string(&self.secret_file).is_ok_and(|text| text == self.secret)
     }

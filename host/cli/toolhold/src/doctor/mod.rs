@@ -1,5 +1,4 @@
-//! `toolhold doctor`: prints the findings about this machine and the configuration, and sets the
-//! exit code.
+//! `toolhold doctor`: prints findings about this machine and the configuration.
 
 use std::io::{self, Write};
 
@@ -16,7 +15,6 @@ use crate::options::Options;
 use crate::shown;
 use crate::style::{BAD, FAINT, GOOD, STRONG, WARNING};
 
-/// Runs the command.
 pub(crate) fn run(arguments: &DoctorArguments, options: &Options) -> Result<Exit, Error> {
     let examination = Examination {
         inputs: options.inputs()?,
@@ -25,7 +23,7 @@ pub(crate) fn run(arguments: &DoctorArguments, options: &Options) -> Result<Exit
         helper: None,
     };
     let mut report = host::block_on(async { Ok(examination.run().await) })?;
-    // The report already contains errors of the configuration.
+    // If the configuration can't be loaded, the report already contains the error.
     if let Ok(folders) = Folders::from_environment()
         && let Ok(loaded) = config::load(&folders, &options.inputs()?)
     {
@@ -48,39 +46,57 @@ fn object(report: &Report) -> serde_json::Value {
     json!({ "ok": failures == 0, "summary": { "ok": good, "warnings": warnings, "failures": failures }, "findings": report.findings })
 }
 
-/// The columns before and after the name of a finding.
 const AROUND_NAME: usize = 13;
 
-/// The most columns of a name that others are aligned with.
+/// The most columns of the names. A longer name doesn't move the other columns.
 const MAX_NAME: usize = 24;
 
-/// Prints the findings by group, with aligned columns.
+/// Prints the findings in groups, and a summary. `columns`: the width of the terminal.
 fn print(out: &mut impl Write, report: &Report, columns: Option<usize>) -> io::Result<()> {
-    let name_lengths = report.findings.iter().map(|finding| finding.name.chars().count());
-    let width = name_lengths.max().unwrap_or(0).min(MAX_NAME);
+    let mut width = 0;
+    for finding in &report.findings {
+        width = width.max(finding.name.chars().count());
+    }
+    width = width.min(MAX_NAME);
     let mut current_group = "";
-    for Finding { group, name, state, found, fix } in &report.findings {
-        if *group != current_group {
-            let above = if current_group.is_empty() { "" } else { "\n" };
-            writeln!(out, "{above}{STRONG}{group}{STRONG:#}")?;
+    for finding in &report.findings {
+        let group = finding.group;
+        if group != current_group {
+            let is_first_group = current_group.is_empty();
+            let blank_line = if is_first_group { "" } else { "\n" };
+            writeln!(out, "{blank_line}{STRONG}{group}{STRONG:#}")?;
             current_group = group;
         }
-        let (style, word) = match state {
-            State::Ok => (GOOD, "ok"),
-            State::Warning => (WARNING, "warning"),
-            State::Failure => (BAD, "failure"),
-        };
-        let indent = AROUND_NAME + width.max(name.chars().count());
-        let found = shown::wrap(found, indent, columns);
-        writeln!(out, "  {style}{word:7}{style:#}  {name:width$}  {found}")?;
-        if let Some(fix) = fix {
-            let indent = AROUND_NAME + width;
-            let wrapped = shown::wrap(&format!("to fix it: {fix}"), indent, columns);
-            let fix = wrapped.strip_prefix("to fix it:").unwrap_or(&wrapped);
-            writeln!(out, "{:indent$}{FAINT}to fix it:{FAINT:#}{fix}", "")?;
-        }
+        print_finding(out, finding, width, columns)?;
     }
     writeln!(out, "\n{}", summary(report))
+}
+
+/// Prints a finding and how to fix it. `width`: the columns of the names.
+fn print_finding(
+    out: &mut impl Write,
+    finding: &Finding,
+    width: usize,
+    columns: Option<usize>,
+) -> io::Result<()> {
+    let Finding { name, state, found, fix, .. } = finding;
+    let (style, word) = match state {
+        State::Ok => (GOOD, "ok"),
+        State::Warning => (WARNING, "warning"),
+        State::Failure => (BAD, "failure"),
+    };
+    let indent = AROUND_NAME + width.max(name.chars().count());
+    let found = shown::wrap(found, indent, columns);
+    writeln!(out, "  {style}{word:7}{style:#}  {name:width$}  {found}")?;
+    if let Some(fix) = fix {
+        let indent = AROUND_NAME + width;
+        // The label takes part in the wrapping, and then gets its colour.
+        let wrapped = shown::wrap(&format!("to fix it: {fix}"), indent, columns);
+        let fix = wrapped.strip_prefix("to fix it:").unwrap_or(&wrapped);
+        let margin = " ".repeat(indent);
+        writeln!(out, "{margin}{FAINT}to fix it:{FAINT:#}{fix}")?;
+    }
+    Ok(())
 }
 
 fn summary(report: &Report) -> String {

@@ -1,4 +1,4 @@
-//! `toolhold filter discover`: finds the commands for which a new rule would be useful.
+//! `toolhold filter discover`: finds the commands that need a new rule most.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -13,26 +13,30 @@ use crate::shown;
 use crate::style::FAINT;
 use toolhold_terminal::table::Table;
 
-/// Commands that are shown.
+/// The number of listed commands.
 const SHOWN: usize = 20;
 
-/// The most commands that are counted separately. Others are left out, because the audit log may
-/// have any number of commands.
+/// The most different commands that are counted, because the audit log may have any number.
 const MAX_COMMANDS: usize = 10_000;
 
-/// Characters of a command in the table.
+/// The most characters of a command in the table.
 const WIDTH: usize = 60;
 
-/// Lists commands whose output no rule knows.
+/// An estimate of the bytes per token.
+const BYTES_PER_TOKEN: u64 = 4;
+
+/// The most characters of a rule's name.
+const MAX_RULE_NAME: usize = 40;
+
+/// Lists the commands whose output no rule matches, and prints a rule for the first.
 pub(super) fn run(host: &Host, as_json: bool) -> Result<Exit, Error> {
+    const NUMBER_COLUMNS: &[usize] = &[1, 2, 3];
     let unknown = unknown_commands(host)?;
     if as_json {
-        let rows: Vec<_> = unknown
-            .iter()
-            .map(|(command, Outputs { calls, bytes, .. })| {
-                json!({ "command": command, "calls": calls, "bytes": bytes })
-            })
-            .collect();
+        let mut rows = Vec::new();
+        for (command, Outputs { calls, bytes, .. }) in &unknown {
+            rows.push(json!({ "command": command, "calls": calls, "bytes": bytes }));
+        }
         writeln!(io::stdout().lock(), "{:#}", json!(rows))?;
         return Ok(Exit::Success);
     }
@@ -43,10 +47,10 @@ pub(super) fn run(host: &Host, as_json: bool) -> Result<Exit, Error> {
         )?;
         return Ok(Exit::Success);
     };
-    let mut table = Table::new(["COMMAND", "CALLS", "BYTES", "TOKENS"], &[1, 2, 3]);
+    let mut table = Table::new(["COMMAND", "CALLS", "BYTES", "TOKENS"], NUMBER_COLUMNS);
     for (command, Outputs { calls, bytes, .. }) in &unknown {
         let shown: String = command.chars().take(WIDTH).collect();
-        let tokens = format!("~{}", bytes / 4);
+        let tokens = format!("~{}", bytes / BYTES_PER_TOKEN);
         table.row([shown, calls.to_string(), bytes.to_string(), tokens]);
     }
     table.print(&mut anstream::stdout().lock())?;
@@ -62,15 +66,13 @@ pub(super) fn run(host: &Host, as_json: bool) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-/// The outputs of a command in the audit log.
 struct Outputs {
-    /// Whether a rule matches the outputs.
     is_known: bool,
     calls: u64,
     bytes: u64,
 }
 
-/// Returns the commands whose output no rule matches, the one with the longest output first.
+/// Returns the commands whose output no rule matches, sorted by the size of the output.
 fn unknown_commands(host: &Host) -> Result<Vec<(String, Outputs)>, Error> {
     let mut outputs_by_command: BTreeMap<String, Outputs> = BTreeMap::new();
     Trail::open(&Folders::from_environment()?)?.command_outputs(&mut |text, bytes| {
@@ -80,7 +82,7 @@ fn unknown_commands(host: &Host) -> Result<Vec<(String, Outputs)>, Error> {
         if is_full && !outputs_by_command.contains_key(&command) {
             return;
         }
-        // A known command stays in the map, so that its rules are looked up only once.
+        // Commands with a rule are also in the map, so that `knows_output` runs once per command.
         let outputs = outputs_by_command.entry(command).or_insert_with_key(|command| Outputs {
             is_known: host.knows_output(command),
             calls: 0,
@@ -97,13 +99,12 @@ fn unknown_commands(host: &Host) -> Result<Vec<(String, Outputs)>, Error> {
     Ok(unknown)
 }
 
-/// Writes a rule in the form of `filters.toml`.
+/// Returns a rule for `filters.toml` that removes repeated lines from the output of `command`.
 fn rule_for(command: &str) -> String {
-    let name: String = command
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' })
-        .take(40)
-        .collect();
+    let mut name = String::new();
+    for c in command.chars().take(MAX_RULE_NAME) {
+        name.push(if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' });
+    }
     format!(
         "[[rules]]\nname = \"{}\"\nmatch = {{ prefix = {} }}\nstrategy = {{ type = \"dedup\" }}\n",
         name.trim_matches('-'),
@@ -111,7 +112,7 @@ fn rule_for(command: &str) -> String {
     )
 }
 
-/// Returns the name of the program, followed by its subcommand if there is one.
+/// Returns the program and, if there is one, its subcommand.
 fn first_words(command: &str) -> String {
     let mut words = command.split(' ');
     let program = words.next().unwrap_or_default();

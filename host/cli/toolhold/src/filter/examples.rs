@@ -1,4 +1,4 @@
-//! `toolhold filter test`: runs the examples of rules. An example is an output with its expected
+//! `toolhold filter test`: runs the examples in rules. An example is an output with its expected
 //! result.
 
 use std::io::{self, Write};
@@ -12,30 +12,27 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::style::{BAD, FAINT, GOOD, WARNING};
 
-/// The part of a filter's metadata that is read.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Meta {
     examples: Vec<Example>,
 }
 
-/// One example.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Example {
     /// The exit code of the command.
     exit: i32,
-    /// The input.
+    /// The output of the command.
     input: String,
-    /// The expected output. `None`: the output isn't checked.
+    /// The expected filtered output. `None`: any output.
     output: Option<String>,
-    /// Strings that the output must contain.
+    /// Strings that the filtered output must contain.
     contains: Vec<String>,
-    /// Strings that the output must not contain.
+    /// Strings that the filtered output must not contain.
     lacks: Vec<String>,
 }
 
-/// The results of the examples.
 #[derive(Default)]
 struct Counts {
     examples: u64,
@@ -97,6 +94,7 @@ pub(super) async fn run(host: &Host, names: &[String], as_json: bool) -> Result<
 }
 
 impl Counts {
+    /// Runs and counts the examples of a filter, and adds a message for each failure.
     async fn add(&mut self, host: &Host, filter: &FilterState) {
         let name = &filter.name;
         let meta = match &filter.definition.meta {
@@ -106,22 +104,23 @@ impl Counts {
         let examples = match meta {
             Ok(meta) => meta.examples,
             Err(error) => {
-                return self.wrong.push(format!("{name}: the examples can't be read: {error}"));
+                self.wrong.push(format!("{name}: the examples can't be read: {error}"));
+                return;
             }
         };
         if examples.is_empty() {
             self.without.push(name.clone());
         }
-        for (at, example) in examples.iter().enumerate() {
+        for (index, example) in examples.iter().enumerate() {
             self.examples += 1;
-            if let Err(why) = checked(host, name, example).await {
-                self.wrong.push(format!("{name}, example {}: {why}", at + 1));
+            if let Err(why) = check(host, name, example).await {
+                let number = index + 1;
+                self.wrong.push(format!("{name}, example {number}: {why}"));
             }
         }
     }
 }
 
-/// An example with an unexpected result.
 #[derive(Debug, thiserror::Error)]
 enum ExampleError {
     #[error("{}", .0.message)]
@@ -136,7 +135,8 @@ enum ExampleError {
     Unwanted { text: String, output: String },
 }
 
-async fn checked(host: &Host, name: &str, example: &Example) -> Result<(), ExampleError> {
+/// Runs an example, and compares the filtered output with the expectations.
+async fn check(host: &Host, name: &str, example: &Example) -> Result<(), ExampleError> {
     let input = FilterInput {
         tool: "bash".to_owned(),
         exit_code: Some(example.exit),
@@ -144,21 +144,23 @@ async fn checked(host: &Host, name: &str, example: &Example) -> Result<(), Examp
         ..FilterInput::default()
     };
     let verdict = host.try_filter(name, input).await;
-    let left = match verdict.map_err(|failure| ExampleError::Failed(failure.into()))? {
+    let filtered = match verdict.map_err(|failure| ExampleError::Failed(failure.into()))? {
         FilterVerdict::Keep => example.input.clone(),
         FilterVerdict::Replace { content, .. } => {
             content.iter().filter_map(Content::as_text).collect()
         }
         FilterVerdict::Block(reason) => return Err(ExampleError::Withheld(reason)),
     };
-    if example.output.as_ref().is_some_and(|output| output.trim_end() != left.trim_end()) {
-        return Err(ExampleError::Different(left));
+    if let Some(expected) = &example.output
+        && expected.trim_end() != filtered.trim_end()
+    {
+        return Err(ExampleError::Different(filtered));
     }
-    if let Some(missing) = example.contains.iter().find(|text| !left.contains(text.as_str())) {
-        return Err(ExampleError::Missing { text: missing.clone(), output: left });
+    if let Some(missing) = example.contains.iter().find(|text| !filtered.contains(text.as_str())) {
+        return Err(ExampleError::Missing { text: missing.clone(), output: filtered });
     }
-    match example.lacks.iter().find(|text| left.contains(text.as_str())) {
-        Some(there) => Err(ExampleError::Unwanted { text: there.clone(), output: left }),
+    match example.lacks.iter().find(|text| filtered.contains(text.as_str())) {
+        Some(unwanted) => Err(ExampleError::Unwanted { text: unwanted.clone(), output: filtered }),
         None => Ok(()),
     }
 }

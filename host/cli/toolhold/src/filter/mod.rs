@@ -1,5 +1,4 @@
-//! `toolhold filter`: lists, tries and tests the filters that shorten output, and shows their
-//! statistics.
+//! `toolhold filter`: lists, tries and tests filters, and shows their statistics.
 
 mod discover;
 mod examples;
@@ -25,13 +24,12 @@ use crate::options::Options;
 use crate::style::{FAINT, warn};
 use toolhold_terminal::table::Table;
 
-/// Bytes of an output to try. A call gives filters a longer output in pieces of this size.
+/// The most bytes of an output. In a call, a filter gets longer output in pieces of this size.
 const MAX_OUTPUT: u64 = 4 << 20;
 
-/// Characters of a filter's matcher in the list.
+/// The most characters of a matcher in the list.
 const SHOWN: usize = 60;
 
-/// Runs the command.
 pub(crate) fn run(command: &FilterCommand, options: &Options) -> Result<Exit, Error> {
     match command {
         FilterCommand::List { json } => host::run(options, async |host| list(&host, *json)),
@@ -46,6 +44,7 @@ pub(crate) fn run(command: &FilterCommand, options: &Options) -> Result<Exit, Er
     }
 }
 
+/// Lists the filters, and prints the problems of the user's rules.
 fn list(host: &Host, as_json: bool) -> Result<Exit, Error> {
     let filters = host.filters();
     let rules = host.filter_rules();
@@ -53,11 +52,14 @@ fn list(host: &Host, as_json: bool) -> Result<Exit, Error> {
         writeln!(io::stdout().lock(), "{:#}", json!({ "filters": filters, "rules": rules }))?;
         return Ok(Exit::Success);
     }
-    for problem in rules.iter().flat_map(|rules| &rules.problems) {
-        warn(problem)?;
+    if let Some(rules) = &rules {
+        for problem in &rules.problems {
+            warn(problem)?;
+        }
     }
     let mut table = Table::new(["FILTER", "PLUGIN", "HOW", "LOOKS AT"], &[]);
     for filter in &filters {
+        // Missing and invalid metadata become `null`, and the strategy `-`.
         let meta_text = filter.definition.meta.as_deref().unwrap_or_default();
         let meta: Value = serde_json::from_str(meta_text).unwrap_or_default();
         let strategy = match filter.definition.purpose {
@@ -90,21 +92,25 @@ fn describe_matcher(matcher: &Matcher) -> String {
     if matcher.tool == "*" { subject } else { format!("{} {subject}", matcher.tool) }
 }
 
+/// Runs a filter, or all filters for a command, on the output in a file.
 fn try_filter(arguments: &FilterTry, options: &Options) -> Result<Exit, Error> {
     match (&arguments.command, &arguments.filter_or_file, &arguments.file) {
+        // With `--command`, the first word is the file.
         (Some(command), Some(file), None) => {
-            let text = output(Path::new(file))?;
+            let text = read_output(Path::new(file))?;
             host::run(options, async |host| try_call(&host, arguments, command, text).await)
         }
         (None, Some(filter), Some(file)) => {
-            let text = shown(output(file)?, true);
+            // In a call, a filter gets the lines as a terminal shows them.
+            let as_lines = true;
+            let text = shown(read_output(file)?, as_lines);
             host::run(options, async |host| try_one(&host, arguments, filter, text).await)
         }
         _ => Err(Error::Usage("give a filter and a file, or --command and a file".to_owned())),
     }
 }
 
-/// Filters the output of a command as a call does.
+/// Filters `text` like the output of `command` in a call of `bash`, and shows the result.
 async fn try_call(
     host: &Host,
     arguments: &FilterTry,
@@ -116,17 +122,22 @@ async fn try_call(
             Error::Usage(format!("a call would fail: {}", neutral_line(&failure.message)))
         })?;
     let unchanged = match commands::last_command(command) {
-        None => "the last program of the command line can't be resolved, so no filter matches"
+        None => "no filter matches, because the last program of the command line can't be resolved"
             .to_owned(),
-        Some(last) => match &host.fitting_filters("bash", Some(&last.line))[..] {
-            [] => format!("no filter matches `{}`", last.line),
-            filters => format!("{} leaves nothing out", filters.join(", ")),
-        },
+        Some(last) => {
+            let filters = host.fitting_filters("bash", Some(&last.line));
+            if filters.is_empty() {
+                format!("no filter matches `{}`", last.line)
+            } else {
+                format!("{} leaves out nothing", filters.join(", "))
+            }
+        }
     };
     show(&text, &shortened, filtered, &unchanged, arguments.json)
 }
 
-/// Runs one filter on the output of any command.
+/// Runs the filter `filter` on `text`, and shows the result. The filter's conditions for commands
+/// are ignored.
 async fn try_one(
     host: &Host,
     arguments: &FilterTry,
@@ -143,9 +154,12 @@ async fn try_one(
         .try_filter(filter, input)
         .await
         .map_err(|failure| unusable(host, filter, &failure.message))?;
-    let unchanged = format!("{filter} leaves nothing out");
+    let unchanged = format!("{filter} leaves out nothing");
     match verdict {
-        FilterVerdict::Keep => show(&text, &text, None, &unchanged, arguments.json),
+        FilterVerdict::Keep => {
+            let filtered = None;
+            show(&text, &text, filtered, &unchanged, arguments.json)
+        }
         FilterVerdict::Replace { content, confidence, .. } => {
             let shortened = content.iter().filter_map(Content::as_text).collect::<String>();
             let filtered = FilterSummary {
@@ -168,7 +182,8 @@ fn unusable(host: &Host, name: &str, message: &str) -> Error {
     Error::Usage(format!("the filter `{}`: {message}{hint}", neutral_line(name)))
 }
 
-/// Shows a filtered output. `unchanged`: the message if no filter changed the output.
+/// Prints the filtered output and the effect of the filters. `unchanged`: the message if the output
+/// stays the same.
 fn show(
     before: &str,
     after: &str,
@@ -202,7 +217,8 @@ fn show(
             let note = if filtered.is_worth_it() {
                 ""
             } else {
-                "; a call would not filter this output, because the filter saves too little"
+                "; in a call, this output would stay unfiltered, because the filter saves too \
+                 little"
             };
             format!("{filtered} by {filters}; about {saved}; confidence: {confidence}{note}")
         }
@@ -211,7 +227,8 @@ fn show(
     Ok(Exit::Success)
 }
 
-fn output(path: &Path) -> Result<String, Error> {
+/// Reads an output from a file, or from stdin for `-`. Invalid UTF-8 is replaced.
+fn read_output(path: &Path) -> Result<String, Error> {
     let source: Box<dyn Read> = if path == Path::new("-") {
         Box::new(io::stdin().lock())
     } else {
@@ -219,12 +236,13 @@ fn output(path: &Path) -> Result<String, Error> {
     };
     let mut bytes = Vec::new();
     source
+        // One byte more than the limit shows that the file is too large.
         .take(MAX_OUTPUT + 1)
         .read_to_end(&mut bytes)
         .map_err(|error| unreadable(path, &error))?;
     if bytes.len() as u64 > MAX_OUTPUT {
         return Err(Error::Usage(format!(
-            "{}: the file is too large; the limit is 4 MiB. In a call, filters get a longer output \
+            "{}: the file is too large; the limit is 4 MiB. In a call, filters get longer outputs \
              in parts",
             path.display()
         )));
@@ -237,6 +255,7 @@ fn unreadable(path: &Path, error: &io::Error) -> Error {
 }
 
 fn stats(as_json: bool) -> Result<Exit, Error> {
+    const NUMBER_COLUMNS: &[usize] = &[1, 2, 3, 4, 5, 6];
     let stats = Trail::open(&Folders::from_environment()?)?.filter_stats()?;
     if as_json {
         writeln!(io::stdout().lock(), "{:#}", json!(stats))?;
@@ -248,7 +267,7 @@ fn stats(as_json: bool) -> Result<Exit, Error> {
     }
     let mut table = Table::new(
         ["FILTER", "ANSWERS", "LINES", "SHOWN", "SAVED", "TOKENS SAVED", "F/P/B"],
-        &[1, 2, 3, 4, 5, 6],
+        NUMBER_COLUMNS,
     );
     for stats in &stats {
         let FilterStats {

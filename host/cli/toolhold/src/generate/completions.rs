@@ -9,9 +9,8 @@ use crate::arguments::{Arguments, CompletionsArguments};
 use crate::error::Error;
 use crate::exit::Exit;
 
-/// Runs the command.
 pub(crate) fn run(arguments: &CompletionsArguments) -> Result<Exit, Error> {
-    // The generator panics if stdout is closed, so it writes into memory first.
+    // The generator panics if stdout is closed, so it writes into memory.
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut Arguments::command(), NAME, &mut script);
     std::io::stdout().lock().write_all(&script)?;

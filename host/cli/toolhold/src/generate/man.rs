@@ -13,7 +13,6 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::nearest::nearest;
 
-/// Runs the command.
 pub(crate) fn run(arguments: &ManArguments) -> Result<Exit, Error> {
     let root = root();
     match &arguments.all {
@@ -24,15 +23,15 @@ pub(crate) fn run(arguments: &ManArguments) -> Result<Exit, Error> {
                 directory.display()
             )))?;
         }
-        None => std::io::stdout()
-            .lock()
-            .write_all(page(find(&root, &arguments.command)?)?.as_bytes())?,
+        None => {
+            let command = find(&root, &arguments.command)?;
+            std::io::stdout().lock().write_all(page(command)?.as_bytes())?;
+        }
     }
     Ok(Exit::Success)
 }
 
-/// Writes a page for each command: `toolhold.1`, `toolhold-call.1`, `toolhold-config-show.1` and so
-/// on.
+/// Writes a page for the command and each subcommand, for example `toolhold-config-show.1`.
 fn write_all(command: &Command, directory: &Path) -> io::Result<()> {
     fs::write(directory.join(format!("{}.1", full_name(command))), page(command)?)?;
     for subcommand in command.get_subcommands() {
@@ -41,14 +40,13 @@ fn write_all(command: &Command, directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the page of a command, in roff.
 fn page(command: &Command) -> io::Result<String> {
     let mut page = Vec::new();
     Man::new(command.clone())
         .source(concat!("toolhold ", env!("CARGO_PKG_VERSION")))
         .manual("Toolhold")
         .render(&mut page)?;
-    // Named characters show in any locale.
+    // Characters outside ASCII become escapes, which every locale shows correctly.
     Ok(String::from_utf8_lossy(&page).chars().map(escape).collect())
 }
 
@@ -60,14 +58,14 @@ fn full_name(command: &Command) -> &str {
     command.get_display_name().unwrap_or_else(|| command.get_name())
 }
 
-/// Returns the commands with their full names. `toolhold help` has no page, because `toolhold help
-/// COMMAND` shows a short page itself.
+/// Returns the command with all subcommands, except `toolhold help`, which needs no page.
 fn root() -> Command {
     let mut root = Arguments::command().disable_help_subcommand(true);
     root.build();
     root
 }
 
+/// Finds the command with these names, for example `config` and `show`.
 fn find<'c>(root: &'c Command, names: &[String]) -> Result<&'c Command, Error> {
     let mut command = root;
     for name in names {

@@ -1,6 +1,7 @@
-//! `toolhold init`: a few questions, the configuration from the answers, and the connections of MCP
+//! `toolhold init`: asks a few questions, writes the configuration, and imports and connects MCP
 //! clients.
 
+mod providers;
 mod template;
 mod undo;
 
@@ -10,39 +11,43 @@ use std::io::{BufRead, Write};
 use std::path::Path;
 
 use serde_json::json;
-use toolhold_core::config::{Config, Folders, presets};
+use toolhold_core::HostError;
+use toolhold_core::config::{self, Config, Folders, Inputs, presets};
 use toolhold_core::text::neutral_line;
+use toolhold_models::choice::EnvironmentProvider;
 
 use crate::arguments::connect::ConnectArguments;
 use crate::arguments::{CallArguments, InitArguments, YesOrNo};
 use crate::ask::{self, Dialogue};
 use crate::call;
-use crate::connect;
+use crate::connect::{self, FoundClient};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::granted_folder::{folder, folder_at};
+use crate::mcp;
 use crate::new_file;
 use crate::options::Options;
 use crate::shown::{self, toml};
-use crate::style::{FAINT, STRONG};
+use crate::style::{FAINT, STRONG, warn};
 
-const NETWORK: &str = "Commands may use the network without asking; other tools ask first.";
-const ASKS: &str = "A tool that writes there asks you first.";
+const NETWORK: &str = "Commands may use the network without asking; other tools need your \
+                       approval.";
+const ASKS: &str = "Changes of files there need your approval.";
 const WRITES: &str =
     "Tools and commands work there without asking, and `toolhold undo` restores what they changed.";
 
-/// The answers of the person.
 #[derive(Debug, PartialEq)]
 struct Answers {
-    /// The directories by their real paths, as written in the file.
+    /// The granted folders: real paths, or `.`.
     folders: Vec<String>,
     write: bool,
     network: bool,
-    /// Names of presets for toolchains in the home directory.
+    /// The presets for toolchains in the home directory.
     presets: Vec<&'static str>,
+    /// The model providers with a key in the environment.
+    providers: Vec<EnvironmentProvider>,
 }
 
-/// Runs the command.
 pub(crate) fn run(arguments: &InitArguments, options: &Options) -> Result<Exit, Error> {
     if arguments.print {
         write!(std::io::stdout(), "{}", template::template())?;
@@ -59,7 +64,7 @@ pub(crate) fn run(arguments: &InitArguments, options: &Options) -> Result<Exit, 
     for name in &arguments.connect {
         connect::check(name, options)?;
     }
-    let here = toolhold_core::config::working_directory()?;
+    let here = config::working_directory()?;
     let mut folders = Vec::new();
     for path in &arguments.folder {
         let folder = folder_at(path, &own, &here)
@@ -69,6 +74,7 @@ pub(crate) fn run(arguments: &InitArguments, options: &Options) -> Result<Exit, 
     let write = arguments.write.map(|answer| answer == YesOrNo::Yes);
     let network = arguments.network.map(|answer| answer == YesOrNo::Yes);
     let found = found_presets(&own);
+    let existing = load_without_file(options, &own)?;
     let mut clients = arguments.connect.clone();
 
     let mut dialogue = ask::open_dialogue("nothing was written");
@@ -82,12 +88,12 @@ pub(crate) fn run(arguments: &InitArguments, options: &Options) -> Result<Exit, 
                  init --folder DIRECTORY --write yes|no --network yes|no";
             return Err(Error::Usage(message.to_owned()));
         }
-        // The default answers.
         None => Answers {
             folders: if folders.is_empty() { vec![".".to_owned()] } else { folders },
             write: write.unwrap_or(true),
             network: network.unwrap_or(false),
             presets: Vec::new(),
+            providers: Vec::new(),
         },
     };
     let uses_presets = match (arguments.presets, &mut dialogue) {
@@ -98,30 +104,49 @@ pub(crate) fn run(arguments: &InitArguments, options: &Options) -> Result<Exit, 
     if uses_presets {
         answers.presets = found;
     }
+    answers.providers = providers::choose(arguments.providers, dialogue.as_mut(), &existing)?;
     if let Some(dialogue) = &mut dialogue
         && clients.is_empty()
         && options.config.is_none()
     {
         clients = ask_for_clients(dialogue)?;
     }
+    let imports_servers = match (arguments.import, &mut dialogue) {
+        (Some(answer), _) => answer == YesOrNo::Yes,
+        (None, Some(dialogue)) => ask_for_import(dialogue)?,
+        (None, None) => false,
+    };
     drop(dialogue);
 
-    let text = configuration(&answers);
-    new_file::create(&file, &text)?;
+    new_file::create(&file, &configuration(&answers))?;
     let plugins = Config::default().plugin_folder(&own, &here);
     new_file::private_folder(&plugins)?;
-    undo::record(&own, &file, text)?;
+    let mut written = vec![file.clone()];
+    undo::record(&own, &written, Vec::new())?;
     write!(anstream::stdout(), "{}", describe(&answers, &file, &plugins))?;
+    if imports_servers {
+        writeln!(anstream::stdout())?;
+        let outcome = mcp::import_servers(&file, &own, &existing, !is_watched)?;
+        for reason in &outcome.broken {
+            warn(reason)?;
+        }
+        written.extend(outcome.secrets);
+        undo::record(&own, &written, outcome.folders)?;
+    }
     for name in &clients {
         let exit = connect::run(&ConnectArguments::of_client(name, !is_watched), options)?;
         if exit == Exit::Success {
             undo::record_client(&own, name)?;
         }
     }
-    call_for_test(&answers, &here, options)
+    let exit = call_for_test(&answers, &here, options)?;
+    // The clients are only shown here, so an unknown home isn't an error.
+    let clients = connect::found_clients().unwrap_or_default();
+    write!(anstream::stdout(), "{}", describe_next(&answers, &clients))?;
+    Ok(exit)
 }
 
-/// Returns the presets of the toolchains in the home directory.
+/// Returns the presets for toolchains in the user's home, or in folders that variables name.
 fn found_presets(own: &Folders) -> Vec<&'static str> {
     let Some(home) = &own.home else { return Vec::new() };
     let mut variables = BTreeMap::new();
@@ -138,15 +163,24 @@ fn ask_for_presets<R: BufRead, W: Write>(
     found: &[&str],
 ) -> Result<bool, Error> {
     dialogue.print(&format!(
-        "In your home are the programs, settings and caches of: {}. Commands see none of them \
-         without a preset. With one, they read the programs and write the caches; credentials stay \
-         hidden.",
+        "Your home has programs, settings and caches of: {}. Commands can't see these files \
+         without a preset. With a preset, commands may read the programs and write the caches; \
+         credentials stay hidden.",
         found.join(", ")
     ))?;
-    dialogue.yes_or_no("May commands use them?", true)
+    let default_answer = true;
+    dialogue.yes_or_no("May commands use these toolchains?", default_answer)
 }
 
-/// Asks for each MCP client that its user has started on this machine. Returns their names.
+/// Loads the configuration that applies without a file of the user.
+fn load_without_file(options: &Options, own: &Folders) -> Result<Config, Error> {
+    let empty = tempfile::NamedTempFile::new().map_err(HostError::io("making an empty file"))?;
+    let file = Some(empty.path().to_owned());
+    let inputs = Inputs { file, working_directory: None, ..options.inputs()? };
+    Ok(config::load(own, &inputs).map_err(HostError::from)?)
+}
+
+/// Asks about each MCP client on this machine that isn't connected. Returns the clients to connect.
 fn ask_for_clients<R: BufRead, W: Write>(
     dialogue: &mut Dialogue<R, W>,
 ) -> Result<Vec<String>, Error> {
@@ -156,32 +190,47 @@ fn ask_for_clients<R: BufRead, W: Write>(
             continue;
         }
         let title = found.client.title;
-        let question = format!("Connect {title} to the tools? You see the change first.");
-        if dialogue.yes_or_no(&question, true)? {
+        let question = format!("Connect {title} to the tools? Toolhold shows the change first.");
+        let default_answer = true;
+        if dialogue.yes_or_no(&question, default_answer)? {
             clients.push(found.client.name.to_owned());
         }
     }
     Ok(clients)
 }
 
+/// Asks whether to import the servers of MCP clients. Returns `false` if there are no servers.
+fn ask_for_import<R: BufRead, W: Write>(dialogue: &mut Dialogue<R, W>) -> Result<bool, Error> {
+    let titles = mcp::clients_with_servers()?;
+    if titles.is_empty() {
+        return Ok(false);
+    }
+    let question = format!("Import the servers of {}? You see them first.", titles.join(", "));
+    let default_answer = true;
+    dialogue.yes_or_no(&question, default_answer)
+}
+
 /// Lists the first folder, as a test of the new configuration.
 fn call_for_test(answers: &Answers, here: &Path, options: &Options) -> Result<Exit, Error> {
     let path = test_path(answers, here);
-    let shown = path.as_ref().map_or_else(String::new, |path| {
-        format!(" path={}", shown::shell_word(&neutral_line(path)))
-    });
-    writeln!(anstream::stdout(), "\nA test call: toolhold call list_directory{shown}")?;
-    let arguments = path.map(|path| format!("path={path}")).into_iter().collect();
+    let mut shown_argument = String::new();
+    let mut arguments = Vec::new();
+    if let Some(path) = path {
+        shown_argument = format!(" path={}", shown::shell_word(&neutral_line(&path)));
+        arguments.push(format!("path={path}"));
+    }
+    writeln!(anstream::stdout(), "\nA test call: toolhold call list_directory{shown_argument}")?;
     call::run(&CallArguments::of_tool("list_directory", arguments), options)
 }
 
-/// Returns the folder that a call has to name, because the tools can't use the working directory.
+/// Returns the folder for the test call, or `None` if the working directory is granted.
 fn test_path(answers: &Answers, here: &Path) -> Option<String> {
     let is_covered = answers.folders.iter().any(|folder| folder == "." || here.starts_with(folder));
     if is_covered { None } else { answers.folders.first().cloned() }
 }
 
-/// Asks for the answers that the options don't give.
+/// Asks for values that the command line lacks: folders if `folders` is empty, and other values
+/// that are `None`. `check` checks a folder, and returns the folder's text for the file.
 fn ask<R: BufRead, W: Write, E: Display>(
     dialogue: &mut Dialogue<R, W>,
     mut folders: Vec<String>,
@@ -196,20 +245,28 @@ fn ask<R: BufRead, W: Write, E: Display>(
         Some(write) => write,
         None => {
             dialogue.print(
-                "Commands run in a sandbox. Files are saved before they are changed, \
-                 and `toolhold undo` restores them.",
+                "Commands run in a sandbox. Toolhold saves files before a change, and `toolhold \
+                 undo` restores the files.",
             )?;
-            dialogue.yes_or_no("May tools and commands change files there without asking?", true)?
+            let default_answer = true;
+            dialogue.yes_or_no(
+                "May tools and commands change files in these folders without asking?",
+                default_answer,
+            )?
         }
     };
     let network = match network {
         Some(network) => network,
-        None => dialogue.yes_or_no("May commands use the network without asking?", false)?,
+        None => {
+            let default_answer = false;
+            dialogue.yes_or_no("May commands use the network without asking?", default_answer)?
+        }
     };
-    Ok(Answers { folders, write, network, presets: Vec::new() })
+    // Separate functions ask for these.
+    Ok(Answers { folders, write, network, presets: Vec::new(), providers: Vec::new() })
 }
 
-/// Asks for folders until the person wants no more. `check` returns a folder's form in the file.
+/// Asks for folders until the person wants no more. `check` returns a folder's text for the file.
 fn ask_for_folders<R: BufRead, W: Write, E: Display>(
     dialogue: &mut Dialogue<R, W>,
     check: impl Fn(&str) -> Result<String, E>,
@@ -230,7 +287,7 @@ fn ask_for_folders<R: BufRead, W: Write, E: Display>(
             folders.push(".".to_owned());
             continue;
         }
-        // The question offers "no more". A folder with the name `no` is `./no`.
+        // The prompt offers "no more". A folder `no` can be entered as `./no`.
         let is_no = ["", "n", "no", "no more"].contains(&answer.to_ascii_lowercase().as_str());
         if !is_first && is_no {
             return Ok(folders);
@@ -250,7 +307,8 @@ fn ask_for_folders<R: BufRead, W: Write, E: Display>(
     }
 }
 
-/// Returns the text of the file.
+/// Returns the text of the new `toolhold.toml`. Writing to a string never fails, so the results of
+/// `writeln!` are ignored.
 fn configuration(answers: &Answers) -> String {
     let mut text = "\
 # Toolhold's configuration, written by `toolhold init`. `toolhold init --print` shows all keys,
@@ -276,17 +334,17 @@ fn configuration(answers: &Answers) -> String {
         text += "\n[tools.shell]\n";
     }
     if answers.network {
-        text += "# \"ask\": each command needs approval. \"deny\": no command gets the \
+        text += "# \"ask\": each host needs approval. \"deny\": no command gets the \
              network.\nnetwork = \"allow\"\n";
     }
     if !answers.presets.is_empty() {
         text += "# Toolchains in your home: their programs are read, and their caches written.\n";
         let _ = writeln!(text, "presets = {}", toml(&json!(answers.presets)));
     }
-    text
+    text + &providers::tables(&answers.providers)
 }
 
-/// Describes the result, its limits, and the next commands to try.
+/// Describes the new configuration. `plugins`: the folder for plugins.
 fn describe(answers: &Answers, file: &Path, plugins: &Path) -> String {
     let mut text = format!(
         "Wrote {STRONG}{}{STRONG:#}. The folder for plugins is {}.\n",
@@ -297,10 +355,34 @@ fn describe(answers: &Answers, file: &Path, plugins: &Path) -> String {
     if answers.network {
         text += &format!("{NETWORK}\n");
     }
-    text + &format!(
-        "\nTry next:\n  toolhold tools\n  toolhold connect\n  toolhold mcp import\n  \
+    if let Some(first) = answers.providers.first() {
+        let model = &first.settings.model;
+        text += &format!("The agent uses {model} of {}, {}.\n", first.known.name, first.origin());
+    }
+    text
+}
+
+/// Names the next commands, and the connected clients.
+fn describe_next(answers: &Answers, clients: &[FoundClient]) -> String {
+    let chat = if answers.providers.is_empty() { "" } else { "  toolhold chat\n" };
+    let mut text = format!(
+        "\nTry next:\n  toolhold tools\n{chat}  toolhold connect\n  toolhold mcp import\n  \
          {FAINT}toolhold config show{FAINT:#}\n"
-    )
+    );
+    for FoundClient { client, is_found, is_connected, .. } in clients {
+        if !is_found {
+            continue;
+        }
+        let title = client.title;
+        if *is_connected {
+            text += &format!("{title} is connected, from its next start on.\n");
+        } else {
+            let name = client.name;
+            text +=
+                &format!("{title} is not connected. To connect it: `toolhold connect {name}`\n");
+        }
+    }
+    text
 }
 
 #[cfg(test)]
@@ -333,6 +415,7 @@ mod tests {
             write,
             network,
             presets: Vec::new(),
+            providers: Vec::new(),
         }
     }
 

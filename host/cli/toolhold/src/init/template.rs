@@ -7,7 +7,7 @@ use toolhold_core::config::{KeyDescription, TableDescription, describe};
 
 use crate::shown::toml;
 
-/// Columns of a comment.
+/// The most columns of a comment line.
 const WIDTH: usize = 100;
 
 const HEAD: &str = "\
@@ -20,13 +20,14 @@ const HEAD: &str = "\
 # values.
 ";
 
-/// Puts an example's name into the path of a table. A server and a plugin can't have the same name.
+/// Replaces `NAME` in a table's path. A server and a plugin can't have the same name.
 fn with_name(path: &str) -> String {
     let name = if path.starts_with("mcp.") { "my-server" } else { "my-plugin" };
     path.replace("NAME", name)
 }
 
-/// Generates the file from the definition of the configuration.
+/// Returns a configuration file with all keys as comments. Writing to a string never fails, so the
+/// results of `writeln!` are ignored.
 pub(super) fn template() -> String {
     let tables = describe();
     let mut text = HEAD.to_owned();
@@ -54,7 +55,7 @@ pub(super) fn template() -> String {
     text
 }
 
-/// Returns an example value for a key: its default, its example, or the default of a key with the
+/// Returns the value to show for `key`: its default, its example, or the default of a key with the
 /// same name in another table.
 fn value(key: &KeyDescription, tables: &[TableDescription]) -> Value {
     if let Some(value) = key.default.as_ref().or(key.example.as_ref()) {
@@ -65,6 +66,7 @@ fn value(key: &KeyDescription, tables: &[TableDescription]) -> Value {
     same_name.find_map(|other| other.default.clone()).unwrap_or_default()
 }
 
+/// Adds an empty line, and a paragraph in comment lines.
 fn comment(text: &mut String, paragraph: &str) {
     text.push('\n');
     let mut line = String::new();

@@ -14,14 +14,9 @@ use toolhold_terminal::table::Table;
 
 use crate::arguments::jobs::{JobsArguments, JobsCommand};
 
-/// Bytes of a command line that are shown.
+/// The most bytes of a shown command line.
 const SHOWN: usize = 200;
 
-/// Runs the command.
-///
-/// # Errors
-///
-/// The hosts can't be asked, or no job that runs has the ID.
 pub(crate) fn run(arguments: &JobsArguments) -> Result<Exit, CommandError> {
     let folders = Folders::from_environment()?;
     let mut out = anstream::stdout().lock();

@@ -1,5 +1,4 @@
-//! `toolhold mcp add`: makes the table of a server from the command line, proposes what else the
-//! server seems to need, and writes the table.
+//! `toolhold mcp add`: writes the table of a server, with proposed grants.
 
 use std::io::Write;
 use std::path::Path;
@@ -16,12 +15,13 @@ use toolhold_terminal::exit::Exit;
 use toolhold_terminal::style::{STRONG, WARNING};
 
 use crate::arguments::servers::AddServerArguments;
-use crate::granted_folder::folder_at;
+use crate::granted_folder::real_folder;
 use crate::mcp::import::{check_address, check_command, check_loads, is_secret};
 use crate::mcp::proposed::{make_folders, show_proposals};
 use crate::mcp::server_tables::{self, change, check_name};
 
-/// Runs the command. `file` is the user's `toolhold.toml`.
+/// Adds a server to `file`, the user's `toolhold.toml`. First asks about the grants that the server
+/// seems to need.
 pub(crate) fn add(
     arguments: &AddServerArguments,
     file: &Path,
@@ -36,67 +36,64 @@ pub(crate) fn add(
     let proposals = proposals(name, &server, &context);
     check_addable(name, &server, file, folders)?;
 
-    let mut err = anstream::stderr();
-    if !arguments.host.is_empty() {
-        writeln!(
-            err,
-            "Programs get the network as a whole, so `network = true` is written for {}.",
-            neutral_line(&arguments.host.join(", "))
-        )?;
-    }
     let server = decide(name, server, &proposals, arguments.yes)?;
     change(file, |text| server_tables::add(text, name, &server))?;
+    let mut err = anstream::stderr();
     for secret in missing_secrets(&server, &context) {
         writeln!(
             err,
-            "{WARNING}It needs {secret}{WARNING:#}: add it with `--secret {secret}=env:VARIABLE` \
-             or `--secret {secret}=file:PATH`."
+            "{WARNING}The server needs {secret}{WARNING:#}: add the value with `--secret \
+             {secret}=env:VARIABLE` or `--secret {secret}=file:PATH`."
         )?;
     }
-    writeln!(err, "`toolhold mcp approve {name}` shows its tools.")?;
+    writeln!(err, "`toolhold mcp approve {name}` shows the server's tools.")?;
     Ok(Exit::Success)
 }
 
-/// Checks that the table can be added and that the configuration loads with it, before anything is
-/// asked.
+/// Checks that the configuration is valid with the table of the new server.
 fn check_addable(
     name: &str,
     server: &McpServer,
     file: &Path,
     folders: &Folders,
 ) -> Result<(), CommandError> {
-    let table = server_tables::add("", name, server).map_err(CommandError::usage)?;
+    let empty_file = "";
+    let table = server_tables::add(empty_file, name, server).map_err(CommandError::usage)?;
     check_loads(name, &table, folders).map_err(CommandError::usage)?;
-    // A missing file is made; one that can't be read is an error when it is changed.
+    // A missing file has no text. An unreadable file makes the command fail later, when the file is
+    // changed.
     let text = std::fs::read_to_string(file).unwrap_or_default();
     server_tables::add(&text, name, server).map_err(CommandError::usage)?;
     Ok(())
 }
 
-/// Shows what is proposed, and grants it if a person or `--yes` says so.
+/// Shows the proposed grants. Returns the server with these grants if the user agrees, or else
+/// unchanged. `has_yes`: whether `--yes` is set.
 fn decide(
     name: &str,
     server: McpServer,
     proposals: &[GrantProposal],
-    yes: bool,
+    has_yes: bool,
 ) -> Result<McpServer, CommandError> {
     if proposals.is_empty() {
         return Ok(server);
     }
     let granted = with_proposals(&server, proposals).map_err(CommandError::usage)?;
     let mut err = anstream::stderr();
-    writeln!(err, "{STRONG}{name} seems to need more than it is granted:{STRONG:#}")?;
+    writeln!(err, "{STRONG}{name} seems to need more grants:{STRONG:#}")?;
     show_proposals(&mut err, "  ", &server, &granted, proposals)?;
-    if !yes {
+    if !has_yes {
         let Some(mut dialogue) = ask::open_dialogue("nothing is changed") else {
             writeln!(
                 err,
-                "It is added without these lines, since there is no terminal to ask at. Write \
-                 them in [mcp.servers.{name}], or remove the server and add it with `--yes`."
+                "The server is added without these grants, because there is no terminal to ask at. \
+                 Write the lines in [mcp.servers.{name}], or remove the server and add it again \
+                 with `--yes`."
             )?;
             return Ok(server);
         };
-        if !dialogue.yes_or_no("Grant that?", false)? {
+        let default_answer = false;
+        if !dialogue.yes_or_no("Add these grants?", default_answer)? {
             return Ok(server);
         }
     }
@@ -104,7 +101,6 @@ fn decide(
     Ok(granted)
 }
 
-/// Makes the server of the command line.
 fn server(
     arguments: &AddServerArguments,
     folders: &Folders,
@@ -132,7 +128,8 @@ fn server(
         [(&arguments.allow_path, PathAccess::ReadWrite), (&arguments.allow_read, PathAccess::Read)]
     {
         for path in paths {
-            allowed.push(AllowedPath { path: allowed_path(path, folders, directory)?, access });
+            let path = real_folder(path, folders, directory).map_err(CommandError::usage)?;
+            allowed.push(AllowedPath { path, access });
         }
     }
     let mut names = Vec::new();
@@ -151,19 +148,16 @@ fn server(
         }
     }
     table["allowed_paths"] = json!(allowed);
-    table["network"] = json!(arguments.network || !arguments.host.is_empty());
+    table["network"] = json!(arguments.network);
+    table["hosts"] = json!(arguments.host);
     table["presets"] = json!(arguments.preset);
     table["env"] = json!(names);
     table["variables"] = Value::Object(variables);
     serde_json::from_value(table).map_err(CommandError::usage)
 }
 
-/// Returns the form of a directory in the file.
-fn allowed_path(path: &Path, folders: &Folders, directory: &Path) -> Result<String, CommandError> {
-    folder_at(path, folders, directory).map_err(CommandError::usage)
-}
-
-/// Reads the secrets of the command line: NAME=env:VARIABLE or NAME=file:PATH.
+/// Parses the secrets of the command line, such as `NAME=env:VARIABLE` or `NAME=file:PATH`, as a
+/// JSON object. `directory`: the working directory.
 fn secrets(written: &[String], directory: &Path) -> Result<Value, CommandError> {
     let mut secrets = Map::new();
     for secret in written {
@@ -175,9 +169,9 @@ fn secrets(written: &[String], directory: &Path) -> Result<Value, CommandError> 
         let source = match source.split_once(':') {
             Some(("env", variable)) => json!({ "env": variable }),
             Some(("file", path)) if path.starts_with("~/") => json!({ "file": path }),
-            // In the file, a relative path would start at the folder of that file.
+            // In `toolhold.toml`, relative paths start at the folder of this file.
             Some(("file", path)) => json!({ "file": directory.join(path) }),
-            // The text may be the secret itself, so it isn't shown.
+            // The error must not repeat the text, because the user may have written the secret.
             _ => {
                 return Err(CommandError::Usage(format!(
                     "--secret takes the source of the secret, never the secret itself: \

@@ -1,5 +1,4 @@
-//! `toolhold mcp login` and `toolhold mcp logout`: gets and removes the tokens of an upstream
-//! server.
+//! `toolhold mcp login` and `toolhold mcp logout`.
 
 use std::io::Write;
 
@@ -11,6 +10,10 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::style::{FAINT, STRONG};
 
+/// The most bytes of the authorization server's name on the terminal.
+const MAX_ISSUER: usize = 200;
+
+/// Returns the configured server `name`, which must have a URL.
 fn server<'a>(config: &'a Config, name: &str) -> Result<&'a McpServer, Error> {
     let shown = neutral_line(name);
     match config.values.mcp.servers.get(name) {
@@ -22,7 +25,7 @@ fn server<'a>(config: &'a Config, name: &str) -> Result<&'a McpServer, Error> {
     }
 }
 
-/// Lets a person log in at the server's authorization server, and keeps the tokens.
+/// Logs in to the server `name` in the browser.
 pub(crate) async fn login(config: &Config, folders: &Folders, name: &str) -> Result<Exit, Error> {
     let server = server(config, name)?;
     toolhold_mcp_client::login(config, folders, name, server, show).await.map_err(|error| {
@@ -33,26 +36,26 @@ pub(crate) async fn login(config: &Config, folders: &Folders, name: &str) -> Res
     })?;
     writeln!(
         anstream::stderr(),
-        "You are logged in. `toolhold mcp approve {name}` shows its tools."
+        "You are logged in. `toolhold mcp approve {name}` shows the server's tools."
     )?;
     Ok(Exit::Success)
 }
 
+/// Prints the URL of the login page.
 fn show(page: &LoginPage) -> std::io::Result<()> {
     let mut err = anstream::stderr();
     writeln!(
         err,
         "{STRONG}Open this URL and log in at {}:{STRONG:#}",
-        neutral_line(cut(&page.issuer, 200))
+        neutral_line(cut(&page.issuer, MAX_ISSUER))
     )?;
     writeln!(std::io::stdout().lock(), "{}", page.address)?;
     writeln!(err, "{FAINT}After the login, the browser returns to {}.{FAINT:#}", page.back)
 }
 
-/// Forgets the tokens.
 pub(crate) fn logout(config: &Config, folders: &Folders, name: &str) -> Result<Exit, Error> {
     let server = server(config, name)?;
     forget_tokens(folders, name, &server.url)?;
-    writeln!(anstream::stderr(), "Toolhold now has no tokens for {name}.")?;
+    writeln!(anstream::stderr(), "Toolhold no longer has tokens for {name}.")?;
     Ok(Exit::Success)
 }

@@ -1,6 +1,7 @@
-//! The grants that are proposed for a server: their lines, and the folders that they need.
+//! Shows the grants that are proposed for a server, and creates the folders for them.
 
 use std::io::Write;
+use std::path::PathBuf;
 
 use toolhold_core::config::McpServer;
 use toolhold_core::text::neutral_line;
@@ -8,7 +9,8 @@ use toolhold_mcp_client::{GrantProposal, changed_keys};
 use toolhold_terminal::error::CommandError;
 use toolhold_terminal::new_file;
 
-/// Shows the reasons of proposals, and the lines that grant them.
+/// Shows the reasons of proposals, and the keys that they change. `before` and `granted`: the
+/// server without and with the proposed grants.
 pub(crate) fn show_proposals(
     out: &mut impl Write,
     margin: &str,
@@ -25,10 +27,16 @@ pub(crate) fn show_proposals(
     Ok(())
 }
 
-/// Makes the folders that proposals are about.
-pub(crate) fn make_folders(proposals: &[GrantProposal]) -> Result<(), CommandError> {
+/// Makes the folders that the proposals grant, because a grant of a missing folder has no effect.
+/// Returns the new folders.
+pub(crate) fn make_folders(proposals: &[GrantProposal]) -> Result<Vec<PathBuf>, CommandError> {
+    let mut made = Vec::new();
     for folder in proposals.iter().filter_map(GrantProposal::new_folder) {
+        let is_new = !folder.is_dir();
         new_file::private_folder(folder)?;
+        if is_new {
+            made.push(folder.to_owned());
+        }
     }
-    Ok(())
+    Ok(made)
 }

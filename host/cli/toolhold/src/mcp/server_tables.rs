@@ -8,11 +8,13 @@ use toml_edit::{DocumentMut, Item, Table, TomlError, Value};
 use toolhold_core::config::McpServer;
 use toolhold_core::text::neutral;
 use toolhold_mcp_client::changed_keys;
-use toolhold_mcp_client::client_files::{ClientFileError, without_tables};
+use toolhold_mcp_client::client_files::{ClientFileError, new_table_prefix, without_tables};
 use toolhold_terminal::changed_file;
 use toolhold_terminal::error::CommandError;
 
-/// A table of `[mcp.servers]` that can't be added or removed.
+/// The most bytes of a server's name.
+const MAX_NAME: usize = 24;
+
 #[derive(Debug, Error)]
 pub(crate) enum ServerTableError {
     #[error("[mcp.servers.{0}] already exists")]
@@ -27,22 +29,13 @@ pub(crate) enum ServerTableError {
     NotRemovable(#[from] ClientFileError),
 }
 
-/// Adds a new server at the end of the text. All other text stays the same.
-///
-/// # Errors
-///
-/// Returns an error if the text isn't TOML, or if the server already exists.
 pub(crate) fn add(text: &str, name: &str, server: &McpServer) -> Result<String, ServerTableError> {
     let mut table = Table::new();
     set_keys(&mut table, &McpServer::default(), server)?;
     add_tables(text, [(name, &table)])
 }
 
-/// Sets the keys of a server's table in which `after` differs from `before`.
-///
-/// # Errors
-///
-/// A value isn't TOML.
+/// Sets the keys that differ between `before` and `after`.
 pub(crate) fn set_keys(
     table: &mut Table,
     before: &McpServer,
@@ -54,36 +47,39 @@ pub(crate) fn set_keys(
     Ok(())
 }
 
-/// Adds the tables of new servers at the end of the text. All other text stays the same.
-///
-/// # Errors
-///
-/// Returns an error if the text isn't TOML, or if one of the servers already exists.
+/// Adds the tables of new servers to `text`, a `toolhold.toml`. The tables of the first servers go
+/// to the end.
 pub(crate) fn add_tables<'t>(
     text: &str,
     tables: impl IntoIterator<Item = (&'t str, &'t Table)>,
 ) -> Result<String, ServerTableError> {
     let mut document: DocumentMut = text.parse()?;
+    let has_mcp = document.contains_key("mcp");
+    // The comments at the end of the file come before the first new table.
+    let mut prefix = if has_mcp { None } else { Some(new_table_prefix(&document)) };
     let servers = servers(&mut document)?;
     for (name, table) in tables {
         if servers.contains_key(name) {
             return Err(ServerTableError::Exists(name.to_owned()));
         }
-        servers.insert(name, Item::Table(table.clone()));
+        let mut new = table.clone();
+        if let Some(prefix) = prefix.take() {
+            new.decor_mut().set_prefix(prefix);
+        }
+        servers.insert(name, Item::Table(new));
+    }
+    let is_prefix_used = !has_mcp && prefix.is_none();
+    if is_prefix_used {
+        // The comments are now before the table, and must not be written twice.
+        document.set_trailing("");
     }
     Ok(document.to_string())
 }
 
-/// Formats the table of a server as in the file.
 pub(crate) fn shown(name: &str, table: &Table) -> String {
     add_tables("", [(name, table)]).unwrap_or_default()
 }
 
-/// Removes a server from the text.
-///
-/// # Errors
-///
-/// Returns an error if the text isn't TOML, or if the server doesn't exist.
 pub(crate) fn remove(text: &str, name: &str) -> Result<String, ServerTableError> {
     let mut document: DocumentMut = text.parse()?;
     if !servers(&mut document)?.contains_key(name) {
@@ -92,15 +88,19 @@ pub(crate) fn remove(text: &str, name: &str) -> Result<String, ServerTableError>
     Ok(without_tables(text, &["mcp", "servers"], &[name.to_owned()])?)
 }
 
-/// Returns the files that the secrets of a server name.
+/// Returns the files of a server's secrets. `text`: a `toolhold.toml`. If the text isn't TOML,
+/// there are no files.
 pub(crate) fn secret_files(text: &str, name: &str) -> Vec<String> {
     let Ok(document) = text.parse::<DocumentMut>() else { return Vec::new() };
     let tables: [&[&str]; 2] =
         [&["mcp", "servers", name, "secrets"], &["mcp", "servers", name, "oauth", "secrets"]];
     let mut files = Vec::new();
     for keys in tables {
-        let table = keys.iter().try_fold(document.as_item(), |item, key| item.get(key));
-        let Some(secrets) = table.and_then(Item::as_table_like) else { continue };
+        let mut item = Some(document.as_item());
+        for key in keys {
+            item = item.and_then(|item| item.get(key));
+        }
+        let Some(secrets) = item.and_then(Item::as_table_like) else { continue };
         for (_, secret) in secrets.iter() {
             if let Some(file) = secret.get("file").and_then(Item::as_str) {
                 files.push(file.to_owned());
@@ -110,7 +110,7 @@ pub(crate) fn secret_files(text: &str, name: &str) -> Vec<String> {
     files
 }
 
-/// Returns the table `[mcp.servers]`. Adds the table if it is missing.
+/// Returns the table `[mcp.servers]`, which is created if it is missing.
 fn servers(document: &mut DocumentMut) -> Result<&mut dyn toml_edit::TableLike, ServerTableError> {
     let mcp = document.entry("mcp").or_insert_with(implicit_table);
     let Some(mcp_table) = mcp.as_table_like_mut() else { return Err(ServerTableError::NotATable) };
@@ -124,23 +124,25 @@ fn implicit_table() -> Item {
     Item::Table(table)
 }
 
-/// Changes the user's file, and shows the change.
+/// Changes the user's file, and prints the diff. `edit` makes the new content from the current
+/// content.
 pub(crate) fn change(
     file: &Path,
-    edited: impl FnOnce(&str) -> Result<String, ServerTableError>,
+    edit: impl FnOnce(&str) -> Result<String, ServerTableError>,
 ) -> Result<(), CommandError> {
-    if let Some(diff) = changed_file::change(file, false, edited)? {
+    let in_project = false;
+    if let Some(diff) = changed_file::change(file, in_project, edit)? {
         write!(std::io::stdout().lock(), "{}", neutral(&diff))?;
     }
     Ok(())
 }
 
-/// Checks the name of a new server.
+/// Checks that a server may have the name `name`.
 pub(crate) fn check_name(name: &str) -> Result<(), CommandError> {
     let has_first_letter = name.starts_with(|first: char| first.is_ascii_lowercase());
     let has_valid_letters =
         name.chars().all(|letter| matches!(letter, 'a'..='z' | '0'..='9' | '-'));
-    if name.len() > 24 || !has_first_letter || !has_valid_letters {
+    if name.len() > MAX_NAME || !has_first_letter || !has_valid_letters {
         return Err(CommandError::Usage(
             "the name must be 1 to 24 of a-z, 0-9 and `-`, starting with a letter".to_owned(),
         ));
@@ -178,5 +180,13 @@ mod tests {
         let at = add("", "a", &McpServer { url, ..McpServer::default() }).expect("it is added");
         assert_eq!(at, "[mcp.servers.a]\nurl = \"https://a.example/mcp\"\n");
         assert!(add("[", "a", &program(&["x"])).is_err());
+    }
+
+    #[test]
+    fn comments_at_the_end_stay_above_new_servers() {
+        let before = "[tools.file]\nallowed_paths = [\".\"]\n# deny_read = [\"~/.ssh\"]\n";
+        let after = add(before, "time", &program(&["uvx"])).expect("it is added");
+        assert_eq!(after, format!("{before}\n[mcp.servers.time]\ncommand = \"uvx\"\n"));
+        assert_eq!(remove(&after, "time").expect("it is removed"), before);
     }
 }

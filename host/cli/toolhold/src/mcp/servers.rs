@@ -1,5 +1,4 @@
-//! `toolhold mcp add`, `remove`, `list` and `approve`: changes, shows and approves upstream
-//! servers.
+//! `toolhold mcp add`, `remove`, `list`, `import`, `login`, `logout` and `approve`.
 
 use std::io::Write;
 use std::path::Path;
@@ -26,15 +25,14 @@ use crate::mcp::server_tables::{self, change, check_name};
 use crate::mcp::shown_tool;
 use crate::options::Options;
 
-/// Most packages that are shown.
-const MAX_PACKAGES: usize = 200;
+/// The most listed packages. The others are only counted, because a long list scrolls away what the
+/// user approves.
+const MAX_PACKAGES: usize = 10;
 
-/// Runs the command. `file` is the user's `toolhold.toml`, and `load` reads the whole
-/// configuration.
-///
-/// # Errors
-///
-/// The errors of the command.
+/// The most listed packages with `--full`.
+const MAX_PACKAGES_IN_FULL: usize = 200;
+
+/// `file`: the user's `toolhold.toml`. `load` reads the whole configuration.
 pub(crate) async fn run(
     command: &ServersCommand,
     file: &Path,
@@ -65,7 +63,9 @@ pub(crate) async fn run(
         }
         ServersCommand::Login { name } => login(&load()?, folders, name).await,
         ServersCommand::Logout { name } => logout(&load()?, folders, name),
-        ServersCommand::Import(arguments) => import(arguments, file, folders, &load()?, confirm),
+        ServersCommand::Import(arguments) => {
+            import(arguments, file, folders, &load()?, confirm)?.into_exit()
+        }
         ServersCommand::List { json } => list(&load()?, folders, *json),
         ServersCommand::Approve { name, yes, full } => {
             let answers = Approval { yes: *yes, full: *full };
@@ -74,11 +74,8 @@ pub(crate) async fn run(
     }
 }
 
-/// Refuses options of every command that have no effect on a command that only changes the file.
-///
-/// # Errors
-///
-/// There is such an option. The error names the right one.
+/// Refuses global options that have no effect on adding or removing a server. The error names the
+/// right option.
 pub(crate) fn reject_unused_options(
     command: &ServersCommand,
     options: &Options,
@@ -86,12 +83,14 @@ pub(crate) fn reject_unused_options(
     let is_add = match command {
         ServersCommand::Add(_) => true,
         ServersCommand::Remove { .. } => false,
+        // These subcommands use the global options.
         _ => return Ok(()),
     };
-    let has_read = !is_add && !options.allow_read.is_empty();
+    // Adding a server uses `--allow-read`.
+    let is_read_unused = !is_add && !options.allow_read.is_empty();
     let unused = [
         ("--allow", !options.allow.is_empty(), "--allow-path DIR"),
-        ("--allow-read", has_read, "--allow-read DIR"),
+        ("--allow-read", is_read_unused, "--allow-read DIR"),
         ("--plugin", !options.plugin.is_empty(), ""),
         ("--set", !options.set.is_empty(), ""),
     ];
@@ -101,8 +100,8 @@ pub(crate) fn reject_unused_options(
         }
         let message = if is_add && !instead.is_empty() {
             format!(
-                "`{option}` is about the built-in tools; to let the server use a directory, write \
-                 `{instead}`"
+                "`{option}` applies only to the built-in tools; to let the server use a directory, \
+                 write `{instead}`"
             )
         } else {
             format!("`{option}` has no effect on this command, which only changes toolhold.toml")
@@ -123,13 +122,17 @@ fn list(config: &Config, folders: &Folders, as_json: bool) -> Result<Exit, Comma
         writeln!(out, "Your configuration has no servers; `toolhold mcp add` adds one.")?;
     }
     let mut table = Table::new(["NAME", "STATE", "TOOLS", "VERSION"], &[2]);
+    let state_column = 1;
     for state in &states {
         let name = &state.name;
         let tools = state.tools.len().to_string();
         table.row([name.clone(), state.state.to_owned(), tools, state.version.clone()]);
         let needs_approval = matches!(state.state, "unapproved" | "changed");
         if needs_approval {
-            table.colour(1, WARNING);
+            table.colour(state_column, WARNING);
+        }
+        if !state.reaches.is_empty() {
+            table.detail(&format!("reaches {}", state.reaches.join(", ")));
         }
         for (tool, reason) in &state.left_out {
             table.detail(&format!("{tool} is left out: {reason}"));
@@ -138,11 +141,11 @@ fn list(config: &Config, folders: &Folders, as_json: bool) -> Result<Exit, Comma
             table.detail(&format!("not pinned: {reason}"));
         }
         for pattern in &state.unmatched {
-            let pattern = neutral_line(pattern);
-            writeln!(out, "  `tools` names `{pattern}`, which is none of its tools")?;
+            table.detail(&format!("`tools` names `{pattern}`, but the server has no such tool"));
         }
         if let Some(line) = &state.unseen {
-            writeln!(out, "  its arguments name a directory that it doesn't see: `{line}`")?;
+            let problem = "its arguments name a directory that isn't granted";
+            table.detail(&format!("{problem}; to grant it: `{line}`"));
         }
         for host in &state.hosts {
             add_program(&mut table, host);
@@ -151,48 +154,45 @@ fn list(config: &Config, folders: &Folders, as_json: bool) -> Result<Exit, Comma
             table.detail(&format!("run `toolhold mcp approve {name}`"));
         } else if state.logged_out {
             let remedy = format!("run `toolhold mcp login {name}`");
-            table.detail(&format!("the server's login is gone: {remedy}"));
+            table.detail(&format!("the server's login is no longer valid: {remedy}"));
         }
     }
-    if !states.is_empty() {
-        table.print(&mut out)?;
-    }
+    table.print(&mut out)?;
     Ok(Exit::Success)
 }
 
-/// Adds what a server is doing in a running host. A server that waits for its first call has no
-/// line.
+/// Adds a line about a server's program in a running host, unless the program is idle without a
+/// problem.
 fn add_program(table: &mut Table<4>, host: &HostState) {
     let HostState { pid, program } = host;
-    let doing = match program.state {
+    let activity = match program.state {
         ProgramState::Idle if program.problem.is_none() => return,
         ProgramState::Idle => "doesn't run".to_owned(),
         ProgramState::Starting => "is starting".to_owned(),
         ProgramState::Running { seconds } => format!("has run for {seconds} s"),
+        // After a failure, the next start must wait.
         ProgramState::Paused { seconds } => {
             format!("failed; the next start is possible in {seconds} s")
         }
     };
-    table.detail(&format!("host with process {pid}: {doing}"));
-    for line in program.problem.iter().flat_map(|problem| problem.lines()) {
-        table.detail(&format!("  {line}"));
+    table.detail(&format!("host with process {pid}: {activity}"));
+    if let Some(problem) = &program.problem {
+        for line in problem.lines() {
+            table.detail(&format!("  {line}"));
+        }
     }
     for line in program.complaint.lines() {
         table.detail(&format!("  {line}"));
     }
 }
 
-/// How a server is approved.
 #[derive(Clone, Copy)]
 struct Approval {
-    /// Whether nothing is asked.
     yes: bool,
-    /// Whether each definition is shown as a whole.
     full: bool,
 }
 
-/// Approves a server. Shows the start command, asks, and starts the server. Then shows its tools,
-/// asks again, and pins the server.
+/// Approves a server. Asks before the server starts, and again before its tools are pinned.
 async fn approve(
     config: &Config,
     folders: &Folders,
@@ -215,14 +215,14 @@ async fn approve(
         format!("is at {}", server.url)
     };
     let keys: &[&str] = if is_program {
-        &["allowed_paths", "network", "presets", "env", "variables", "secrets"]
+        &["allowed_paths", "network", "hosts", "presets", "env", "variables", "secrets"]
     } else {
         &["headers", "secrets"]
     };
     let question = if is_program {
-        "Start the server in the sandbox, to see its tools?"
+        "Start the server in the sandbox to list its tools?"
     } else {
-        "Connect to the server, to see its tools?"
+        "Connect to the server to list its tools?"
     };
     writeln!(out, "{STRONG}{name}{STRONG:#} {}", neutral_line(&start))?;
     let table = serde_json::to_value(server).unwrap_or_default();
@@ -238,8 +238,10 @@ async fn approve(
         return Ok(Exit::Denied);
     }
 
+    let action = if is_program { "Starting the server" } else { "Connecting to the server" };
+    writeln!(out, "{action}, and asking for its tools …")?;
     let inspection = inspect(config, folders, directory, name).await?;
-    show(&mut out, &inspection, full)?;
+    show(&mut out, &inspection, full, server.trust_annotations)?;
     if !yes && !confirm(&format!("Approve {name}?"))? {
         writeln!(out, "The server is not approved.")?;
         return Ok(Exit::Denied);
@@ -259,8 +261,17 @@ async fn approve(
     Ok(Exit::Success)
 }
 
-fn show(out: &mut impl Write, inspection: &Inspection, full: bool) -> Result<(), CommandError> {
-    for (name, before, now) in inspection.packages.iter().take(MAX_PACKAGES) {
+fn show(
+    out: &mut impl Write,
+    inspection: &Inspection,
+    full: bool,
+    trusts_promises: bool,
+) -> Result<(), CommandError> {
+    // Changes of approved packages must be shown, so they come before new packages.
+    let (changed, new): (Vec<_>, Vec<_>) =
+        inspection.packages.iter().partition(|(_, before, _)| before.is_some());
+    let most = if full { MAX_PACKAGES_IN_FULL } else { MAX_PACKAGES };
+    for (name, before, now) in changed.into_iter().chain(new).take(most) {
         match (before, now) {
             (Some(before), Some(now)) => writeln!(out, "~ package {name} {before} -> {now}")?,
             (Some(before), None) => writeln!(out, "- package {name} {before}")?,
@@ -270,18 +281,24 @@ fn show(out: &mut impl Write, inspection: &Inspection, full: bool) -> Result<(),
         }
     }
     let count = inspection.packages.len();
-    if count > MAX_PACKAGES {
-        writeln!(out, "  {}", counted((count - MAX_PACKAGES) as u64, "more package"))?;
+    if count > most {
+        let more = counted((count - most) as u64, "more package");
+        let hint = if full { "" } else { "; `--full` lists more" };
+        writeln!(out, "  {more}{hint}")?;
     }
     let mut is_shortened = false;
     for (word, difference) in &inspection.differences {
-        // Most are tools.
+        // Most differences are about tools, so this word is left out.
         let word = if *word == "tool" { String::new() } else { format!("{word} ") };
         match difference {
             ToolDifference::New(tool) => {
                 let name = neutral_line(&tool.name);
                 let lines = shown_tool::lines(&tool.definition);
-                let card = if full { lines.clone() } else { shown_tool::card(&tool.definition) };
+                let card = if full {
+                    lines.clone()
+                } else {
+                    shown_tool::card(&tool.definition, trusts_promises)
+                };
                 is_shortened |= card != lines;
                 write!(out, "+ {word}{name}\n{card}")?;
             }
@@ -301,11 +318,12 @@ fn show(out: &mut impl Write, inspection: &Inspection, full: bool) -> Result<(),
     }
     for pattern in &inspection.unmatched {
         let pattern = neutral_line(pattern);
-        writeln!(out, "! `tools` names `{pattern}`, which is none of its tools")?;
+        writeln!(out, "! `tools` names `{pattern}`, but the server has no such tool")?;
     }
     if is_shortened {
-        writeln!(out, "{FAINT}`--full` shows each definition as models read it.{FAINT:#}")?;
+        writeln!(out, "{FAINT}`--full` shows each definition as models get it.{FAINT:#}")?;
     }
+    writeln!(out, "`toolhold undo` restores nothing that this server changes.")?;
     Ok(())
 }
 
@@ -316,10 +334,48 @@ fn shown_value(value: &Value) -> String {
     }
 }
 
-fn confirm(question: &str) -> Result<bool, CommandError> {
+///
+/// # Errors
+///
+/// Returns an error if there is no terminal.
+pub(crate) fn confirm(question: &str) -> Result<bool, CommandError> {
     let Some(mut dialogue) = ask::open_dialogue("nothing is changed") else {
         let message = "there is no terminal to ask at; `--yes` answers yes to all questions";
         return Err(CommandError::Unasked(message.to_owned()));
     };
-    dialogue.yes_or_no(question, false)
+    let default_answer = false;
+    dialogue.yes_or_no(question, default_answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changed_packages_are_listed_and_many_new_ones_counted() {
+        let version = Some("1".to_owned());
+        let mut packages = Vec::new();
+        for number in 0..30 {
+            packages.push((format!("new{number}"), None, version.clone()));
+        }
+        packages.push(("old".to_owned(), version, None));
+        let inspection = Inspection {
+            pins: Pins::default(),
+            packages,
+            differences: Vec::new(),
+            offered: 0,
+            left_out: Vec::new(),
+            unmatched: Vec::new(),
+        };
+        let shown = |full| {
+            let mut out = Vec::new();
+            show(&mut out, &inspection, full, false).expect("it is written");
+            String::from_utf8(out).expect("it is UTF-8")
+        };
+        let short = shown(false);
+        assert!(short.starts_with("- package old 1\n+ package new0 1\n"), "{short}");
+        assert!(short.contains("\n  21 more packages; `--full` lists more\n"), "{short}");
+        assert!(short.contains("`toolhold undo` restores nothing"), "{short}");
+        assert!(shown(true).contains("+ package new29 1\n"));
+    }
 }

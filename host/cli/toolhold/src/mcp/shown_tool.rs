@@ -1,15 +1,14 @@
-//! Shows the definition of an upstream server's tool to the person who approves it: a short card,
-//! or all that a model would read.
+//! Shows the definition of a tool to the person who approves an upstream server.
 
 use std::fmt::Write;
 
 use serde_json::{Map, Value};
 use toolhold_core::text::{counted, cut, neutral, neutral_line};
 
-/// Most bytes of a line of a card.
+/// The most bytes of a line.
 const MAX_LINE: usize = 300;
 
-/// Promises of a tool in the words of the documents, by their keys and values in the definition.
+/// A hint, its value, and the promise that it makes.
 const PROMISES: [(&str, bool, &str); 4] = [
     ("readOnlyHint", true, "read-only"),
     ("destructiveHint", false, "not destructive"),
@@ -17,9 +16,9 @@ const PROMISES: [(&str, bool, &str); 4] = [
     ("openWorldHint", false, "closed world"),
 ];
 
-/// The definition as a card: the first line of its description, its arguments in one line, and its
-/// promises. Optional arguments are in brackets.
-pub(crate) fn card(definition: &str) -> String {
+/// Returns the first line of a tool's description, the names of its arguments with optional
+/// arguments in brackets, and its promises. `trusts_promises`: the value of `trust_annotations`.
+pub(crate) fn card(definition: &str, trusts_promises: bool) -> String {
     let Ok(Value::Object(tool)) = serde_json::from_str(definition) else {
         return indented(cut(definition, MAX_LINE));
     };
@@ -40,12 +39,14 @@ pub(crate) fn card(definition: &str) -> String {
         }
     }
     if !promises.is_empty() {
-        let _ = writeln!(text, "  promises: {}", promises.join(", "));
+        let untrusted =
+            if trusts_promises { "" } else { " (not trusted without `trust_annotations`)" };
+        let _ = writeln!(text, "  promises: {}{untrusted}", promises.join(", "));
     }
     text
 }
 
-/// The first line of a description, and the number of further lines.
+/// Returns the first line of `description`, and the number of the other lines.
 fn first_line(description: &str) -> String {
     let mut lines = description.trim().lines().filter(|line| !line.trim().is_empty());
     let Some(first) = lines.next() else { return String::new() };
@@ -56,29 +57,31 @@ fn first_line(description: &str) -> String {
     format!("  {}{more}\n", shortened(first.trim()))
 }
 
+/// Lists the arguments with their types, with optional arguments in brackets.
 fn arguments_in_one_line(schema: &Value) -> String {
     let Some(Value::Object(properties)) = schema.get("properties") else { return String::new() };
+    let required = schema.get("required").and_then(Value::as_array);
     let mut arguments = Vec::new();
     for (name, property) in properties {
         let mut argument = name.clone();
         if let Some(Value::String(kind)) = property.get("type") {
             argument = format!("{name}: {kind}");
         }
-        let required = schema.get("required").and_then(Value::as_array);
-        let is_required = required.is_some_and(|names| names.iter().any(|known| known == name));
+        let is_required =
+            required.is_some_and(|names| names.iter().any(|required_name| required_name == name));
         arguments.push(if is_required { argument } else { format!("[{argument}]") });
     }
     arguments.join(", ")
 }
 
-/// A text in one line, cut.
+/// Returns a text on one line, cut to [`MAX_LINE`] bytes.
 fn shortened(text: &str) -> String {
     let start = cut(text, MAX_LINE);
     let end = if start.len() < text.len() { " …" } else { "" };
     format!("{}{end}", neutral_line(start))
 }
 
-/// Formats the definition as lines: its description, its arguments, and all other fields as JSON.
+/// Returns the whole definition: description, arguments, and all other fields as JSON.
 pub(crate) fn lines(definition: &str) -> String {
     let Ok(Value::Object(mut tool)) = serde_json::from_str(definition) else {
         return indented(definition);
@@ -89,44 +92,47 @@ pub(crate) fn lines(definition: &str) -> String {
         text += &indented(&description);
     }
     if let Some(Value::Object(schema)) = tool.shift_remove("inputSchema") {
-        text += &of_arguments(schema);
+        text += &arguments_text(schema);
     }
-    text + &of_rest(tool)
+    text + &fields_text(tool)
 }
 
-fn of_arguments(mut schema: Map<String, Value>) -> String {
+/// Returns each argument on a line, and then the other fields of the schema.
+fn arguments_text(mut schema: Map<String, Value>) -> String {
     let mut text = String::new();
     let required = match schema.shift_remove("required") {
         Some(Value::Array(names)) => names,
-        Some(other) => {
-            schema.insert("required".to_owned(), other);
+        Some(invalid) => {
+            // An invalid list is shown like the other fields.
+            schema.insert("required".to_owned(), invalid);
             Vec::new()
         }
         None => Vec::new(),
     };
     if let Some(Value::Object(properties)) = schema.shift_remove("properties") {
         for (name, property) in properties {
-            let is_required = required.iter().any(|it| *it == name);
-            text += &of_argument(&name, property, is_required);
+            let is_required = required.iter().any(|required_name| *required_name == name);
+            text += &argument_text(&name, property, is_required);
         }
     }
     if schema.get("type").is_some_and(|kind| kind == "object") {
         schema.shift_remove("type");
     }
-    text + &of_rest(schema)
+    text + &fields_text(schema)
 }
 
-fn of_argument(name: &str, property: Value, is_required: bool) -> String {
+/// Returns an argument with its type, the other fields of its schema, and its description.
+fn argument_text(name: &str, property: Value, is_required: bool) -> String {
     let Value::Object(mut property) = property else {
         return format!("  {}: {}\n", neutral_line(name), neutral_line(&property.to_string()));
     };
-    let mut about = Vec::new();
+    let mut facts = Vec::new();
     if let Some(Value::String(kind)) = property.get("type") {
-        about.push(neutral_line(kind));
+        facts.push(neutral_line(kind));
         property.shift_remove("type");
     }
     if is_required {
-        about.push("required".to_owned());
+        facts.push("required".to_owned());
     }
     let description = match property.shift_remove("description") {
         Some(Value::String(description)) => description,
@@ -134,11 +140,11 @@ fn of_argument(name: &str, property: Value, is_required: bool) -> String {
         None => String::new(),
     };
     if !property.is_empty() {
-        about.push(neutral_line(&Value::Object(property).to_string()));
+        facts.push(neutral_line(&Value::Object(property).to_string()));
     }
     let mut text = format!("  {}", neutral_line(name));
-    if !about.is_empty() {
-        let _ = write!(text, " ({})", about.join(", "));
+    if !facts.is_empty() {
+        let _ = write!(text, " ({})", facts.join(", "));
     }
     if !description.is_empty() {
         let _ = write!(text, ": {}", neutral_line(&description));
@@ -146,7 +152,7 @@ fn of_argument(name: &str, property: Value, is_required: bool) -> String {
     text + "\n"
 }
 
-fn of_rest(rest: Map<String, Value>) -> String {
+fn fields_text(rest: Map<String, Value>) -> String {
     let mut text = String::new();
     for (key, value) in rest {
         let value = neutral_line(&value.to_string());
@@ -173,7 +179,7 @@ mod tests {
                 "limit": { "type": "integer" }, "query": { "type": "string" }, "any": true,
             } },
         });
-        let shown = card(&definition.to_string());
+        let shown = card(&definition.to_string(), true);
         let lines: Vec<&str> = shown.lines().collect();
         assert!(lines[0].starts_with("  Searches.") && lines[0].ends_with("(and 1 more line)"));
         assert!(!shown.contains('\u{1b}'), "{shown:?}");
@@ -182,6 +188,8 @@ mod tests {
         assert_eq!(arguments, ["[any]", "[limit: integer]", "query: string"]);
         assert_eq!(lines[2], "  promises: read-only, not destructive");
         assert_eq!(lines.len(), 3);
+        let untrusted = "(not trusted without `trust_annotations`)\n";
+        assert!(card(&definition.to_string(), false).ends_with(untrusted));
 
         let property = "p".repeat(50);
         let properties: Map<String, Value> =
@@ -189,9 +197,9 @@ mod tests {
         let many = serde_json::json!({
             "description": "x".repeat(10_000), "inputSchema": { "properties": properties },
         });
-        assert!(card(&many.to_string()).len() < 3 * MAX_LINE);
-        assert!(card(&"no JSON".repeat(1000)).len() < 2 * MAX_LINE);
-        assert_eq!(card("{}"), "");
+        assert!(card(&many.to_string(), true).len() < 3 * MAX_LINE);
+        assert!(card(&"no JSON".repeat(1000), true).len() < 2 * MAX_LINE);
+        assert_eq!(card("{}", false), "");
     }
 
     #[test]

@@ -8,7 +8,6 @@ use crate::exit::Exit;
 use crate::host;
 use crate::options::Options;
 
-/// Runs the command.
 pub(crate) fn run(command: &MemoryCommand, options: &Options) -> Result<Exit, Error> {
     let folders = Folders::from_environment()?;
     let loaded = host::load(options, &folders)?;

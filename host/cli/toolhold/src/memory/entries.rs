@@ -1,4 +1,4 @@
-//! Searches, reads, changes and deletes the entries of the built-in memory for `toolhold memory`.
+//! Reads and changes the entries of the built-in memory.
 
 use std::time::{Duration, Instant};
 
@@ -12,25 +12,27 @@ use toolhold_store::index::{Document, DocumentIndex, IndexQuery};
 use toolhold_store::{Stop, StoreError};
 use toolhold_terminal::error::CommandError;
 
-/// Most characters of an entry.
+/// The most characters of an entry's text.
 pub(crate) const MAX_CONTENT: usize = 4096;
 
-/// The time limit of one operation on the file.
+/// The time limit of one operation on the memory's file.
 const TIME: Duration = Duration::from_secs(60);
 
-/// Entries that are read at once.
+/// The number of entries that are read at once.
 const BATCH: usize = 100;
 
-/// The most entries with the same key that an error names.
-const SHOWN: usize = 5;
+/// The number of IDs that are read at once.
+const ID_PAGE: usize = 1000;
 
-/// The file of the memory.
+/// The most IDs in an error about several entries with the same key.
+const MAX_SHOWN_IDS: usize = 5;
+
 pub(crate) struct Entries(DocumentIndex);
 
-/// An entry with its origin. The plugin wrote the origin.
+/// An entry and its origin, as the memory plugin wrote them.
 #[derive(Debug)]
 pub(crate) struct MemoryEntry {
-    /// The key of the document: the scope, the owner, and the entry's key.
+    /// The scope, the owner and the key of the entry.
     pub(crate) id: String,
     pub(crate) content: String,
     tags: Vec<String>,
@@ -42,6 +44,7 @@ impl Entries {
         Self(documents)
     }
 
+    /// Runs an operation of the index with a time limit. A refused operation is a usage error.
     fn run<T>(
         &self,
         operation: impl FnOnce(&DocumentIndex, &Stop) -> Result<T, StoreError>,
@@ -59,16 +62,17 @@ impl Entries {
         self.get(&keys)
     }
 
+    /// Reads the entries with these keys, without missing entries.
     fn get(&self, keys: &[String]) -> Result<Vec<MemoryEntry>, CommandError> {
         let mut entries = Vec::new();
-        for keys in keys.chunks(BATCH) {
-            let found = self.run(|index, stop| index.get(keys, stop))?;
+        for batch in keys.chunks(BATCH) {
+            let found = self.run(|index, stop| index.get(batch, stop))?;
             entries.extend(found.into_iter().flatten().map(MemoryEntry::from_document));
         }
         Ok(entries)
     }
 
-    /// Calls `visit` for all entries whose IDs begin with `prefix`.
+    /// Calls `visit` for all entries whose IDs start with `prefix`.
     pub(crate) fn each(
         &self,
         prefix: &str,
@@ -89,7 +93,11 @@ impl Entries {
         }
     }
 
-    /// Finds the entry with a key or an ID.
+    /// Finds an entry by its ID or key. The entry's ID must start with `prefix`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such entry, or if several entries have the key.
     pub(crate) fn find(&self, key: &str, prefix: &str) -> Result<MemoryEntry, CommandError> {
         let shown = neutral_line(key);
         if key.is_empty() || key.len() > toolhold_store::index::MAX_KEY {
@@ -111,7 +119,7 @@ impl Entries {
             }),
             several => {
                 let ids: Vec<String> =
-                    several.iter().take(SHOWN).map(|id| neutral_line(id)).collect();
+                    several.iter().take(MAX_SHOWN_IDS).map(|id| neutral_line(id)).collect();
                 Err(CommandError::Usage(format!(
                     "several memories have the key `{shown}`; use the ID of one:\n  {}",
                     ids.join("\n  ")
@@ -120,15 +128,20 @@ impl Entries {
         }
     }
 
-    /// Returns the IDs with a key. If there are many, returns some of them.
+    /// Returns the IDs of entries with this key. Stops when more IDs are found than an error shows.
     fn ids_with_key(&self, key: &str, prefix: &str) -> Result<Vec<String>, CommandError> {
         let mut ids = Vec::new();
         let mut cursor: Option<String> = None;
         loop {
-            let page = self.run(|index, stop| index.list(prefix, cursor.as_deref(), 1000, stop))?;
-            let page_ids = page.entries.into_iter().map(|entry| entry.key);
-            ids.extend(page_ids.filter(|id| key_of(id) == key));
-            if page.cursor.is_none() || ids.len() > SHOWN {
+            let page =
+                self.run(|index, stop| index.list(prefix, cursor.as_deref(), ID_PAGE, stop))?;
+            for entry in page.entries {
+                // The index has the entry's ID as the key.
+                if key_of(&entry.key) == key {
+                    ids.push(entry.key);
+                }
+            }
+            if page.cursor.is_none() || ids.len() > MAX_SHOWN_IDS {
                 return Ok(ids);
             }
             cursor = page.cursor;
@@ -143,19 +156,21 @@ impl Entries {
         self.run(|index, stop| index.delete(&[id.to_owned()], stop))
     }
 
-    /// Deletes all entries whose IDs begin with `prefix`, and returns their number.
+    /// Returns the number of deleted entries.
     pub(crate) fn delete_prefix(&self, prefix: &str) -> Result<usize, CommandError> {
-        let mut all = 0;
+        let mut total = 0;
+        // A call of the index deletes only a limited number of entries.
         loop {
-            match self.run(|index, stop| index.delete_prefix(prefix, stop))? {
-                0 => return Ok(all),
-                deleted => all += deleted,
+            let deleted = self.run(|index, stop| index.delete_prefix(prefix, stop))?;
+            if deleted == 0 {
+                return Ok(total);
             }
+            total += deleted;
         }
     }
 }
 
-/// Returns the entry's key in an ID: the part after the scope and the owner.
+/// Returns the last part of an ID, after the scope and the owner.
 fn key_of(id: &str) -> &str {
     let parts_before = if id.starts_with("user/") { 2 } else { 3 };
     id.splitn(parts_before + 1, '/').nth(parts_before).unwrap_or(id)
@@ -164,9 +179,10 @@ fn key_of(id: &str) -> &str {
 impl MemoryEntry {
     fn from_document(document: Document) -> Self {
         let Document { key, text, tags, data, vector: _ } = document;
-        // An unreadable origin proves nothing, so the entry is untrusted.
+        // An entry with an unreadable origin is untrusted.
         let origin: Map<String, Value> = serde_json::from_slice(&data).unwrap_or_default();
         let mut entry = Self { id: key, content: text, tags, origin };
+        // If an entry has a key of its own, the first line of its text is the key.
         if entry.is_keyed()
             && let Some((_, content)) = entry.content.split_once('\n')
         {
@@ -175,8 +191,8 @@ impl MemoryEntry {
         entry
     }
 
-    /// Checks whether the plugin has put the key before the content. The search then also finds the
-    /// key's words.
+    /// Checks whether the stored text begins with the key. The plugin stores the key there so that
+    /// a search finds its words.
     fn is_keyed(&self) -> bool {
         self.origin.get("keyed") == Some(&Value::Bool(true))
     }
@@ -189,7 +205,7 @@ impl MemoryEntry {
         self.id.split('/').next().unwrap_or_default()
     }
 
-    /// Returns the opaque name of the entry's project, or `None` if the entry has no project.
+    /// Returns the project's opaque name.
     pub(crate) fn project(&self) -> Option<&str> {
         self.id.strip_prefix("project/")?.split('/').nth(1)
     }
@@ -202,7 +218,6 @@ impl MemoryEntry {
         self.text_of("category")
     }
 
-    /// Returns a text of the entry's origin.
     pub(crate) fn text_of(&self, name: &str) -> String {
         self.origin.get(name).and_then(Value::as_str).unwrap_or("unknown").to_owned()
     }
@@ -212,18 +227,18 @@ impl MemoryEntry {
         Timestamp::from_second(seconds).unwrap_or_default()
     }
 
-    /// Returns the day on which the entry was saved, in UTC.
     pub(crate) fn day(&self) -> String {
         self.time().to_string().chars().take(10).collect()
     }
 
-    /// Returns a hash of the content. It has 128 bits, because two texts with the same 64 bits can
-    /// be found in minutes.
+    /// The hash has 128 bits. For a hash of 64 bits, an attacker finds two texts with the same hash
+    /// in minutes.
     pub(crate) fn hash(&self) -> String {
         let digest = Sha256::digest(&self.content);
         digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
+    /// Returns the entry as JSON, without secrets.
     pub(crate) fn json(&self) -> Value {
         let value = json!({
             "id": self.id,
@@ -241,20 +256,20 @@ impl MemoryEntry {
         neutral_json(toolhold_redaction::json(value, Keys::Text))
     }
 
-    /// Makes the document after a person has trusted the entry. `text`: the new text, if the person
-    /// changed it.
+    /// Marks the entry as trusted, and returns the document that replaces the entry. `text`: the
+    /// person's new text, if there is one.
     pub(crate) fn edited(mut self, text: Option<String>) -> Document {
         self.origin.insert("untrusted".to_owned(), false.into());
-        // The plugin makes the vector again.
+        // The memory plugin computes a new vector for an entry without this tag.
         self.tags.retain(|tag| !tag.starts_with("vector:"));
         if let Some(text) = text {
             self.content = text;
             self.origin.insert("front_end".to_owned(), "toolhold memory edit".into());
-            // The call and its agent belong to the old text.
+            // The recorded call and agent belong to the old text.
             self.origin.insert("call".to_owned(), "".into());
             self.origin.remove("agent");
             self.origin.insert("time".to_owned(), Timestamp::now().as_second().into());
-            // The plugin uses this tag to find equal content.
+            // This tag has the hash of the old text, and the plugin finds duplicates by it.
             self.tags.retain(|tag| !tag.starts_with("content:"));
         }
         let text = if self.is_keyed() {

@@ -1,5 +1,5 @@
-//! `toolhold memory`: searches, shows, edits, exports and deletes entries of the built-in memory.
-//! The command uses the same file and the same code as the tools, so it also works while hosts run.
+//! `toolhold memory`: searches, shows, edits, exports and deletes entries of the built-in memory,
+//! in the file that running hosts use too.
 
 pub(crate) mod command;
 mod entries;
@@ -22,12 +22,9 @@ use entries::{Entries, MemoryEntry};
 
 use crate::arguments::memory::{EntryScope, MemoryCommand};
 
-/// Runs the command in the working `directory`. Blocks.
-///
-/// # Errors
-///
-/// Returns an error if the entry doesn't exist, if the entries can't be read or written, or if the
-/// person doesn't confirm a deletion.
+/// The most characters of an entry's text in a list.
+const MAX_SHOWN: usize = 200;
+
 pub(crate) fn run(
     command: &MemoryCommand,
     config: &Config,
@@ -35,38 +32,42 @@ pub(crate) fn run(
     directory: &Path,
 ) -> Result<Exit, CommandError> {
     let entries = Entries::new(toolhold_core::memory(config, folders));
-    let here = project_id(&directory.canonicalize()?);
+    let current_project = project_id(&directory.canonicalize()?);
     match command {
-        MemoryCommand::Search { words, scope, limit, json } => {
-            search(&entries, &words.join(" "), &prefix(*scope, &here), *limit, &here, *json)
-        }
+        MemoryCommand::Search { words, scope, limit, json } => search(
+            &entries,
+            &words.join(" "),
+            &prefix(*scope, &current_project),
+            *limit,
+            &current_project,
+            *json,
+        ),
         MemoryCommand::Show { key, scope, json } => {
-            show(&entries.find(key, &prefix(*scope, &here))?, &here, *json)
+            show(&entries.find(key, &prefix(*scope, &current_project))?, &current_project, *json)
         }
         MemoryCommand::Edit { key, text, trusted, scope } => {
-            let entry = entries.find(key, &prefix(*scope, &here))?;
+            let entry = entries.find(key, &prefix(*scope, &current_project))?;
             edit(&entries, entry, text.as_deref(), trusted.as_deref())
         }
-        MemoryCommand::Export { scope } => export(&entries, &prefix(*scope, &here)),
+        MemoryCommand::Export { scope } => export(&entries, &prefix(*scope, &current_project)),
         MemoryCommand::Delete { keys, all, scope, yes } => {
             if *all {
-                delete_all(&entries, &prefix(*scope, &here), *scope, *yes)
+                delete_all(&entries, &prefix(*scope, &current_project), *scope, *yes)
             } else {
-                delete(&entries, keys, &prefix(*scope, &here), &here)
+                delete(&entries, keys, &prefix(*scope, &current_project), &current_project)
             }
         }
     }
 }
 
-/// Returns the prefix of a scope's keys in the project `here`. Without a scope, the prefix is empty
-/// and fits the keys of all scopes, projects and principals.
-fn prefix(scope: Option<EntryScope>, here: &str) -> String {
+/// Returns the start of all IDs in a scope. `None`: the empty start of all IDs.
+fn prefix(scope: Option<EntryScope>, current_project: &str) -> String {
     let user = user_id(None);
     match scope {
         None => String::new(),
         Some(EntryScope::User) => format!("user/{user}/"),
         Some(EntryScope::Session) => "session/".to_owned(),
-        Some(EntryScope::Project) => format!("project/{user}/{here}/"),
+        Some(EntryScope::Project) => format!("project/{user}/{current_project}/"),
     }
 }
 
@@ -75,7 +76,7 @@ fn search(
     words: &str,
     prefix: &str,
     limit: u32,
-    here: &str,
+    current_project: &str,
     as_json: bool,
 ) -> Result<Exit, CommandError> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
@@ -91,23 +92,28 @@ fn search(
         writeln!(out, "No matching memories found")?;
     }
     for entry in &found {
-        print_head(&mut out, entry, here)?;
+        print_head(&mut out, entry, current_project)?;
         let content = shown(&entry.content);
-        let first: String = content.lines().next().unwrap_or_default().chars().take(200).collect();
-        let more = if first.len() < content.trim_end().len() { " …" } else { "" };
-        writeln!(out, "  {first}{more}")?;
+        let first_line = content.lines().next().unwrap_or_default();
+        let start: String = first_line.chars().take(MAX_SHOWN).collect();
+        let more = if start.len() < content.trim_end().len() { " …" } else { "" };
+        writeln!(out, "  {start}{more}")?;
     }
     Ok(Exit::Success)
 }
 
-/// Returns a text of an entry without secrets, and without characters that steer a terminal.
+/// Hides secrets, and removes control characters.
 fn shown(text: &str) -> String {
     neutral(&redacted(text, Keys::Text)).into_owned()
 }
 
-fn print_head(out: &mut impl Write, entry: &MemoryEntry, here: &str) -> std::io::Result<()> {
+fn print_head(
+    out: &mut impl Write,
+    entry: &MemoryEntry,
+    current_project: &str,
+) -> std::io::Result<()> {
     let key = neutral_line(entry.key());
-    let about = about(entry, here);
+    let about = about(entry, current_project);
     write!(out, "{STRONG}{key}{STRONG:#}  {FAINT}{about}{FAINT:#}")?;
     if entry.is_untrusted() {
         write!(out, "  {WARNING}untrusted{WARNING:#}")?;
@@ -115,34 +121,38 @@ fn print_head(out: &mut impl Write, entry: &MemoryEntry, here: &str) -> std::io:
     writeln!(out)
 }
 
-/// Describes the day, the category and the scope of an entry.
-fn about(entry: &MemoryEntry, here: &str) -> String {
+/// Returns the day, the category and the scope of an entry.
+fn about(entry: &MemoryEntry, current_project: &str) -> String {
     let scope = match entry.project() {
-        Some(project) if project == here => "this project",
+        Some(project) if project == current_project => "this project",
         Some(_) => "another project",
         None => entry.scope(),
     };
     neutral_line(&format!("{}, {}, {scope}", entry.day(), entry.category()))
 }
 
-fn show(entry: &MemoryEntry, here: &str, as_json: bool) -> Result<Exit, CommandError> {
+/// Prints an entry with its origin.
+fn show(entry: &MemoryEntry, current_project: &str, as_json: bool) -> Result<Exit, CommandError> {
     let mut out = anstream::stdout().lock();
     if as_json {
         writeln!(out, "{:#}", entry.json())?;
         return Ok(Exit::Success);
     }
-    print_head(&mut out, entry, here)?;
+    print_head(&mut out, entry, current_project)?;
     writeln!(out, "ID: {}", neutral_line(&entry.id))?;
     let front_end = neutral_line(&entry.text_of("front_end"));
-    match neutral_line(&entry.text_of("call")) {
-        call if call.is_empty() => writeln!(out, "saved by: {front_end}")?,
-        call => writeln!(out, "saved by: {front_end} in call {call}")?,
+    let call = neutral_line(&entry.text_of("call"));
+    if call.is_empty() {
+        writeln!(out, "saved by: {front_end}")?;
+    } else {
+        writeln!(out, "saved by: {front_end} in call {call}")?;
     }
     if entry.is_untrusted() {
         writeln!(
             out,
-            "The entry was saved after the session had read untrusted text, so models get it \
-             fenced. If the text is correct, run `toolhold memory edit {} --trusted={}`.",
+            "The entry was saved after the session had read untrusted text, so models get the \
+             entry with marks around it. If the text is correct, run `toolhold memory edit {} \
+             --trusted={}`.",
             neutral_line(&entry.id),
             entry.hash()
         )?;
@@ -151,6 +161,8 @@ fn show(entry: &MemoryEntry, here: &str, as_json: bool) -> Result<Exit, CommandE
     Ok(Exit::Success)
 }
 
+/// Changes the text of an entry, or marks its text as trusted. The person's own text is trusted
+/// too. `trusted`: the value of `--trusted`, the hash of the text that the person has read.
 fn edit(
     entries: &Entries,
     entry: MemoryEntry,
@@ -158,27 +170,9 @@ fn edit(
     trusted: Option<&str>,
 ) -> Result<Exit, CommandError> {
     let text = text.map(|text| redacted(text.trim(), Keys::Text).into_owned());
-    if text.is_none() {
-        let Some(hash) = trusted else {
-            return Err(CommandError::Usage(
-                "nothing to change: give the new text, or `--trusted`".to_owned(),
-            ));
-        };
-        if !entry.is_untrusted() {
-            return Err(CommandError::Usage(
-                "nothing to change: the entry is already trusted".to_owned(),
-            ));
-        }
-        check_seen(&entry, hash)?;
-    }
-    if let Some(text) = &text {
-        let length = text.chars().count();
-        if !(1..=entries::MAX_CONTENT).contains(&length) {
-            return Err(CommandError::Usage(format!(
-                "the text is {length} characters; it needs 1 to {}",
-                entries::MAX_CONTENT
-            )));
-        }
+    match &text {
+        Some(text) => check_length(text)?,
+        None => check_can_trust(&entry, trusted)?,
     }
     let key = neutral_line(entry.key());
     entries.put(entry.edited(text))?;
@@ -186,8 +180,35 @@ fn edit(
     Ok(Exit::Success)
 }
 
-/// Checks that the person has seen the text that becomes trusted, because a session may have
-/// changed the text.
+fn check_length(text: &str) -> Result<(), CommandError> {
+    let length = text.chars().count();
+    let is_length_valid = (1..=entries::MAX_CONTENT).contains(&length);
+    if !is_length_valid {
+        return Err(CommandError::Usage(format!(
+            "the text is {length} characters; it needs 1 to {}",
+            entries::MAX_CONTENT
+        )));
+    }
+    Ok(())
+}
+
+/// Checks that the entry's text may become trusted. `trusted`: the value of `--trusted`.
+fn check_can_trust(entry: &MemoryEntry, trusted: Option<&str>) -> Result<(), CommandError> {
+    let Some(hash) = trusted else {
+        return Err(CommandError::Usage(
+            "nothing to change: give the new text, or `--trusted`".to_owned(),
+        ));
+    };
+    if !entry.is_untrusted() {
+        return Err(CommandError::Usage(
+            "nothing to change: the entry is already trusted".to_owned(),
+        ));
+    }
+    check_seen(entry, hash)
+}
+
+/// Checks that the person has seen the current text. `hash`: the hash of the text that the person
+/// has read. If `hash` is empty, shows the text and asks.
 fn check_seen(entry: &MemoryEntry, hash: &str) -> Result<(), CommandError> {
     let show = format!("toolhold memory show {}", neutral_line(&entry.id));
     if hash == entry.hash() {
@@ -206,7 +227,8 @@ fn check_seen(entry: &MemoryEntry, hash: &str) -> Result<(), CommandError> {
     };
     let question =
         format!("{}\nMark this text as trusted for all models?", shown(&entry.content).trim_end());
-    if dialogue.yes_or_no(&question, false)? {
+    let default_answer = false;
+    if dialogue.yes_or_no(&question, default_answer)? {
         Ok(())
     } else {
         Err(CommandError::Unasked("nothing is changed".to_owned()))
@@ -219,11 +241,13 @@ fn export(entries: &Entries, prefix: &str) -> Result<Exit, CommandError> {
     Ok(Exit::Success)
 }
 
+/// Deletes and prints the entries with these keys. An unknown key must not leave only some entries
+/// deleted, so all keys are looked up first.
 fn delete(
     entries: &Entries,
     keys: &[String],
     prefix: &str,
-    here: &str,
+    current_project: &str,
 ) -> Result<Exit, CommandError> {
     let mut found = Vec::new();
     for key in keys {
@@ -232,9 +256,9 @@ fn delete(
     let mut out = anstream::stdout().lock();
     for entry in found {
         entries.delete(&entry.id)?;
-        // Named entries are deleted without a question. A shown entry can be saved again.
+        // There is no question, because the person can save the printed text again.
         writeln!(out, "Deleted memory: {}", neutral_line(entry.key()))?;
-        let about = about(&entry, here);
+        let about = about(&entry, current_project);
         let untrusted = if entry.is_untrusted() { ", untrusted" } else { "" };
         writeln!(out, "{FAINT}{about}{untrusted}{FAINT:#}")?;
         writeln!(out, "{}", shown(&entry.content).trim_end())?;
@@ -242,6 +266,7 @@ fn delete(
     Ok(Exit::Success)
 }
 
+/// Deletes all entries of a scope. Asks first, unless `--yes` is set.
 fn delete_all(
     entries: &Entries,
     prefix: &str,
@@ -260,7 +285,8 @@ fn delete_all(
                 "deleting {what} needs approval: repeat the command with `--yes`"
             )));
         };
-        if !dialogue.yes_or_no(&format!("Delete {what}?"), false)? {
+        let default_answer = false;
+        if !dialogue.yes_or_no(&format!("Delete {what}?"), default_answer)? {
             return Err(CommandError::Unasked("nothing is deleted".to_owned()));
         }
     }

@@ -1,13 +1,14 @@
-//! `toolhold plugin approve`: shows a component, asks the person, and approves exactly this
-//! component.
+//! `toolhold plugin approve`: shows the component of a plugin, asks, and approves it.
 
 use std::io::Write;
 
-use toolhold_core::config::Folders;
+use toolhold_core::PluginApprovals;
+use toolhold_core::config::insert::WrittenGrants;
 use toolhold_core::text::neutral_line;
-use toolhold_core::{Ask, PluginApprovals, ask_hosts};
 
 use super::Setting;
+use super::install::grants::write_missing;
+use super::running_hosts::tell_hosts;
 use crate::ask;
 use crate::error::Error;
 use crate::exit::Exit;
@@ -15,7 +16,7 @@ use crate::options::Options;
 use crate::plugin_description::{Card, Differences};
 use crate::style::STRONG;
 
-/// Shows the component, asks, and approves exactly what was shown.
+/// Approves exactly the shown component, even if the file changes.
 pub(super) fn approve(
     name: &str,
     yes: bool,
@@ -44,7 +45,7 @@ pub(super) fn approve(
         writeln!(out, "{name} {} is approved already.", neutral_line(&info.manifest.version))?;
         return Ok(Exit::Success);
     }
-    // Inspecting consumes a candidate, so the component is opened again.
+    // `inspect` consumes a candidate, so the component is opened again.
     let inspected = setting.inspect(setting.candidate(name)?)?;
     if inspected.info.digest != info.digest {
         return Err(Error::Usage(
@@ -77,38 +78,18 @@ pub(super) fn approve(
         "\nApproved. The plugin has the grants of [plugins.{name}] in your configuration. A \
          changed component needs approval again."
     )?;
+    write_missing(&mut out, &info, &WrittenGrants::default(), &setting.loaded)?;
     tell_hosts(&mut out, &setting.folders, name, &info.digest)?;
     Ok(Exit::Success)
 }
 
-/// Makes the running hosts load the approved component, and reports which hosts use it.
-pub(super) fn tell_hosts(
-    out: &mut impl Write,
-    folders: &Folders,
-    name: &str,
-    digest: &str,
-) -> Result<(), Error> {
-    for host in ask_hosts(folders, Ask::Reload)? {
-        let pid = host.pid;
-        let state = host.plugins.iter().find(|state| state.name == name);
-        if state.is_some_and(|state| state.digest.as_deref() == Some(digest)) {
-            writeln!(out, "The host with process {pid} uses the component now.")?;
-            continue;
-        }
-        let reason = match state.and_then(|state| state.waiting.as_ref()) {
-            Some(waiting) => neutral_line(&waiting.reason),
-            None => "the host uses another configuration".to_owned(),
-        };
-        writeln!(out, "The host with process {pid} does not use the component: {reason}")?;
-    }
-    Ok(())
-}
-
+/// Asks whether to approve the component. Fails if there is no terminal.
 fn confirm(name: &str) -> Result<bool, Error> {
     let Some(mut dialogue) = ask::open_dialogue("the component is not approved") else {
         let message = "there is no terminal to ask at; `--yes` approves the current component, \
-             `--digest SHA256` only the component with that digest";
+                       `--digest SHA256` approves only the component with that digest";
         return Err(Error::Unasked(message.to_owned()));
     };
-    dialogue.yes_or_no(&format!("Approve {name}?"), false)
+    let default_answer = false;
+    dialogue.yes_or_no(&format!("Approve {name}?"), default_answer)
 }

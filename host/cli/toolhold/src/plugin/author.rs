@@ -1,14 +1,15 @@
-//! Starts the subcommands for plugin authors: `toolhold plugin new`, `build`, `dev`, `test`, `pack`
-//! and `wit`. These grant nothing.
+//! `toolhold plugin new`, `build`, `dev`, `test`, `pack` and `wit`.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use toolhold_authoring::conformance::{self as conformance, Report};
 use toolhold_authoring::dev::Dev;
-use toolhold_authoring::{AuthorCommand, Language, build, create, pack_file, write_wit};
+use toolhold_authoring::{
+    AuthorCommand, Language, build, create, find_built, pack_file, write_wit,
+};
 use toolhold_core::config::Folders;
 use toolhold_core::text::neutral;
 
@@ -18,10 +19,9 @@ use crate::asking::Asker;
 use crate::call::arguments;
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::host;
 use crate::options::Options;
+use crate::{host, shown};
 
-/// Runs the command.
 pub(super) fn run(command: &AuthorCommand, options: &Options) -> Result<Exit, Error> {
     let result = match command {
         AuthorCommand::New { name, lang, dir } => {
@@ -48,8 +48,9 @@ pub(super) fn run(command: &AuthorCommand, options: &Options) -> Result<Exit, Er
                 approver: Arc::new(move |folders, loaded| Asker::approver(yes, folders, loaded)),
                 json: *json,
             };
-            let end = interrupt::cancellation()?;
-            host::block_on(async { Ok(toolhold_authoring::dev::run(dev, end).await?) })?;
+            // Only an interruption ends `dev::run`.
+            let interrupted = interrupt::cancellation()?;
+            host::block_on(async { Ok(toolhold_authoring::dev::run(dev, interrupted).await?) })?;
             return Ok(Exit::Interrupted);
         }
         AuthorCommand::Pack { file, manifest, output } => {
@@ -62,9 +63,24 @@ pub(super) fn run(command: &AuthorCommand, options: &Options) -> Result<Exit, Er
     Ok(Exit::Success)
 }
 
-fn test(plugin: &Path, options: conformance::Options, json: bool) -> Result<Exit, Error> {
-    let file =
-        if plugin.is_dir() { build(plugin).map_err(Error::usage)?.file } else { plugin.to_owned() };
+/// Builds the plugin in a folder, and returns the path of the component. A component that is newer
+/// than the sources isn't built again. A new build may differ, and then the component's signature
+/// is wrong.
+fn built_file(folder: &Path) -> Result<PathBuf, Error> {
+    let Some(file) = find_built(folder).map_err(Error::usage)? else {
+        return Ok(build(folder).map_err(Error::usage)?.file);
+    };
+    writeln!(
+        anstream::stderr(),
+        "note: {} is newer than its sources, so it is not built again",
+        shown::path(&file)
+    )?;
+    Ok(file)
+}
+
+/// `plugin`: a component, or the folder of a plugin.
+fn test(plugin: &Path, options: conformance::Options, as_json: bool) -> Result<Exit, Error> {
+    let file = if plugin.is_dir() { built_file(plugin)? } else { plugin.to_owned() };
     let interrupted = interrupt::cancellation()?;
     let report: Option<Report> = host::block_on(async {
         tokio::select! {
@@ -74,7 +90,7 @@ fn test(plugin: &Path, options: conformance::Options, json: bool) -> Result<Exit
     })?;
     let Some(report) = report else { return Ok(Exit::Interrupted) };
     let mut out = anstream::stdout().lock();
-    if json {
+    if as_json {
         writeln!(out, "{}", report.to_json())?;
     } else {
         writeln!(out, "{report}")?;

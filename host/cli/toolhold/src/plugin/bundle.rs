@@ -18,7 +18,6 @@ use crate::plugin_description::Differences;
 use crate::style::STRONG;
 use crate::{ask, host, key, progress, shown};
 
-/// Runs the command.
 pub(crate) fn run(command: &BundleCommand, options: &Options) -> Result<Exit, Error> {
     let setting = Setting::from_options(options)?;
     let inputs = options.inputs()?;
@@ -47,6 +46,7 @@ pub(crate) fn run(command: &BundleCommand, options: &Options) -> Result<Exit, Er
     Ok(Exit::Success)
 }
 
+/// Shows the plan of an installation, and makes the installation if the person agrees.
 fn install(
     arguments: &InstallBundleArguments,
     setting: &Setting,
@@ -72,7 +72,8 @@ fn install(
         let mut dialogue = ask::open_dialogue("nothing is installed").ok_or_else(|| {
             Error::Unasked("there is no terminal to ask at; `--yes` installs the bundle".to_owned())
         })?;
-        if !dialogue.yes_or_no("Install all of this?", false)? {
+        let default_answer = false;
+        if !dialogue.yes_or_no("Install all of this?", default_answer)? {
             writeln!(out, "Nothing is installed.")?;
             return Ok(Exit::Denied);
         }
@@ -84,11 +85,12 @@ fn install(
     )?;
     let hosts = ask_hosts(folders, Ask::Reload)?.len();
     if hosts > 0 {
-        writeln!(out, "{} took up the change.", counted(hosts, "running host"))?;
+        writeln!(out, "{} now use the new versions.", counted(hosts, "running host"))?;
     }
     Ok(Exit::Success)
 }
 
+/// Prints the changes that an installation would make.
 fn print_plan(out: &mut impl Write, plan: &BundlePlan, setting: &Setting) -> Result<(), Error> {
     writeln!(out, "The bundle is signed by your trusted key `{}`.", neutral_line(plan.signer()))?;
     for (name, version) in &plan.same {
@@ -96,7 +98,7 @@ fn print_plan(out: &mut impl Write, plan: &BundlePlan, setting: &Setting) -> Res
     }
     for plugin in &plan.plugins {
         let name = plugin.name();
-        let to = neutral_line(plugin.version());
+        let new_version = neutral_line(plugin.version());
         let PlannedPlugin { inspection, signed_by, change, .. } = plugin;
         match change {
             PlannedChange::New => {
@@ -105,9 +107,9 @@ fn print_plan(out: &mut impl Write, plan: &BundlePlan, setting: &Setting) -> Res
                 show_granted(out, &inspection.info.manifest, &setting.loaded)?;
             }
             PlannedChange::Other { from, is_downgrade, difference, signer } => {
-                let from = neutral_line(from);
+                let old_version = neutral_line(from);
                 let older = if *is_downgrade { ", older" } else { "" };
-                writeln!(out, "\n{STRONG}{name}{STRONG:#} {from} -> {to}{older}")?;
+                writeln!(out, "\n{STRONG}{name}{STRONG:#} {old_version} -> {new_version}{older}")?;
                 write!(out, "{}", Differences(difference, signer.as_ref()))?;
             }
         }

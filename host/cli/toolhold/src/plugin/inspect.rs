@@ -1,5 +1,4 @@
-//! `toolhold plugin inspect`: describes a component, given its file or the name of an installed
-//! plugin.
+//! `toolhold plugin inspect`: describes a component.
 
 use std::io::Write;
 use std::path::Path;
@@ -7,7 +6,7 @@ use std::path::Path;
 use serde_json::json;
 use toolhold_core::config::{Config, WrittenSecretHost};
 use toolhold_core::text::neutral_line;
-use toolhold_core::{Candidate, PluginApprovals, PluginInfo, grant_in_words};
+use toolhold_core::{Candidate, LockedPlugin, Origin, PluginApprovals, PluginInfo, grant_in_words};
 
 use super::Setting;
 use crate::error::Error;
@@ -17,10 +16,10 @@ use crate::plugin::install::file_signer;
 use crate::plugin_description::{Card, Differences, Imports, LeftOutTools, SettingsCard, SignedBy};
 use crate::style::STRONG;
 
-/// Describes a component, given its file or the name of an installed plugin.
+/// `plugin`: the file of a component, or the name of a plugin.
 pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<Exit, Error> {
     let setting = Setting::from_options(options)?;
-    // A name has neither a dot nor a slash, but the path of a file has.
+    // A name has no dot and no slash.
     let file = if plugin.contains(['.', '/']) { Some(Path::new(plugin)) } else { None };
     let candidate = match file {
         Some(file) => Candidate::file(file)?,
@@ -29,8 +28,13 @@ pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<
     let info = std::sync::Arc::clone(candidate.info());
     let name = &info.manifest.name;
     let inspection = setting.inspect(candidate);
-    let signed_by = file.and_then(|file| file_signer(file, name, &setting.loaded));
     let locked = PluginApprovals::open(&setting.folders).all()?.remove(name);
+    let signed_by = match (file, &info.origin) {
+        (Some(file), _) => file_signer(file, name, &setting.loaded),
+        (None, Origin::File(copy)) => installed_signer(locked.as_ref(), &info)
+            .or_else(|| file_signer(copy, name, &setting.loaded)),
+        (None, Origin::BuiltIn) => None,
+    };
     let is_approved = locked.is_some_and(|locked| locked.approved.digest == info.digest);
     let difference = match &inspection {
         Ok(inspection) => setting.difference(inspection)?,
@@ -88,8 +92,19 @@ pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<
     Ok(Exit::Success)
 }
 
-/// Writes the granted requests and the missing grants. `file`: the component, if it isn't an
-/// installed plugin.
+/// Returns the key that was trusted when the plugin was installed, if there was a key. The
+/// signature isn't checked again: a key may be trusted only for some sources, and the installed
+/// component doesn't name its source.
+fn installed_signer(locked: Option<&LockedPlugin>, info: &PluginInfo) -> Option<SignedBy> {
+    let LockedPlugin { approved, offered, .. } = locked?;
+    let mut versions = vec![approved];
+    versions.extend(offered);
+    let version = versions.into_iter().find(|version| version.digest == info.digest)?;
+    let source = version.source.as_ref()?;
+    source.signer.clone().map(SignedBy::Key)
+}
+
+/// `file`: the component, unless it belongs to an installed plugin.
 fn write_grants(
     out: &mut impl Write,
     info: &PluginInfo,
@@ -126,7 +141,7 @@ fn write_grants(
         writeln!(out, "\n{STRONG}Not granted{STRONG:#}")?;
         writeln!(
             out,
-            "  {}. To grant some of these, write in {}:\n    [plugins.{name}]",
+            "  {}. To grant some of these requests, write in {}:\n    [plugins.{name}]",
             missing.join(", "),
             neutral_line(&setting.loaded.own_file().to_string())
         )?;
@@ -140,7 +155,8 @@ fn write_grants(
     Ok(())
 }
 
-/// Returns the names of the secrets for the plugin's requests, each with its hosts.
+/// Returns the names of a plugin's secrets in the configuration, each with the hosts that get the
+/// secret.
 fn secrets<'l>(loaded: &'l Config, plugin: &str) -> Vec<(&'l str, Vec<&'l str>)> {
     let Some(table) = loaded.values.plugins.get(plugin) else { return Vec::new() };
     let mut secrets = Vec::new();

@@ -7,6 +7,7 @@ mod inspect;
 mod install;
 mod list;
 mod publish;
+mod running_hosts;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -26,7 +27,6 @@ use crate::key;
 use crate::options::Options;
 use crate::style::STRONG;
 
-/// Runs the command.
 pub(crate) fn run(command: &PluginCommand, options: &Options) -> Result<Exit, Error> {
     match command {
         PluginCommand::List { json } => list::list(*json, options),
@@ -44,7 +44,6 @@ pub(crate) fn run(command: &PluginCommand, options: &Options) -> Result<Exit, Er
     }
 }
 
-/// Writes the tools of a component, each on a line.
 fn list_tools(out: &mut impl Write, inspection: &PluginInspection) -> std::io::Result<()> {
     for tool in &inspection.tools {
         let summary = crate::shown::summary(tool);
@@ -53,7 +52,6 @@ fn list_tools(out: &mut impl Write, inspection: &PluginInspection) -> std::io::R
     Ok(())
 }
 
-/// The configuration and Toolhold's folders, for the commands.
 pub(crate) struct Setting {
     pub(crate) folders: Folders,
     pub(crate) loaded: Config,
@@ -68,17 +66,17 @@ impl Setting {
         Ok(Self { folders, loaded, directory })
     }
 
-    /// Opens the installed component of a plugin's name.
     fn candidate(&self, name: &str) -> Result<Candidate, HostError> {
         toolhold_core::candidate(&self.loaded, &self.folders, &self.directory, name)
     }
 
-    /// Lists the tools that a component offers without any grant.
+    /// Lists the tools of a component without any grants.
     fn inspect(&self, candidate: Candidate) -> Result<PluginInspection, HostError> {
         let command = self.loaded.command_of_plugin(&candidate.info().manifest.name)?;
         let inspection = PluginInspection::new(candidate, &self.folders, command);
         match host::block_on(async { Ok(inspection.await) }) {
             Ok(result) => result,
+            // The reactor can't be started.
             Err(error) => {
                 let (_, message) = error.end();
                 Err(HostError::Engine(message.unwrap_or_default()))
@@ -86,8 +84,8 @@ impl Setting {
         }
     }
 
-    /// Returns the signers of the version in force and of an update that waits for approval, if the
-    /// signers differ.
+    /// Returns the signers of the installed version and of its waiting update, if they differ.
+    /// Returns `None` if `new` isn't the waiting update.
     fn signer_change(&self, new: &PluginInspection) -> Result<Option<SignerChange>, HostError> {
         let locked = PluginApprovals::open(&self.folders).all()?.remove(&new.info.manifest.name);
         let Some(LockedPlugin { approved, offered: Some(offered), .. }) = locked else {
@@ -99,8 +97,8 @@ impl Setting {
         Ok(SignerChange::between(approved.source.as_ref(), offered.source.as_ref()))
     }
 
-    /// Returns the differences of a component from the approved version. Returns `None` if no
-    /// version was approved, or the approved version is the same.
+    /// Compares the component `new` with the approved version. Returns `None` if there is no
+    /// approved version, if its component is damaged, or if both are the same.
     fn difference(&self, new: &PluginInspection) -> Result<Option<Difference>, HostError> {
         let approvals = PluginApprovals::open(&self.folders);
         let name = &new.info.manifest.name;

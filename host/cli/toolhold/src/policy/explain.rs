@@ -1,5 +1,4 @@
-//! `toolhold policy explain`: shows from the audit log what happened to a call, and which rule
-//! decided.
+//! `toolhold policy explain`: shows the decision on an earlier call, as the audit log has it.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -13,11 +12,10 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::style::{BAD, FAINT, GOOD, STRONG, WARNING};
 
-/// Runs the command.
 pub(super) fn run(id: &str, json: bool) -> Result<Exit, Error> {
     let trail = Trail::open(&Folders::from_environment()?)?;
     let records = trail.of_call(id)?;
-    // The outcome has the most fields. An interrupted call has only an intent.
+    // The record `outcome` has the most fields, but an interrupted call has no `outcome`.
     let outcome = records.iter().rfind(|record| record["kind"] == json!("outcome"));
     let Some(last) = outcome.or(records.last()) else {
         let id = neutral_line(id);
@@ -34,7 +32,7 @@ pub(super) fn run(id: &str, json: bool) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-/// Returns the fields of a record that are about the decision.
+/// Returns the fields of a record about the decision.
 fn decision_as_json(record: &Value) -> Value {
     let mut fields = serde_json::Map::new();
     for key in [
@@ -53,12 +51,15 @@ fn decision_as_json(record: &Value) -> Value {
     Value::Object(fields)
 }
 
+/// Describes the decision on a call and the call's result. `record`: the call's last record.
+/// `records`: all records of the call.
 fn text(record: &Value, records: &[Value]) -> String {
+    // If the tool is unknown, the record only has the requested name.
     let tool = field(record, "tool").or_else(|| field(record, "asked")).unwrap_or_default();
     let when = field(record, "ts").unwrap_or_default();
     let (style, word) = match record["verdict"].as_str() {
         Some("allow") => (GOOD, "allowed"),
-        Some("ask") => (WARNING, "asked for"),
+        Some("ask") => (WARNING, "held for approval"),
         Some(_) => (BAD, "denied"),
         None => (WARNING, "not decided"),
     };
@@ -73,20 +74,21 @@ fn text(record: &Value, records: &[Value]) -> String {
     add_line(&mut text, "a person", approval(record, records));
     add_line(&mut text, "arguments", Some(neutral_line(&record["arguments"].to_string())));
     let result = match record["result"].as_str() {
-        Some("success") => Some("an output".to_owned()),
+        Some("success") => Some("success".to_owned()),
         Some(_) => field(record, "error").or_else(|| field(record, "error_category")),
         None => Some("unknown: only the start of the call is recorded".to_owned()),
     };
     add_line(&mut text, "result", result);
     let _ = writeln!(
         text,
-        "{FAINT}`toolhold policy check` shows the decision about such a call now.{FAINT:#}"
+        "{FAINT}`toolhold policy check` shows the current decision about such a call.{FAINT:#}"
     );
     text
 }
 
-/// Describes a person's decision. Returns `None` if no person decided.
-fn approval(record: &Value, records: &[Value]) -> Option<String> {
+/// Describes the person's answer about a call, if it is recorded. `last`: the call's last record.
+/// `records`: all records of the call.
+fn approval(last: &Value, records: &[Value]) -> Option<String> {
     for record in records.iter().rev() {
         if let Some(answer) = field(record, "answer")
             && let Some(by) = field(record, "approved_by")
@@ -94,7 +96,8 @@ fn approval(record: &Value, records: &[Value]) -> Option<String> {
             return Some(format!("said {answer} ({by})"));
         }
     }
-    let by = field(record, "approved_by")?;
+    // The person approved this call during an earlier call.
+    let by = field(last, "approved_by")?;
     Some(format!("had approved the call before ({by})"))
 }
 

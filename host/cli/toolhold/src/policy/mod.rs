@@ -8,7 +8,6 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::options::Options;
 
-/// Runs the command.
 pub(crate) fn run(command: &PolicyCommand, options: &Options) -> Result<Exit, Error> {
     match command {
         PolicyCommand::Check(check) => check::run(check, options),

@@ -1,5 +1,4 @@
-//! Reloads the configuration while a server runs. A changed file applies to the next call. A
-//! changed ceiling with errors stops all calls.
+//! Reloads the configuration of a running server.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -18,42 +17,42 @@ use crate::options::Options;
 use crate::style::{self, FAINT};
 use crate::tasks::command::ServedTasks;
 
-/// The delay before an invalid file is read again, because it may be only partly written.
-const AGAIN: Duration = Duration::from_millis(300);
+/// The delay before an invalid file is read again. An editor may still be writing the file.
+const RETRY_DELAY: Duration = Duration::from_millis(300);
 
-/// The longest wait for the plugins of a new host.
+/// The longest wait for the plugins of a new host before it replaces the current host.
 const MAX_LOADING: Duration = Duration::from_secs(2);
 
-/// Time between two looks whether a replaced host is still used.
-const LOOK: Duration = Duration::from_secs(1);
+/// The time between two checks whether a replaced host still makes calls.
+const CALL_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Changes of the files that a configuration is read from.
 pub(super) struct ConfigChanges {
     changes: Receiver<()>,
-    /// The ceilings of the present host.
+    /// The ceilings of the current host.
     ceilings: CeilingFiles,
 }
 
-/// Makes a new host when the configuration changes.
 pub(super) struct Follower {
     pub(super) options: Options,
     pub(super) folders: Folders,
     pub(super) tasks: Arc<ServedTasks>,
-    /// The configuration of the present host.
+    /// The configuration of the current host.
     pub(super) loaded: Config,
     pub(super) live: Arc<LiveHost>,
-    /// Whether the client may see errors in the operator's file.
+    /// Whether the client may see errors in the configuration.
     pub(super) tells_client: bool,
 }
 
 impl ConfigChanges {
-    /// Starts watching the files. Load the configuration afterwards, so that no change is missed.
+    /// Starts watching the files of the configuration. Load the configuration afterwards, so that
+    /// no change is missed.
     pub(super) fn watch(options: &Options, folders: &Folders) -> Result<Self, Error> {
         let inputs = options.inputs()?;
         let watch = ConfigWatch::new(folders, &inputs)?;
         let ceilings = CeilingFiles::read(&inputs);
+        // One waiting message stands for any number of changes.
         let (sender, changes) = tokio::sync::mpsc::channel(1);
-        // The thread runs until the process ends, because a server has no other work after serving.
+        // The thread ends with the process, so it is never joined.
         std::thread::Builder::new()
             .name("toolhold-config".to_owned())
             .spawn(move || send_changes(watch, &sender))
@@ -62,7 +61,7 @@ impl ConfigChanges {
     }
 }
 
-/// Sends a message after each change, until nobody receives the messages.
+/// Sends a message after each change, until the watch fails or the receiver is dropped.
 fn send_changes(mut watch: ConfigWatch, sender: &Sender<()>) {
     while watch.wait_for_change().is_ok() {
         if sender.blocking_send(()).is_err() {
@@ -72,8 +71,8 @@ fn send_changes(mut watch: ConfigWatch, sender: &Sender<()>) {
 }
 
 impl Follower {
-    /// Replaces the host with a new host when the configuration changes. An invalid file is
-    /// ignored, except that an invalid ceiling stops all calls.
+    /// Replaces the host after each change. An invalid configuration file is ignored, but an
+    /// invalid ceiling stops all calls.
     pub(super) async fn follow(
         mut self,
         mut changes: ConfigChanges,
@@ -84,7 +83,7 @@ impl Follower {
             let mut ceilings = self.read_ceilings().await;
             let mut built = self.build(&prepare).await;
             if built.is_err() {
-                sleep(AGAIN).await;
+                sleep(RETRY_DELAY).await;
                 ceilings = self.read_ceilings().await;
                 built = self.build(&prepare).await;
             }
@@ -99,7 +98,7 @@ impl Follower {
                 Err(error) => error,
             };
             let (_, Some(message)) = error.end() else { continue };
-            // The old ceiling no longer applies, whatever the fault of the new ceiling is.
+            // A changed ceiling can't be applied, and the old ceiling no longer exists.
             let is_same_ceiling = ceilings.as_ref() == Some(&changes.ceilings);
             let warning = if is_same_ceiling {
                 format!(
@@ -109,7 +108,7 @@ impl Follower {
             } else {
                 format!(
                     "the ceiling has changed and the configuration is invalid, so no call runs \
-                     until it is fixed: {message}"
+                     until the configuration is fixed: {message}"
                 )
             };
             if !is_same_ceiling {
@@ -125,38 +124,39 @@ impl Follower {
         }
     }
 
-    /// Replaces the current host and its configuration.
+    /// Puts a new host into use. Warns about changes that need a restart.
     async fn replace_host(&mut self, host: Arc<Host>, loaded: Config) {
-        let unchangeable = self.changes_after_restart(&loaded);
+        let need_restart = self.settings_that_need_restart(&loaded);
         self.loaded = loaded;
-        self.follow_tasks().await;
-        retire(self.live.replace(host));
+        self.start_or_stop_tasks().await;
+        let old_host = self.live.replace(host);
+        retire(old_host);
         tracing::info!("the configuration has changed and applies from the next call");
         let _ = writeln!(
             anstream::stderr(),
             "{FAINT}the configuration has changed and applies from the next call{FAINT:#}"
         );
-        for table in unchangeable {
-            warn(&format!("{table} has changed; the change takes effect after a restart"));
+        for setting in need_restart {
+            warn(&format!("{setting} has changed; the change takes effect after a restart"));
         }
     }
 
-    /// Starts or stops running tasks, as the configuration now says.
-    async fn follow_tasks(&self) {
+    /// Starts or stops the scheduled tasks, as the configuration requires.
+    async fn start_or_stop_tasks(&self) {
         let tasks = Arc::clone(&self.tasks);
         let loaded = self.loaded.clone();
-        let result = tokio::task::spawn_blocking(move || tasks.follow(&loaded)).await;
+        let result = tokio::task::spawn_blocking(move || tasks.start_or_stop(&loaded)).await;
         if let Ok(Err(error)) = result {
             warn(&format!("tasks don't run: {error}"));
         }
     }
 
-    /// Reads the files of the ceilings. Returns `None` if the environment can't be read.
     async fn read_ceilings(&self) -> Option<CeilingFiles> {
         let inputs = self.options.inputs().ok()?;
         tokio::task::spawn_blocking(move || CeilingFiles::read(&inputs)).await.ok()
     }
 
+    /// Builds a host from the changed configuration.
     async fn build(
         &self,
         prepare: &impl Fn(Folders, Config) -> Result<PreparedHost, HostError>,
@@ -170,28 +170,29 @@ impl Follower {
         prepared.builder = prepared.builder.replaces(&self.live.current());
         let host = prepared.build().await?;
         // The current host answers until the new host is ready. A slow plugin must not delay a new
-        // rule.
+        // rule, so the wait has a limit.
         let _ = timeout(MAX_LOADING, host.ready()).await;
         Ok((host, loaded))
     }
 
-    /// Returns the changed keys and tables that a running server can't take over.
-    fn changes_after_restart(&self, loaded: &Config) -> Vec<&'static str> {
+    /// Returns the changed settings that need a restart.
+    fn settings_that_need_restart(&self, loaded: &Config) -> Vec<&'static str> {
         let before = &self.loaded.values;
         let now = &loaded.values;
-        let mut tables = Vec::new();
+        let mut settings = Vec::new();
+        // A stopped scheduler gets the new limit at its next start.
         let tasks_go_on = before.tools.scheduler.enabled && now.tools.scheduler.enabled;
         let has_other_limit = before.tools.scheduler.max_running != now.tools.scheduler.max_running;
         if tasks_go_on && has_other_limit {
-            tables.push("max_running in [tools.scheduler]");
+            settings.push("max_running in [tools.scheduler]");
         }
         if before.serve != now.serve {
-            tables.push("[serve]");
+            settings.push("[serve]");
         }
         if before.approvals != now.approvals {
-            tables.push("[approvals]");
+            settings.push("[approvals]");
         }
-        tables
+        settings
     }
 }
 
@@ -200,11 +201,12 @@ fn warn(message: &str) {
     let _ = style::warn(message);
 }
 
-/// Drops a host after its last call, on a thread that may block.
+/// Drops a host after its last call, on a thread for blocking work.
 fn retire(host: Arc<Host>) {
     tokio::spawn(async move {
+        // Each call has a reference to its host.
         while Arc::strong_count(&host) > 1 {
-            sleep(LOOK).await;
+            sleep(CALL_CHECK_INTERVAL).await;
         }
         let _ = tokio::task::spawn_blocking(move || drop(host)).await;
     });

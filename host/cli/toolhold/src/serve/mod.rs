@@ -1,5 +1,4 @@
-//! `toolhold serve`: serves MCP clients over stdio or HTTP until the client disconnects or the
-//! process is ended.
+//! `toolhold serve`: serves MCP clients over stdio or HTTP.
 
 mod follow;
 
@@ -7,6 +6,7 @@ use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 
 use toolhold_core::config::{self, Config, Folders};
+use toolhold_core::outbound_client;
 use toolhold_core::text::neutral_line;
 use toolhold_core::{CancellationToken, Host, HostBuilder, HostError, Session};
 use toolhold_export::Telemetry;
@@ -25,10 +25,10 @@ use crate::host;
 use crate::options::Options;
 use crate::tasks::command::ServedTasks;
 
-/// The command, in the audit log.
+/// The name of the command in the audit log.
 const FRONT_END: &str = "toolhold serve";
 
-/// Runs the command until the client disconnects or the process is ended.
+/// Serves one client over stdin and stdout, or several clients over HTTP.
 pub(crate) fn run(options: &Options, arguments: ServeArguments) -> Result<Exit, Error> {
     let end = interrupt::cancellation()?;
     let folders = Folders::from_environment()?;
@@ -42,7 +42,7 @@ pub(crate) fn run(options: &Options, arguments: ServeArguments) -> Result<Exit, 
     }
 }
 
-/// Serves the client behind stdin and stdout.
+/// Serves one client over stdin and stdout, until the client ends or `end` is cancelled.
 async fn run_stdio(
     options: &Options,
     folders: &Folders,
@@ -50,9 +50,10 @@ async fn run_stdio(
 ) -> Result<Exit, Error> {
     let servers = Servers::new(FRONT_END);
     let (changes, loaded) = watch_and_load(options, folders)?;
-    let server = build_server(options, folders, &loaded, None, &servers).await?;
+    let address: Option<ListenAddress> = None;
+    let server = build_server(options, folders, &loaded, address.as_ref(), &servers).await?;
     let tasks = ServedTasks::start(options, folders, &loaded)?;
-    follow(options, loaded, changes, &server, None, servers, &tasks);
+    follow(options, loaded, changes, &server, address, servers, &tasks);
     if std::io::stdin().is_terminal() {
         tell_that_it_waits()?;
     }
@@ -62,7 +63,7 @@ async fn run_stdio(
     Ok(Exit::Success)
 }
 
-/// Serves clients at an address.
+/// Serves clients over HTTP, until `end` is cancelled.
 async fn run_http(
     options: &Options,
     folders: &Folders,
@@ -73,10 +74,11 @@ async fn run_http(
     let servers = Servers::new(FRONT_END);
     let (changes, loaded) = watch_and_load(options, folders)?;
     let start = async {
-        // The address is opened before the plugins load, so that its error is shown immediately.
+        // The address is opened before plugins are loaded, so that an error about the address
+        // appears immediately.
         let serve = loaded.values.serve.clone();
-        let door = toolhold_core::door(&loaded, folders, FRONT_END);
-        let http = match Http::bind(address, serve, folders, needs_token, &door).await {
+        let network = outbound_client(&loaded, folders, FRONT_END);
+        let http = match Http::bind(address, serve, folders, needs_token, &network).await {
             Ok(http) => http,
             Err(ServeError::Settings(problem)) => {
                 let table = loaded.own_table("serve");
@@ -103,15 +105,14 @@ async fn run_http(
     Ok(Exit::Success)
 }
 
-/// Loads the configuration. The files are watched before they are read, so that no change is lost.
+/// Files are watched before they are read, so that no change is missed.
 fn watch_and_load(options: &Options, folders: &Folders) -> Result<(ConfigChanges, Config), Error> {
     let changes = ConfigChanges::watch(options, folders)?;
     let loaded = host::load(options, folders)?;
     Ok((changes, loaded))
 }
 
-/// Builds the server for clients at an address. If `address` is `None`, the server is for the
-/// client behind a pipe.
+/// Builds the server. `address`: the server's own address. `None`: stdin and stdout.
 async fn build_server(
     options: &Options,
     folders: &Folders,
@@ -126,7 +127,7 @@ async fn build_server(
     Ok(server.with_structured(loaded.values.serve.structured))
 }
 
-/// Refuses a name of `--tools` that no tool has. A client would miss the tool, and not say why.
+/// Fails if no tool has a name in `--tools`. Later, a client could not report the missing tool.
 async fn check_tool_names(host: &Host) -> Result<(), Error> {
     if host.unmatched_tools().is_empty() {
         return Ok(());
@@ -144,10 +145,9 @@ async fn check_tool_names(host: &Host) -> Result<(), Error> {
     Err(Error::Usage(format!("--tools: no tool is named `{}`; {hint}", neutral_line(name))))
 }
 
-/// A host that isn't built yet.
 struct PreparedHost {
     builder: HostBuilder,
-    /// The sub-agents to which clients delegate work.
+    /// The tool with which clients delegate work to sub-agents.
     delegates: Option<Arc<Delegates>>,
 }
 
@@ -161,6 +161,7 @@ impl PreparedHost {
     }
 }
 
+/// Prepares the host of a server. `address`: the server's own address. `None`: stdin and stdout.
 fn prepare(
     options: &Options,
     folders: Folders,
@@ -187,7 +188,7 @@ fn prepare(
     Ok(PreparedHost { builder, delegates })
 }
 
-/// Applies changes of the configuration while the server runs.
+/// Starts the task that replaces the host after each change of the configuration.
 fn follow(
     options: &Options,
     loaded: Config,
@@ -197,13 +198,14 @@ fn follow(
     servers: Servers,
     tasks: &Arc<ServedTasks>,
 ) {
+    let is_stdio = address.is_none();
     let follower = Follower {
         options: options.clone(),
         folders: tasks.folders().clone(),
         tasks: Arc::clone(tasks),
         loaded,
         live: server.live(),
-        tells_client: address.is_none(),
+        tells_client: is_stdio,
     };
     let options = options.clone();
     tokio::spawn(follower.follow(changes, move |folders, loaded| {
@@ -211,19 +213,18 @@ fn follow(
     }));
 }
 
-/// Tells a person who started this by hand that a client is missing.
+/// Explains at a terminal that the server needs a client.
 fn tell_that_it_waits() -> Result<(), Error> {
     writeln!(
         anstream::stderr(),
         "toolhold serve waits for the messages of an MCP client on stdin, but stdin is this \
-         terminal.\n\
-         A client starts the server by itself: `toolhold connect` tells the client how.\n\
-         `toolhold serve --http 8000` serves clients that connect by themselves. Ctrl-C ends it."
+         terminal.\nUsually, a client starts the server: `toolhold connect` sets this up.\nTo \
+         serve clients that connect over HTTP: toolhold serve --http 8000. Ctrl-C ends this server."
     )?;
     Ok(())
 }
 
-/// Prints the address for clients.
+/// Prints the server's address, and the file with the token.
 fn announce(http: &Http) -> Result<(), Error> {
     let mut out = anstream::stderr();
     let url = neutral_line(&http.url());
@@ -248,7 +249,7 @@ fn error_of(error: ServeError) -> Error {
     })
 }
 
-/// Returns a unique name for the connection. Saved output and the audit log use this name.
+/// Returns a unique name for this connection in the audit log and in saved outputs.
 fn session_name() -> Result<String, Error> {
     let mut bytes = [0; 8];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())

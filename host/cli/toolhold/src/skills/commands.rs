@@ -19,11 +19,6 @@ use toolhold_skills::skill::{
 
 use crate::arguments::skills::SkillsCommand;
 
-/// Runs the command. Blocks.
-///
-/// # Errors
-///
-/// Returns an error if the skill doesn't exist, or if the list of trusted skills can't be read.
 pub(crate) fn run(
     command: &SkillsCommand,
     config: &Config,
@@ -38,6 +33,7 @@ pub(crate) fn run(
     }
 }
 
+/// Lists the skills, and the folders that were left out with the reasons.
 fn list(skills: &Skills, as_json: bool) -> Result<Exit, CommandError> {
     let mut out = anstream::stdout().lock();
     let all: Vec<&Skill> = skills.usable.iter().chain(&skills.untrusted).collect();
@@ -49,18 +45,18 @@ fn list(skills: &Skills, as_json: bool) -> Result<Exit, CommandError> {
         writeln!(out, "There are no skills.")?;
     }
     let mut table = Table::new(["NAME", "FROM", "DESCRIPTION"], &[]);
+    let from_column = 1;
     for skill in &all {
         let Skill { name, description, folder, origin, .. } = skill;
         table.row([name.clone(), origin.in_words().to_owned(), description.clone()]);
-        if !origin.counts() {
-            table.colour(1, WARNING);
+        if !origin.is_usable() {
+            table.colour(from_column, WARNING);
         }
         table.detail(&folder.display().to_string());
     }
     if !all.is_empty() {
         table.print(&mut out)?;
     }
-    drop(out);
     let mut err = anstream::stderr();
     for reason in &skills.left_out {
         writeln!(err, "{WARNING}note{WARNING:#}: {reason}")?;
@@ -82,12 +78,12 @@ fn show(skills: &Skills, name: &str, config: &Config, as_json: bool) -> Result<E
         variables.extend(environment.keys().map(String::as_str));
     }
     let matter = &text.matter;
-    let whole = neutral(&String::from_utf8_lossy(&text.bytes)).into_owned();
+    let shown_text = neutral(&String::from_utf8_lossy(&text.bytes)).into_owned();
     let mut out = anstream::stdout().lock();
     if as_json {
         let object = json!({
             "skill": skill, "license": matter.license, "compatibility": matter.compatibility,
-            "files": files, "variables": variables, "findings": findings, "text": whole,
+            "files": files, "variables": variables, "findings": findings, "text": shown_text,
         });
         writeln!(out, "{object:#}")?;
         return Ok(Exit::Success);
@@ -100,7 +96,7 @@ fn show(skills: &Skills, name: &str, config: &Config, as_json: bool) -> Result<E
         writeln!(out, "variables: {}", variables.join(", "))?;
     }
     print_findings(&mut out, &findings)?;
-    writeln!(out, "\n{}", whole.trim_end())?;
+    writeln!(out, "\n{}", shown_text.trim_end())?;
     Ok(Exit::Success)
 }
 
@@ -114,8 +110,8 @@ fn find_skill<'s>(skills: &'s Skills, name: &str) -> Result<&'s Skill, CommandEr
     })
 }
 
-/// Returns the folders to check: the folder of a named skill, the folders below a path, or the
-/// folders of all skills.
+/// Returns the folder of the skill `skill`, the skills below the path `skill`, or the folders of
+/// all skills.
 fn folders_to_check(skills: &Skills, skill: Option<&str>) -> Result<Vec<PathBuf>, CommandError> {
     let Some(skill) = skill else {
         let all = skills.usable.iter().chain(&skills.untrusted);
@@ -130,7 +126,7 @@ fn folders_to_check(skills: &Skills, skill: Option<&str>) -> Result<Vec<PathBuf>
         .canonicalize()
         .map_err(|error| CommandError::Usage(format!("{}: {error}", neutral_line(skill))))?;
     if path.file_name().is_some_and(|name| name == SKILL_FILE) {
-        // The path of the file means its folder.
+        // `SKILL.md` stands for its folder.
         path.pop();
     }
     let folder = SkillFolder::open(&path, Owners::Any).map_err(CommandError::usage)?;
@@ -171,15 +167,15 @@ fn check_all(skills: &Skills, skill: Option<&str>, as_json: bool) -> Result<Exit
         };
         checked.push((path, findings));
     }
-    // Skills that were left out matter only if all skills are checked.
+    // Skills that were left out are listed only if all skills are checked.
     let left_out = if skill.is_none() { &skills.left_out[..] } else { &[] };
 
     let mut out = anstream::stdout().lock();
     if as_json {
-        let objects: Vec<_> = checked
-            .iter()
-            .map(|(folder, findings)| json!({ "folder": folder, "findings": findings }))
-            .collect();
+        let mut objects = Vec::new();
+        for (folder, findings) in &checked {
+            objects.push(json!({ "folder": folder, "findings": findings }));
+        }
         writeln!(out, "{:#}", json!({ "skills": objects, "left_out": left_out }))?;
     } else {
         for (path, findings) in &checked {

@@ -15,7 +15,6 @@ use crate::exit::Exit;
 use crate::host;
 use crate::options::Options;
 
-/// Runs the command.
 pub(crate) fn run(command: &SkillsCommand, options: &Options) -> Result<Exit, Error> {
     let folders = Folders::from_environment()?;
     let loaded = host::load(options, &folders)?;

@@ -1,4 +1,4 @@
-//! Shows a project's skill with all its files. If the person confirms, trusts exactly these files.
+//! Shows a project's skill with all its files, and trusts it if the person agrees.
 
 use std::io::Write;
 
@@ -11,13 +11,7 @@ use toolhold_terminal::style::warn;
 use toolhold_skills::folder::{Owners, SkillFolder};
 use toolhold_skills::skill::{Skill, SkillError, SkillOrigin, read_whole};
 
-/// Shows a project's skill with all its files, and trusts the skill if `confirm` returns `true`. A
-/// later change of a file ends the trust. Blocks.
-///
-/// # Errors
-///
-/// Returns the errors of `confirm`. Also returns an error if the list of trusted folders can't be
-/// written.
+/// Trusts the skill if `confirm` returns `true`. A changed file later ends the trust. Blocks.
 pub(crate) fn trust_skill(
     skill: &Skill,
     folders: &Folders,
@@ -40,23 +34,26 @@ pub(crate) fn trust_skill(
     for line in String::from_utf8_lossy(&text.bytes).lines() {
         writeln!(out, "  {}", neutral_line(line))?;
     }
-    writeln!(out, "\nIts files:")?;
+    writeln!(out, "\nThe skill's files:")?;
     for file in &tree.files {
         let executable = if file.is_executable { ", executable" } else { "" };
         let size = counted(file.size, "byte");
         writeln!(out, "  {} ({size}{executable})", neutral_line(&file.path))?;
     }
-    writeln!(out, "\nModels follow the skill's text, and may run its scripts under your rules.")?;
+    writeln!(
+        out,
+        "\nModels follow the text of the skill, and may run the skill's scripts under your rules."
+    )?;
     writeln!(out, "Digest: {digest}\n")?;
     if skill.origin == SkillOrigin::Changed {
         writeln!(out, "The skill has changed since you trusted it.\n")?;
     }
 
-    if !confirm("Use this skill, until it changes?")? {
-        writeln!(out, "The skill is not trusted, and no model gets it.")?;
+    if !confirm("Use this skill until its files change?")? {
+        writeln!(out, "The skill is not trusted, so no model gets the skill.")?;
         return Ok(Exit::Denied);
     }
     config::add_trust(folders, &skill.folder, &digest)?;
-    writeln!(out, "{path} is trusted, until it changes.")?;
+    writeln!(out, "{path} is trusted until its files change.")?;
     Ok(Exit::Success)
 }

@@ -1,5 +1,4 @@
-//! Runs scheduled tasks in `toolhold tasks daemon`, and in a server while its configuration enables
-//! tasks. Also starts the subcommands of `toolhold tasks`.
+//! Runs scheduled tasks in `toolhold tasks daemon` and in servers.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,11 +17,12 @@ use crate::style::note;
 use crate::tasks::run::{disabled, run_task};
 use crate::tasks::{RunTask, TaskRunner, manage_unit};
 
-/// Runs `toolhold tasks daemon`.
+/// Runs tasks when they are due, until Ctrl-C. If the arguments are about the systemd unit, changes
+/// or prints the unit instead.
 pub(crate) fn daemon(arguments: &DaemonArguments, options: &Options) -> Result<Exit, Error> {
     let folders = Folders::from_environment()?;
-    let file = options.config.as_deref();
-    if let Some(exit) = manage_unit(arguments, &folders, file, &options.set)? {
+    let config_file = options.config.as_deref();
+    if let Some(exit) = manage_unit(arguments, &folders, config_file, &options.set)? {
         return Ok(exit);
     }
     let end = interrupt::cancellation()?;
@@ -33,13 +33,14 @@ pub(crate) fn daemon(arguments: &DaemonArguments, options: &Options) -> Result<E
     let schedule = Schedule::in_data(&folders.data);
     if let Some(other) = schedule.runner().map_err(|error| HostError::Config(error.to_string()))? {
         say(&format!(
-            "{other} already runs the tasks; this process waits and takes over when that process \
-             ends. Ctrl-C ends this process"
+            "{other} already runs the tasks; this process waits, and takes over when the other \
+             process ends. Ctrl-C ends this process"
         ));
     }
     let on_start = Box::new(|| {
-        say("toolhold tasks daemon runs the tasks that are due; Ctrl-C ends the daemon");
+        say("this process runs tasks when they are due; Ctrl-C ends this process");
     });
+    // Dropping the runner stops the tasks.
     let _runner = start(options, &folders, &loaded, on_start)?;
     host::block_on_this_thread(async {
         end.cancelled().await;
@@ -48,7 +49,7 @@ pub(crate) fn daemon(arguments: &DaemonArguments, options: &Options) -> Result<E
     Ok(Exit::Success)
 }
 
-/// Runs `toolhold tasks`.
+/// Runs a subcommand about tasks. Prints a note if tasks are disabled.
 pub(crate) fn tasks(command: &TasksCommand, options: &Options) -> Result<Exit, Error> {
     let folders = Folders::from_environment()?;
     let loaded = host::load(options, &folders)?;
@@ -60,12 +61,12 @@ pub(crate) fn tasks(command: &TasksCommand, options: &Options) -> Result<Exit, E
     Ok(exit)
 }
 
-/// Prints a line. The tasks run even where nobody reads stderr.
+/// Tasks must also run if nobody reads stderr, so errors are ignored.
 fn say(text: &str) {
     drop(writeln!(anstream::stderr(), "{text}"));
 }
 
-/// Runs tasks while a server runs, if the server's configuration enables tasks.
+/// Runs a server's tasks, if the configuration enables tasks.
 pub(crate) struct ServedTasks {
     options: Options,
     folders: Folders,
@@ -73,7 +74,6 @@ pub(crate) struct ServedTasks {
 }
 
 impl ServedTasks {
-    /// Starts running tasks if they are enabled.
     pub(crate) fn start(
         options: &Options,
         folders: &Folders,
@@ -82,42 +82,46 @@ impl ServedTasks {
         let options = options.clone();
         let folders = folders.clone();
         let tasks = Self { options, folders, runner: Mutex::default() };
-        tasks.follow(loaded)?;
+        tasks.start_or_stop(loaded)?;
         Ok(Arc::new(tasks))
     }
 
-    /// Starts or ends running tasks, as the configuration says. Blocks while runs end.
-    pub(crate) fn follow(&self, loaded: &Config) -> Result<(), HostError> {
+    /// Starts or stops the tasks, as the configuration requires. Blocks until all runs of stopped
+    /// tasks have ended.
+    pub(crate) fn start_or_stop(&self, loaded: &Config) -> Result<(), HostError> {
         let mut runner = self.runner.lock().unwrap_or_else(PoisonError::into_inner);
-        if !loaded.values.tools.scheduler.enabled {
+        let is_enabled = loaded.values.tools.scheduler.enabled;
+        if !is_enabled {
             *runner = None;
         } else if runner.is_none() {
-            *runner = Some(start(&self.options, &self.folders, loaded, Box::new(|| {}))?);
+            let on_start = Box::new(|| {});
+            *runner = Some(start(&self.options, &self.folders, loaded, on_start)?);
         }
         Ok(())
     }
 
-    /// Ends running tasks. Blocks while runs end.
+    /// Blocks until all runs have ended.
     pub(crate) fn end(&self) {
         *self.runner.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Returns Toolhold's folders.
     pub(crate) fn folders(&self) -> &Folders {
         &self.folders
     }
 }
 
-/// Starts running tasks in this process, unless another process runs them.
+/// Starts running tasks. If another process runs the tasks, waits for its end. `on_start` is called
+/// when this process takes over the tasks.
 fn start(
     options: &Options,
     folders: &Folders,
     loaded: &Config,
     on_start: Box<dyn Fn() + Send + Sync>,
 ) -> Result<TaskRunner, HostError> {
+    // The limit is at most 16, so the conversion can't fail.
     let max_running = usize::try_from(loaded.values.tools.scheduler.max_running.get()).unwrap_or(1);
     let schedule = Schedule::in_data(&folders.data);
-    // Directories that were granted to this process are not granted to tasks.
+    // Grants of directories on the command line apply to this process, but not to tasks.
     let options = Options { allow: Vec::new(), allow_read: Vec::new(), ..options.clone() };
     let folders = folders.clone();
     let run: RunTask = Arc::new(move |claimed, end| run_task(&options, &folders, claimed, &end));

@@ -19,17 +19,16 @@ use toolhold_terminal::table::Table;
 
 use crate::arguments::tasks::TasksCommand;
 
-/// Characters of an output, a prompt and of arguments that are shown.
+/// The most characters of an output, a prompt, or a call's arguments.
 const SHOWN: usize = 500;
 
-/// The least number of missed runs that may be larger, because counting stops here.
+/// The most bytes of a task's name in an error.
+const MAX_NAME: usize = 100;
+
+/// The most missed runs that are counted.
 const MAX_COUNTED: u32 = MAX_MISSED as u32 - 1;
 
-/// Runs the command. `enabled`: whether the configuration enables tasks. Blocks.
-///
-/// # Errors
-///
-/// Returns an error if the task doesn't exist, or if the tasks can't be read or changed.
+/// `enabled`: whether the configuration enables tasks. Blocks.
 pub(crate) fn tasks(
     command: &TasksCommand,
     folders: &Folders,
@@ -77,15 +76,17 @@ pub(crate) fn tasks(
         TasksCommand::Pause { task } => {
             let task = find(&all, task)?;
             let name = &task.state.order.name;
+            let is_paused = true;
             let exists =
-                schedule.pause(&task.owner, name, true, Timestamp::now()).map_err(failed)?;
+                schedule.pause(&task.owner, name, is_paused, Timestamp::now()).map_err(failed)?;
             report_change(exists, "is paused", task)?;
         }
         TasksCommand::Resume { task } => {
             let task = find(&all, task)?;
             let name = &task.state.order.name;
+            let is_paused = false;
             let exists =
-                schedule.pause(&task.owner, name, false, Timestamp::now()).map_err(failed)?;
+                schedule.pause(&task.owner, name, is_paused, Timestamp::now()).map_err(failed)?;
             report_change(exists, "is resumed", task)?;
             say_if_no_runner(&schedule, &mut out)?;
         }
@@ -98,7 +99,8 @@ pub(crate) fn tasks(
     Ok(Exit::Success)
 }
 
-/// Prints the change of a task, unless the task doesn't exist any more.
+/// Prints the change of a task. Fails if the task no longer existed. `exists`: whether the task
+/// still existed.
 fn report_change(exists: bool, change: &str, task: &Listed) -> Result<(), CommandError> {
     let name = &task.state.order.name;
     if !exists {
@@ -119,29 +121,28 @@ fn say_if_no_runner(schedule: &Schedule, out: &mut impl Write) -> Result<(), Com
     Ok(())
 }
 
-/// Returns the task with a name or a number. A name may be ambiguous, because tasks of other
-/// plugins or other directories can have the same name.
-fn find<'t>(all: &'t [Listed], word: &str) -> Result<&'t Listed, CommandError> {
-    let named: Vec<&Listed> = all.iter().filter(|task| task.state.order.name == word).collect();
-    let shown = neutral_line(cut(word, 100));
+/// Finds a task by its name or number. Tasks of different plugins and directories may have the same
+/// name. The error then lists the tasks' numbers.
+fn find<'t>(all: &'t [Listed], name_or_number: &str) -> Result<&'t Listed, CommandError> {
+    let named: Vec<&Listed> =
+        all.iter().filter(|task| task.state.order.name == name_or_number).collect();
+    let shown = neutral_line(cut(name_or_number, MAX_NAME));
     match named[..] {
         [task] => Ok(task),
-        [] => all.iter().find(|task| task.id.to_string() == word).ok_or_else(|| {
+        [] => all.iter().find(|task| task.id.to_string() == name_or_number).ok_or_else(|| {
             CommandError::Usage(format!(
                 "there is no task `{shown}`; `toolhold tasks list` lists all tasks"
             ))
         }),
         _ => {
-            let numbers: Vec<String> = named
-                .iter()
-                .map(|task| {
-                    let Owner { plugin, principal, directory } = &task.owner;
-                    let by = format!("by {plugin} for {principal}, in {directory}");
-                    format!("{} ({})", task.id, neutral_line(cut(&by, SHOWN)))
-                })
-                .collect();
+            let mut numbers = Vec::new();
+            for task in &named {
+                let Owner { plugin, principal, directory } = &task.owner;
+                let by = format!("by {plugin} for {principal}, in {directory}");
+                numbers.push(format!("{} ({})", task.id, neutral_line(cut(&by, SHOWN))));
+            }
             Err(CommandError::Usage(format!(
-                "there are {} tasks `{shown}`; use the number of one: {}",
+                "{} tasks have the name `{shown}`; use the number of a task: {}",
                 named.len(),
                 numbers.join("; ")
             )))
@@ -149,6 +150,7 @@ fn find<'t>(all: &'t [Listed], word: &str) -> Result<&'t Listed, CommandError> {
     }
 }
 
+/// `enabled`: whether tasks are enabled. `runner`: the process that runs the tasks.
 fn list(
     out: &mut impl Write,
     all: &[Listed],
@@ -165,14 +167,18 @@ fn list(
         return writeln!(out, "There are no tasks.");
     }
     let mut table = Table::new(["NAME", "WHEN", "LAST RUN", "DIRECTORY"], &[]);
+    let last_run_column = 2;
     for task in all {
         let when = format!("{}, {}", describe_times(task), describe_next(task, enabled));
         let directory = cut(&task.owner.directory, SHOWN).to_owned();
         let last = task.state.last.as_ref();
-        let state = last.map_or_else(|| "-".to_owned(), |run| run.state.to_string());
+        let state = match last {
+            Some(run) => run.state.to_string(),
+            None => "-".to_owned(),
+        };
         table.row([task.state.order.name.clone(), when, state, directory]);
         if let Some(last) = last {
-            table.colour(2, style_of(last));
+            table.colour(last_run_column, style_of(last));
             table.detail(&describe_run(last));
             for line in shown_output(last).lines() {
                 table.detail(&format!("  {line}"));
@@ -180,19 +186,22 @@ fn list(
         }
     }
     table.print(out)?;
+    // The caller notes that tasks are disabled.
+    if !enabled {
+        return Ok(());
+    }
     match runner {
-        _ if !enabled => Ok(()),
         Some(runner) => writeln!(out, "The tasks are run by {runner}."),
         None => writeln!(out, "{WARNING}{NO_RUNNER}{WARNING:#}"),
     }
 }
 
-/// Describes the times at which a task runs, with the time zone if the zone matters.
+/// Describes a task's schedule with the time zone.
 fn describe_times(task: &Listed) -> String {
     let TaskState { order, next, paused, .. } = &task.state;
     let shown = match &*order.kind {
         "every" => format!("every {} s", order.when),
-        // The next run is shown too, and there is no other run.
+        // The time of a single run is already shown as the next run.
         "once" if next.is_some() && !paused => {
             format!("once ({})", zone_name(order.zone.as_deref()))
         }
@@ -201,16 +210,20 @@ fn describe_times(task: &Listed) -> String {
     neutral_line(cut(&shown, SHOWN))
 }
 
-/// Describes the next run of a task.
+/// Describes a task's next run. `enabled`: whether tasks are enabled.
 fn describe_next(task: &Listed, enabled: bool) -> String {
-    match (task.state.paused, &task.state.next) {
-        (true, _) => "paused".to_owned(),
-        (false, Some(_)) if !enabled => "not run, because tasks are disabled".to_owned(),
-        (false, Some(next)) => format!("next at {next}"),
-        (false, None) => "never again".to_owned(),
+    if task.state.paused {
+        return "paused".to_owned();
+    }
+    let Some(next) = &task.state.next else { return "never again".to_owned() };
+    if enabled {
+        format!("next at {next}")
+    } else {
+        "not run, because tasks are disabled".to_owned()
     }
 }
 
+/// `enabled`: whether tasks are enabled.
 fn show(out: &mut impl Write, task: &Listed, enabled: bool) -> std::io::Result<()> {
     let order = &task.state.order;
     writeln!(out, "{STRONG}{}{STRONG:#}, task {}", order.name, task.id)?;
@@ -235,9 +248,10 @@ fn line(text: &str) -> String {
     neutral_line(cut(text, SHOWN))
 }
 
-fn print_run(out: &mut impl Write, before: &str, run: &TaskRun) -> std::io::Result<()> {
+/// `label`: the text before the run.
+fn print_run(out: &mut impl Write, label: &str, run: &TaskRun) -> std::io::Result<()> {
     let style = style_of(run);
-    writeln!(out, "{before}{style}{}{style:#}", describe_run(run))?;
+    writeln!(out, "{label}{style}{}{style:#}", describe_run(run))?;
     for line in shown_output(run).lines() {
         writeln!(out, "    {}", neutral_line(line))?;
     }
@@ -253,7 +267,7 @@ fn style_of(run: &TaskRun) -> Style {
     }
 }
 
-/// Describes the result and the time of a run.
+/// Describes the state and time of a run, and the missed runs before it.
 fn describe_run(run: &TaskRun) -> String {
     let missed = match run.missed {
         0 => String::new(),

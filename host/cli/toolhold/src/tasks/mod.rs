@@ -1,5 +1,4 @@
-//! Runs tasks when they are due. Also contains the commands for tasks: `toolhold tasks daemon` and
-//! `toolhold tasks`.
+//! `toolhold tasks` and `toolhold tasks daemon`: runs tasks when they are due, and manages them.
 
 pub(crate) mod command;
 mod manage;

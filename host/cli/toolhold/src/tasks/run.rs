@@ -1,5 +1,5 @@
-//! Runs one task without a person, like `toolhold call` or `toolhold run`. If a call needs
-//! approval, the call isn't made and the run ends as denied. The question waits for a person.
+//! Runs one task. No person is present, so a call that needs approval isn't made: its question is
+//! posted, and the run ends as denied.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,14 +21,15 @@ use crate::exit::Exit;
 use crate::host;
 use crate::options::Options;
 
-/// The command, in the records of what tasks do.
+/// The name of the command in the audit log.
 const FRONT_END: &str = "toolhold task";
 
-/// The note about a denial by a rule. Changing the rule doesn't change an existing task.
-const NEW_TASK: &str = "A task keeps the permissions from its creation, without flags. If the rule \
-is older than the task, change the rule and make the task anew.\n";
+/// The remedy for a rule's denial. Existing tasks keep their old rules.
+const OLD_RULES_NOTE: &str = "A task keeps the permissions from its creation, without flags. If \
+                              the rule is older than the task, change the rule and create the task \
+                              again.\n";
 
-/// Makes one run of a task. Blocks.
+/// Runs a task until `end` is cancelled. Errors become the result of the run. Blocks.
 pub(super) fn run_task(
     options: &Options,
     folders: &Folders,
@@ -58,7 +59,6 @@ fn try_run(
     }
 }
 
-/// The inputs of a run.
 struct Prepared<'a> {
     options: &'a Options,
     folders: &'a Folders,
@@ -67,20 +67,18 @@ struct Prepared<'a> {
     directory: PathBuf,
 }
 
-/// Loads the current configuration in the task's directory. The configuration of the task's creator
-/// limits it.
+/// Loads the configuration of the task's directory, within the permissions of the task's creator.
 fn prepare<'a>(
     options: &'a Options,
     folders: &'a Folders,
     run: &'a ClaimedRun,
 ) -> Result<Prepared<'a>, Error> {
     let directory = PathBuf::from(&run.owner.directory);
-    // The creator's directory was a real path. If a link has replaced it, the link leads to another
-    // directory.
+    // The stored path had no symbolic links. A new link could lead to another directory.
     let is_same = directory.canonicalize().is_ok_and(|real| real == directory);
     if !is_same {
         return Err(Error::Unasked(format!(
-            "the directory of the task no longer exists: {}; make the task anew",
+            "the directory of the task no longer exists: {}; create the task again",
             directory.display()
         )));
     }
@@ -108,13 +106,14 @@ impl Prepared<'_> {
         let trust = trust(run)?;
         let approver = PostingApprover::new(folders, &loaded.values.approvals);
         let session = session(folders, run);
-        // A model created the task, possibly because of text that it had read.
+        // A model created the task, perhaps because untrusted text asked for it.
         session.mark_untrusted()?;
         let telemetry = Telemetry::from_config(&loaded, folders)?;
         host::block_on_this_thread(async {
             let skills = Skills::find(&loaded, folders, &directory)?;
             let skills = OfferedSkills { skills: Arc::new(skills), are_listed: false };
             let servers = Servers::new(FRONT_END);
+            let only_tool = Some(tool);
             let builder = host::builder_in(
                 directory,
                 options,
@@ -123,7 +122,7 @@ impl Prepared<'_> {
                 &servers,
                 &skills,
                 FRONT_END,
-                Some(tool),
+                only_tool,
             )?
             .builtins(toolhold_builtins::all())
             .only_for(tool);
@@ -136,21 +135,26 @@ impl Prepared<'_> {
                 cancel: end.clone(),
                 ..Request::new(tool, arguments)
             };
-            Ok(result(host.call(request).await.outcome))
+            Ok(run_result(host.call(request).await.outcome))
         })
     }
 
     fn prompt(self, prompt: String, end: &CancellationToken) -> Result<RunResult, Error> {
         let Self { options, folders, run, loaded, directory } = self;
-        if run.owner.served().is_some() {
-            // The agent works as the user of this machine.
-            return Err(Error::Unasked("a caller of a server can't give the agent a task".into()));
+        let is_of_client = run.owner.served().is_some();
+        if is_of_client {
+            // The agent has the rights of this machine's user. A server's client must not get these
+            // rights.
+            return Err(Error::Unasked(
+                "a client of a server can't create a task for the agent".into(),
+            ));
         }
         let phase = phase(run)?.unwrap_or(Phase::Autonomous);
         let around = Surroundings {
             front_end: FRONT_END,
             approver: Arc::new(PostingApprover::new(folders, &loaded.values.approvals)),
             config: &loaded,
+            // Scheduled tasks use only configured providers.
             found: None,
             folders,
             directory: &directory,
@@ -158,13 +162,15 @@ impl Prepared<'_> {
             skills: Arc::new(Skills::find(&loaded, folders, &directory)?),
         };
         let work = run_scheduled(prompt, run.maker.untrusted, phase, &around, end, async || {
-            crate::agent::command::make(options, &around).await
+            crate::agent::command::make_host(options, &around).await
         });
         let ScheduledEnd { end, session, answer } = host::block_on_this_thread(work)?;
         let run_end = match end.kind {
             EndKind::Done => RunEnd::Done,
             EndKind::Denied => RunEnd::Denied,
-            _ => RunEnd::Failed,
+            EndKind::GaveUp | EndKind::Budget | EndKind::Error | EndKind::Cancelled => {
+                RunEnd::Failed
+            }
         };
         let has_answer = run_end == RunEnd::Done || end.reason.is_empty();
         let text = if has_answer { &answer } else { &end.reason };
@@ -172,14 +178,14 @@ impl Prepared<'_> {
     }
 }
 
-/// Returns the session of a task. It is the same for each run, so approvals apply to all runs.
+/// All runs of a task have the same session, so an approval also applies to later runs.
 fn session(folders: &Folders, run: &ClaimedRun) -> Session {
     let name = format!("task {} of {} for {}", run.task, run.owner.plugin, run.owner.principal);
     Session::on_disk_of(folders, name, run.owner.served())
 }
 
-/// Returns the phase of the agent that created the task, because rules for this phase also apply to
-/// the task. Returns `None` if no agent created the task.
+/// Returns the phase of the agent that created the task, whose rules apply to the task. Returns
+/// `None` if no agent created the task.
 fn phase(run: &ClaimedRun) -> Result<Option<Phase>, Error> {
     let Some(name) = run.maker.phase.as_deref() else { return Ok(None) };
     let phases = [Phase::Planner, Phase::Executor, Phase::Verifier, Phase::Autonomous];
@@ -189,7 +195,7 @@ fn phase(run: &ClaimedRun) -> Result<Option<Phase>, Error> {
     }
 }
 
-/// Returns the trust that the maker of the task had.
+/// Returns the trust of the task's creator.
 fn trust(run: &ClaimedRun) -> Result<Trust, Error> {
     let name = &run.maker.trust;
     let all = [Trust::Trusted, Trust::Verified, Trust::Quarantined, Trust::Blocked];
@@ -197,7 +203,7 @@ fn trust(run: &ClaimedRun) -> Result<Trust, Error> {
     trust.ok_or_else(|| Error::Unasked(format!("the task's trust `{name}` is unknown")))
 }
 
-fn result(outcome: Result<toolhold_core::Output, Failure>) -> RunResult {
+fn run_result(outcome: Result<toolhold_core::Output, Failure>) -> RunResult {
     match outcome {
         Ok(output) => RunResult { end: RunEnd::Done, output: output.joined_text() },
         Err(failure) => {
@@ -208,15 +214,15 @@ fn result(outcome: Result<toolhold_core::Output, Failure>) -> RunResult {
             let end = if is_denied { RunEnd::Denied } else { RunEnd::Failed };
             let suggestion = failure.suggestion.as_deref().unwrap_or_default();
             let text = failure.joined_text();
-            let has_note = failure.message.contains("make the task anew");
-            let needs_note = failure.category == Category::PolicyBlocked && !has_note;
-            let note = if needs_note { NEW_TASK } else { "" };
+            let is_blocked = failure.category == Category::PolicyBlocked;
+            let already_has_note = failure.message.contains("create the task again");
+            let note = if is_blocked && !already_has_note { OLD_RULES_NOTE } else { "" };
             RunResult { end, output: format!("{}\n{note}{suggestion}\n{text}", failure.message) }
         }
     }
 }
 
-/// Describes the key that disables tasks, and the remedy.
+/// Names the key that disables tasks, and the remedy.
 pub(super) fn disabled(loaded: &Config) -> String {
     let off = loaded.disabled("tools.scheduler.enabled");
     format!("{} ({}). {}", off.rule, off.place, off.remedy)

@@ -1,4 +1,4 @@
-//! The loop that runs tasks. A user has one such loop for all processes.
+//! Runs a user's tasks, in one process at a time.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,17 +10,17 @@ use toolhold_core::text::counted;
 use toolhold_core::{CancellationToken, HostError};
 use toolhold_schedule::{ClaimedRun, INTERRUPTED, RunEnd, RunResult, Schedule, ScheduleError};
 
-/// The longest wait for runs that are being ended.
-const LAST_RUNS: Duration = Duration::from_secs(10);
+/// The longest wait for runs to stop. Runs that haven't stopped are recorded as interrupted.
+const MAX_WAIT_FOR_RUNS: Duration = Duration::from_secs(10);
 
-/// The delay before the loop tries again after a failure, such as a full disk.
-const AGAIN: Duration = Duration::from_secs(30);
+/// The delay after a failure, for example of a full disk.
+const RETRY_DELAY: Duration = Duration::from_secs(30);
 
-/// Makes the run of a task. Blocks until the run ends. The token ends the run early.
+/// Runs a task, and blocks until the run ends. The token ends the run early.
 pub(crate) type RunTask = Arc<dyn Fn(&ClaimedRun, CancellationToken) -> RunResult + Send + Sync>;
 
-/// Runs the tasks of a user, unless another process runs them. If the other process dies, this
-/// process takes over. Dropping the runner ends the runs, and waits some seconds for them.
+/// Runs a user's tasks. If another process runs the tasks, waits until that process ends. Dropping
+/// the runner ends the runs, and waits up to [`MAX_WAIT_FOR_RUNS`] for them.
 pub(crate) struct TaskRunner {
     shared: Arc<Shared>,
 }
@@ -28,30 +28,22 @@ pub(crate) struct TaskRunner {
 struct Shared {
     schedule: Schedule,
     run: RunTask,
-    /// The most tasks that run at the same time.
     max_running: usize,
-    end: CancellationToken,
-    /// Called when this process starts to run the tasks.
+    shutdown: CancellationToken,
+    /// Called when this process takes over the tasks.
     on_start: Box<dyn Fn() + Send + Sync>,
     running: Mutex<Vec<RunningTask>>,
     run_ended: Condvar,
 }
 
 struct RunningTask {
-    /// The number of the task.
     id: i64,
-    /// Ends the run.
-    end: CancellationToken,
+    cancel: CancellationToken,
 }
 
 impl TaskRunner {
-    /// Starts the loop on a separate thread. At most `max_running` tasks run at the same time.
-    /// `on_start` is called when this process starts to run tasks. It may have to wait until
-    /// another process stops running them.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the thread can't be started.
+    /// Starts a thread that runs at most `max_running` tasks at the same time. `on_start` is called
+    /// when this process takes over the tasks.
     pub(crate) fn start(
         schedule: Schedule,
         max_running: usize,
@@ -61,8 +53,9 @@ impl TaskRunner {
         let shared = Arc::new(Shared {
             schedule,
             run,
+            // With a limit of 0, no task runs.
             max_running: max_running.max(1),
-            end: CancellationToken::new(),
+            shutdown: CancellationToken::new(),
             on_start,
             running: Mutex::default(),
             run_ended: Condvar::new(),
@@ -78,61 +71,63 @@ impl TaskRunner {
 
 impl Drop for TaskRunner {
     fn drop(&mut self) {
-        self.shared.end.cancel();
-        // The alarm wakes the loop, which ends. Then another process can run the tasks.
+        self.shared.shutdown.cancel();
+        // The alarm wakes `run_all`, which then ends and releases its lock.
         self.shared.schedule.ring();
         let running = self.shared.running();
-        // A run that is still running after this wait is recorded as interrupted.
-        drop(self.shared.run_ended.wait_timeout_while(running, LAST_RUNS, |runs| !runs.is_empty()));
+        // Runs that haven't stopped are recorded as interrupted.
+        let run_ended = &self.shared.run_ended;
+        drop(run_ended.wait_timeout_while(running, MAX_WAIT_FOR_RUNS, |runs| !runs.is_empty()));
     }
 }
 
 impl Shared {
+    /// Runs tasks until `self.shutdown` is cancelled. After an error, tries again later.
     fn watch(self: &Arc<Self>) {
-        while !self.end.is_cancelled() {
+        while !self.shutdown.is_cancelled() {
             if let Err(error) = self.run_all() {
-                tracing::error!("tasks don't run: {error}; the next attempt is in {AGAIN:?}");
-                thread::sleep(AGAIN);
+                tracing::error!("tasks don't run: {error}; the next attempt is in {RETRY_DELAY:?}");
+                thread::sleep(RETRY_DELAY);
             }
         }
     }
 
-    /// Runs tasks until the end. Only one process gets past the first line.
+    /// Runs tasks when they are due, after waiting for the lock that only one process can have.
     fn run_all(self: &Arc<Self>) -> Result<(), ScheduleError> {
         let _lock = self.schedule.become_runner()?;
         let alarm = self.schedule.alarm()?;
-        if !self.end.is_cancelled() {
+        if !self.shutdown.is_cancelled() {
             (self.on_start)();
         }
         let interrupted = self.schedule.take_over(Timestamp::now())?;
         if interrupted > 0 {
             let runs = counted(interrupted, "interrupted run");
-            tracing::warn!("{runs} of tasks; interrupted runs aren't repeated");
+            tracing::warn!("{runs} of tasks found; interrupted runs aren't repeated");
         }
-        while !self.end.is_cancelled() {
+        while !self.shutdown.is_cancelled() {
             let now = Timestamp::now();
             self.end_removed()?;
-            let is_full = self.start_due(now)?;
-            // If no more tasks may run, the end of a run wakes the loop.
-            let next = if is_full { None } else { self.schedule.next_due(&self.running_ids())? };
-            alarm.set(next, now).map_err(ScheduleError::Alarm)?;
+            let is_at_limit = self.start_due(now)?;
+            // At the limit, the alarm needs no time, because the end of a run wakes the loop.
+            let wake_at =
+                if is_at_limit { None } else { self.schedule.next_due(&self.running_ids())? };
+            alarm.set(wake_at, now).map_err(ScheduleError::Alarm)?;
             alarm.wait().map_err(ScheduleError::Alarm)?;
         }
         Ok(())
     }
 
-    /// Ends the runs of tasks that were removed.
     fn end_removed(&self) -> Result<(), ScheduleError> {
         let removed = self.schedule.removed(&self.running_ids())?;
         for task in &*self.running() {
             if removed.contains(&task.id) {
-                task.end.cancel();
+                task.cancel.cancel();
             }
         }
         Ok(())
     }
 
-    /// Starts the runs that are due. Returns `true` if no more tasks may run now.
+    /// Starts the due tasks. Returns whether `max_running` is reached.
     fn start_due(self: &Arc<Self>, now: Timestamp) -> Result<bool, ScheduleError> {
         loop {
             let running = self.running_ids();
@@ -140,25 +135,27 @@ impl Shared {
                 return Ok(true);
             }
             let Some(run) = self.schedule.claim(now, &running)? else { return Ok(false) };
-            if self.schedule.start(&run, now)? {
+            let is_started = self.schedule.start(&run, now)?;
+            // The task may have been removed.
+            if is_started {
                 self.start_thread(&run, now)?;
             }
         }
     }
 
-    /// Starts a thread that makes a run.
+    /// Starts a run in a thread. The run fails if no thread can be started.
     fn start_thread(
         self: &Arc<Self>,
         run: &ClaimedRun,
         now: Timestamp,
     ) -> Result<(), ScheduleError> {
-        let end = self.end.child_token();
-        self.running().push(RunningTask { id: run.task, end: end.clone() });
+        let cancel = self.shutdown.child_token();
+        self.running().push(RunningTask { id: run.task, cancel: cancel.clone() });
         let shared = Arc::clone(self);
         let thread_run = run.clone();
         let thread = thread::Builder::new()
             .name("task".to_owned())
-            .spawn(move || shared.make(&thread_run, end));
+            .spawn(move || shared.carry_out(&thread_run, cancel));
         if let Err(error) = thread {
             let output = format!("no thread can be started for the run: {error}");
             self.schedule.end(run, &RunResult { end: RunEnd::Failed, output }, now)?;
@@ -167,15 +164,15 @@ impl Shared {
         Ok(())
     }
 
-    /// Makes a run and records its result.
-    fn make(&self, run: &ClaimedRun, end: CancellationToken) {
-        let caught = catch_unwind(AssertUnwindSafe(|| (self.run)(run, end)));
+    /// Makes a run, and records its result. A panic is recorded as a failure.
+    fn carry_out(&self, run: &ClaimedRun, cancel: CancellationToken) {
+        let caught = catch_unwind(AssertUnwindSafe(|| (self.run)(run, cancel)));
         let mut result = caught.unwrap_or_else(|_| RunResult {
             end: RunEnd::Failed,
             output: "Toolhold itself failed during the run; see the log".to_owned(),
         });
-        if result.end == RunEnd::Failed && self.end.is_cancelled() {
-            // The runner ended the run, and the output is mostly about that.
+        if result.end == RunEnd::Failed && self.shutdown.is_cancelled() {
+            // The end of this process made the run fail.
             result.end = RunEnd::Interrupted;
             result.output = format!("{INTERRUPTED}\n{}", result.output);
         }
@@ -183,6 +180,7 @@ impl Shared {
             tracing::error!("the result of a run of the task {} is lost: {error}", run.name);
         }
         self.remove_running(run.task);
+        // The alarm wakes `run_all`, which can now start another task.
         self.schedule.ring();
     }
 

@@ -1,4 +1,4 @@
-//! `toolhold tasks daemon`: its arguments and its systemd unit.
+//! The systemd unit of `toolhold tasks daemon`.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -13,20 +13,13 @@ use toolhold_terminal::exit::Exit;
 
 use crate::arguments::tasks::DaemonArguments;
 
-/// The name of the unit.
 const UNIT: &str = "toolhold.service";
 
-/// The variable that names a ceiling. Without this ceiling, tasks would have fewer limits.
+/// The variable that names the ceiling. The unit must set it, to limit the tasks too.
 const CEILING: &str = "TOOLHOLD_CEILING";
 
-/// Prints, installs or removes the unit, depending on the arguments. Returns `None` if the
-/// arguments request none of these, so the daemon must run. `config` and `settings`: the values of
-/// `--config` and `--set`, which are also written into the unit.
-///
-/// # Errors
-///
-/// Returns an error if the unit can't be written or removed, or if a needed value can't be part of
-/// a unit.
+/// Prints, installs or removes the unit. Returns `None` if `arguments` request nothing of this.
+/// `config` and `settings`: the values of `--config` and `--set` for the unit.
 pub(crate) fn manage_unit(
     arguments: &DaemonArguments,
     folders: &Folders,
@@ -75,7 +68,7 @@ pub(crate) fn manage_unit(
     Ok(Some(Exit::Success))
 }
 
-/// Returns the user's folder for units.
+/// Returns the folder of the user's systemd units.
 fn unit_folder(folders: &Folders) -> Result<PathBuf, CommandError> {
     let config_home = PathBuf::from(std::env::var_os("XDG_CONFIG_HOME").unwrap_or_default());
     if config_home.is_absolute() {
@@ -83,14 +76,14 @@ fn unit_folder(folders: &Folders) -> Result<PathBuf, CommandError> {
     }
     let Some(home) = &folders.home else {
         return Err(CommandError::usage(
-            "there is no home directory; print the unit with --print, and install it yourself",
+            "there is no home directory; print the unit with --print, and install the unit by hand",
         ));
     };
     Ok(home.join(".config/systemd/user"))
 }
 
-/// Returns the unit of this program with this configuration. If variables set Toolhold's folders,
-/// the unit names these folders. With other folders, the daemon would run other tasks.
+/// Returns the text of the unit. The unit sets the variables for Toolhold's folders, because other
+/// folders have other tasks.
 fn unit(
     folders: &Folders,
     config: Option<&Path>,
@@ -101,19 +94,22 @@ fn unit(
     if let Some(file) = config {
         words.extend(["--config".into(), absolute(file)?.into_os_string()]);
     }
-    words.extend(settings.iter().flat_map(|setting| ["--set".into(), setting.into()]));
+    for setting in settings {
+        words.extend(["--set".into(), setting.into()]);
+    }
 
     let mut variables = Vec::new();
-    for (names, folder) in [
-        (["TOOLHOLD_CONFIG_DIR", "XDG_CONFIG_HOME"], &folders.config),
-        (["TOOLHOLD_DATA_DIR", "XDG_DATA_HOME"], &folders.data),
-        (["TOOLHOLD_CACHE_DIR", "XDG_CACHE_HOME"], &folders.cache),
+    for (toolhold_variable, xdg_variable, folder) in [
+        ("TOOLHOLD_CONFIG_DIR", "XDG_CONFIG_HOME", &folders.config),
+        ("TOOLHOLD_DATA_DIR", "XDG_DATA_HOME", &folders.data),
+        ("TOOLHOLD_CACHE_DIR", "XDG_CACHE_HOME", &folders.cache),
     ] {
-        if names.into_iter().any(is_set) {
-            variables.push((names[0], folder.clone()));
+        if is_set(toolhold_variable) || is_set(xdg_variable) {
+            variables.push((toolhold_variable, folder.clone()));
         }
     }
-    if let Some(ceiling) = std::env::var_os(CEILING).filter(|path| !path.is_empty()) {
+    let ceiling = std::env::var_os(CEILING).unwrap_or_default();
+    if !ceiling.is_empty() {
         variables.push((CEILING, absolute(Path::new(&ceiling))?));
     }
     unit_text(&words, &variables).map_err(CommandError::usage)
@@ -127,18 +123,21 @@ fn is_set(name: &str) -> bool {
     std::env::var_os(name).is_some_and(|value| !value.is_empty())
 }
 
-/// A word that systemd couldn't read.
+/// A word of the unit has a control character or isn't UTF-8.
 #[derive(Debug, Error)]
 #[error(
-    "`{}` can't be in a unit: it has a control character, such as the end of a line, or isn't UTF-8",
+    "a unit can't contain `{}`: the text has a control character, such as a line end, or isn't \
+     UTF-8",
     neutral_line(&.0.to_string_lossy())
 )]
 struct UnitWordError(OsString);
 
+/// Returns a unit that runs the tasks. `words`: the program and its options. `variables`: its
+/// environment variables.
 fn unit_text(words: &[OsString], variables: &[(&str, PathBuf)]) -> Result<String, UnitWordError> {
     let mut command = Vec::new();
     for word in words {
-        // In a command, `$` starts the name of a variable, and `$$` is the character itself.
+        // In a unit's command, `$$` stands for `$`.
         command.push(quote(word)?.replace('$', "$$"));
     }
     let mut environment = String::new();
@@ -163,7 +162,7 @@ fn unit_text(words: &[OsString], variables: &[(&str, PathBuf)]) -> Result<String
     ))
 }
 
-/// Quotes a string as one word of a unit.
+/// Quotes a word for a unit. Fails if the word isn't UTF-8 or has control characters.
 fn quote(word: &OsStr) -> Result<String, UnitWordError> {
     match word.to_str() {
         Some(text) if !text.contains(char::is_control) => {

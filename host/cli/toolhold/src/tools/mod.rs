@@ -1,4 +1,4 @@
-//! `toolhold tools`: lists the tools, and describes one.
+//! `toolhold tools`: lists tools, and describes a tool.
 
 use std::io::Write;
 
@@ -18,47 +18,57 @@ use crate::style::{STRONG, warn};
 use crate::{call, host};
 use toolhold_terminal::table::Table;
 
-/// Runs the command.
 pub(crate) fn run(arguments: &ToolsArguments, options: &Options) -> Result<Exit, Error> {
     if let Some(task) = &arguments.task {
         return crate::agent::command::tools_for(task, arguments.json, options);
     }
     let folders = Folders::from_environment()?;
     let loaded = host::load(options, &folders)?;
-    let off = disabled_hint(&loaded);
+    let empty_hint = disabled_hint(&loaded);
+    let untrusted = untrusted_servers(&loaded);
     let host = host::block_on(async {
         Ok(host::build(options, folders, loaded, "toolhold call").await?)
     })?;
     match &arguments.tool {
-        Some(name) => show_tool(&host, name, arguments.json),
-        None => all(&host, off, arguments.json),
+        Some(name) => show_tool(&host, name, &untrusted, arguments.json),
+        None => list_tools(&host, empty_hint, arguments.json),
     }
 }
 
-/// Returns the reason why there may be no tools.
+/// Explains an empty list of tools.
 fn disabled_hint(loaded: &Config) -> String {
     let tools = &loaded.values.tools;
-    let off = [("tools.enabled", tools.enabled), ("tools.file.enabled", tools.file.enabled)];
-    match off.iter().find(|(_, enabled)| !enabled) {
+    let switches = [("tools.enabled", tools.enabled), ("tools.file.enabled", tools.file.enabled)];
+    match switches.iter().find(|(_, enabled)| !enabled) {
         Some((key, _)) => {
-            format!("all tools are disabled: `{key} = false` ({})", loaded.place(key))
+            format!("all tools are disabled by `{key} = false` ({})", loaded.place(key))
         }
         None => "the rules deny every tool; `toolhold policy check TOOL` names the rule".to_owned(),
     }
 }
 
-fn all(host: &Host, off: String, as_json: bool) -> Result<Exit, Error> {
-    // The tools for the calls of this directory.
-    let session = call::session(None, &Folders::from_environment()?)?;
-    let tools: Vec<_> =
-        host.tools_for(&session)?.into_iter().map(|offered| offered.definition).collect();
+fn untrusted_servers(loaded: &Config) -> Vec<String> {
+    let servers = loaded.values.mcp.servers.iter();
+    let untrusted = servers.filter(|(_, server)| !server.trust_annotations);
+    untrusted.map(|(name, _)| name.clone()).collect()
+}
+
+/// `empty_hint`: the explanation of an empty list.
+fn list_tools(host: &Host, empty_hint: String, as_json: bool) -> Result<Exit, Error> {
+    // The same session, and so the same tools, as for `toolhold call` in this directory.
+    let named_session = None;
+    let session = call::session(named_session, &Folders::from_environment()?)?;
+    let mut tools = Vec::new();
+    for offered in host.tools_for(&session)? {
+        tools.push(offered.definition);
+    }
     if as_json {
         let tools: Value = tools.iter().map(|tool| json!(**tool)).collect();
         writeln!(std::io::stdout().lock(), "{tools:#}")?;
         return Ok(Exit::Success);
     }
     if tools.is_empty() {
-        warn(&neutral_line(&off))?;
+        warn(&neutral_line(&empty_hint))?;
     }
     let mut table = Table::new(["NAME", "FROM", "DESCRIPTION"], &[]);
     for tool in &tools {
@@ -68,7 +78,8 @@ fn all(host: &Host, off: String, as_json: bool) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-fn show_tool(host: &Host, name: &str, as_json: bool) -> Result<Exit, Error> {
+/// `untrusted`: the servers whose promises aren't trusted.
+fn show_tool(host: &Host, name: &str, untrusted: &[String], as_json: bool) -> Result<Exit, Error> {
     let Some(tool) = host.tool(name) else {
         let similar = host.similar_tools(name);
         let hint = match similar.first() {
@@ -88,9 +99,13 @@ fn show_tool(host: &Host, name: &str, as_json: bool) -> Result<Exit, Error> {
     }
     let mut out = anstream::stdout().lock();
     write!(out, "{}", describe(&tool, shown::columns()))?;
+    let is_of_server = plugin.is_none() && tool.foreign;
+    if is_of_server && host.source_of(&tool.name).is_some_and(|name| untrusted.contains(&name)) {
+        writeln!(out, "  the server's promises are not trusted without `trust_annotations`")?;
+    }
     if let Some(Decision { rule, place, remedy, .. }) = off {
         let why =
-            neutral(&format!("the tool is disabled by `{rule}`, {place}. {remedy}")).into_owned();
+            neutral(&format!("the tool is disabled by `{rule}` ({place}). {remedy}")).into_owned();
         warn(&why)?;
     }
     if let Some(plugin) = &plugin {
@@ -108,10 +123,12 @@ fn show_tool(host: &Host, name: &str, as_json: bool) -> Result<Exit, Error> {
 }
 
 fn provider(host: &Host, tool: &str) -> String {
-    host.plugin_of(tool).map_or_else(String::new, |plugin| plugin.manifest.name.clone())
+    match host.plugin_of(tool) {
+        Some(plugin) => plugin.manifest.name.clone(),
+        None => host.source_of(tool).unwrap_or_default(),
+    }
 }
 
-/// Everything about a tool, for people.
 fn describe(tool: &Definition, columns: Option<usize>) -> String {
     let title = tool
         .title
@@ -176,23 +193,24 @@ fn width<'t>(texts: impl Iterator<Item = &'t str>) -> usize {
     texts.map(|text| text.chars().count()).max().unwrap_or(0)
 }
 
+/// Describes a tool's promises.
 fn behaviour(annotations: Annotations) -> String {
     let Annotations { read_only, destructive, idempotent, open_world, cacheable } = annotations;
-    let words = [
+    let promises = [
         (read_only, "only reads (enforced)"),
         (!read_only && destructive, "may destroy"),
         (!read_only && !destructive, "changes things"),
-        (idempotent, "repeating a call changes nothing more"),
-        (open_world, "reaches beyond this machine"),
+        (idempotent, "repeating a call has no further effect"),
+        (open_world, "reaches other machines"),
         (cacheable, "answers may be cached"),
     ];
-    let mut true_words = Vec::new();
-    for (is_true, word) in words {
-        if is_true {
-            true_words.push(word);
+    let mut made_promises = Vec::new();
+    for (is_made, promise) in promises {
+        if is_made {
+            made_promises.push(promise);
         }
     }
-    true_words.join(", ")
+    made_promises.join(", ")
 }
 
 #[cfg(test)]
@@ -235,7 +253,7 @@ mod tests {
     fn tool_description_is_complete() {
         let text = anstream::adapter::strip_str(&describe(&tool("Looks."), None)).to_string();
         assert!(text.contains("  at  text  required  What\n"), "{text}");
-        assert!(text.contains("  may destroy, reaches beyond this machine\n"), "{text}");
+        assert!(text.contains("  may destroy, reaches other machines\n"), "{text}");
         assert!(text.contains("  also called see\n"), "{text}");
     }
 }

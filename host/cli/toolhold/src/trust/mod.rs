@@ -1,5 +1,5 @@
-//! `toolhold trust`: decides whether the working directory's `toolhold.toml` may extend the grants
-//! of the user's configuration, and whether the directory's skills may be used.
+//! `toolhold trust`: decides whether the working directory's `toolhold.toml` may add grants to the
+//! user's configuration, and whether the directory's skills and commands may be used.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, Write};
@@ -11,7 +11,9 @@ use toolhold_core::config::{
     Source,
 };
 use toolhold_core::text::neutral_line;
-use toolhold_skills::{Skill, SkillOrigin, Skills, trusted_skills};
+use toolhold_skills::{
+    CustomCommand, CustomCommands, Skill, SkillOrigin, Skills, trusted_commands, trusted_skills,
+};
 
 use crate::arguments::TrustArguments;
 use crate::ask::{self, Dialogue};
@@ -23,7 +25,6 @@ use crate::shown::{self, toml};
 use crate::skills::trust_skill;
 use crate::style::{FAINT, STRONG};
 
-/// Runs the command.
 pub(crate) fn run(arguments: &TrustArguments, options: &Options) -> Result<Exit, Error> {
     let folders = Folders::from_environment()?;
     if arguments.list {
@@ -36,8 +37,8 @@ pub(crate) fn run(arguments: &TrustArguments, options: &Options) -> Result<Exit,
     let directory = directory
         .canonicalize()
         .map_err(HostError::io(format!("opening {}", directory.display())))?;
-    // Only files are read. If a variable or an option made the same grant as the project's file,
-    // the project's grant would be hidden here, but it would apply later.
+    // Options and variables are ignored, because they could hide a grant that the project's file
+    // adds.
     let inputs = Inputs {
         file: options.config.clone(),
         working_directory: Some(directory.clone()),
@@ -50,16 +51,19 @@ pub(crate) fn run(arguments: &TrustArguments, options: &Options) -> Result<Exit,
     let trusted: Vec<&Skill> =
         skills.usable.iter().filter(|skill| skill.origin == SkillOrigin::Trusted).collect();
     let has_skills = !trusted.is_empty() || !skills.untrusted.is_empty();
-    if loaded.project.is_none() && rules.is_none() && !has_skills {
+    let mut commands = CustomCommands::find(&folders, &directory, toolhold_tui::is_command)?.found;
+    commands.retain(|command| command.origin != SkillOrigin::User);
+    let has_parts = has_skills || !commands.is_empty();
+    if loaded.project.is_none() && rules.is_none() && !has_parts {
         return Err(Error::Usage(format!(
-            "{} has no toolhold.toml, no filters.toml and no skill of a project",
+            "{} has no toolhold.toml, no filters.toml, and no skill or command of a project",
             directory.display()
         )));
     }
     let mut exit = Exit::Success;
     if let Some(project) = &loaded.project {
         exit = trust_project(project, arguments, &folders)?;
-        // The trusted file applies only to commands in its own directory.
+        // A file's plugins are used only in its directory.
         if exit == Exit::Success && toolhold_core::config::working_directory()? == directory {
             exit = plugin::install_wanted(arguments.yes, options)?;
         }
@@ -76,6 +80,10 @@ pub(crate) fn run(arguments: &TrustArguments, options: &Options) -> Result<Exit,
         let skill_exit = trust_skill(skill, &folders, |question| confirm(arguments, question))?;
         exit = first_failure(exit, skill_exit);
     }
+    for command in &commands {
+        let command_exit = trust_command(command, arguments, &folders)?;
+        exit = first_failure(exit, command_exit);
+    }
     Ok(exit)
 }
 
@@ -83,6 +91,7 @@ fn first_failure(first: Exit, second: Exit) -> Exit {
     if first == Exit::Success { second } else { first }
 }
 
+/// Shows the grants of a project's `toolhold.toml`, and trusts the file if the person agrees.
 fn trust_project(
     project: &Project,
     arguments: &TrustArguments,
@@ -91,7 +100,10 @@ fn trust_project(
     let shown = shown::path(&project.path);
     let mut out = anstream::stdout();
     if project.widening.is_empty() {
-        writeln!(out, "{shown} only restricts, so all of it already applies.")?;
+        writeln!(
+            out,
+            "{shown} only restricts your configuration, so the whole file already applies."
+        )?;
         return Ok(Exit::Success);
     }
     if project.standing == ProjectTrust::Trusted {
@@ -99,16 +111,16 @@ fn trust_project(
         return Ok(Exit::Success);
     }
     write!(out, "{}", describe(project))?;
-    if !confirm(arguments, "Apply this file like your own, until it changes?")? {
-        writeln!(out, "The file is not trusted, and can still only restrict.")?;
+    if !confirm(arguments, "Apply this file like your own configuration until the file changes?")? {
+        writeln!(out, "The file is not trusted, and can still only restrict your configuration.")?;
         return Ok(Exit::Denied);
     }
     project.trust(folders)?;
-    writeln!(out, "{shown} is trusted, until it changes.")?;
+    writeln!(out, "{shown} is trusted until the file changes.")?;
     Ok(Exit::Success)
 }
 
-/// Shows the filter rules of a project, and trusts the rules if the person confirms.
+/// Shows a project's filter rules, and trusts them if the person agrees.
 fn trust_rules(
     rules: &ProjectFilterRules,
     arguments: &TrustArguments,
@@ -132,22 +144,51 @@ fn trust_rules(
         "\nErrors, warnings and lines about security always stay. {FAINT}Digest: {}{FAINT:#}\n",
         rules.digest
     )?;
-    if !confirm(arguments, "Use these rules, until the file changes?")? {
-        writeln!(out, "The file is not trusted, and its rules aren't used.")?;
+    if !confirm(arguments, "Use these rules until the file changes?")? {
+        writeln!(out, "The file is not trusted, so its rules aren't used.")?;
         return Ok(Exit::Denied);
     }
     rules.trust(folders)?;
-    writeln!(out, "{shown} is trusted, until it changes.")?;
+    writeln!(out, "{shown} is trusted until the file changes.")?;
     Ok(Exit::Success)
 }
 
-/// Asks at the terminal, unless `--yes` answers.
+/// Shows a project's command, and trusts it if the person agrees.
+fn trust_command(
+    command: &CustomCommand,
+    arguments: &TrustArguments,
+    folders: &Folders,
+) -> Result<Exit, Error> {
+    let shown = shown::path(&command.path);
+    let mut out = anstream::stdout();
+    if command.origin == SkillOrigin::Trusted {
+        writeln!(out, "{shown} is already trusted.")?;
+        return Ok(Exit::Success);
+    }
+    writeln!(out, "{shown} is a command. /{} sends this text to the agent:\n", command.name)?;
+    for line in command.source.lines() {
+        writeln!(out, "  {}", neutral_line(line))?;
+    }
+    if command.origin == SkillOrigin::Changed {
+        writeln!(out, "\nThe command has changed since you trusted it.")?;
+    }
+    writeln!(out, "\n{FAINT}Digest: {}{FAINT:#}\n", command.digest)?;
+    if !confirm(arguments, "Use this command, until it changes?")? {
+        writeln!(out, "The command is not trusted, and isn't used.")?;
+        return Ok(Exit::Denied);
+    }
+    config::add_trust(folders, &command.path, &command.digest)?;
+    writeln!(out, "{shown} is trusted until the file changes.")?;
+    Ok(Exit::Success)
+}
+
+/// Asks at the terminal, unless `--yes` is set.
 fn confirm(arguments: &TrustArguments, question: &str) -> Result<bool, Error> {
     anstream::stdout().flush()?;
     if arguments.yes {
         return Ok(true);
     }
-    let Some(mut dialogue) = ask::open_dialogue("it is not trusted") else {
+    let Some(mut dialogue) = ask::open_dialogue("the file is not trusted") else {
         return Err(Error::Unasked(
             "there is no terminal to ask at, so the file is not trusted; \
              check the file, then run: toolhold trust --yes"
@@ -161,17 +202,18 @@ fn ask_for_trust<R: BufRead, W: Write>(
     dialogue: &mut Dialogue<R, W>,
     question: &str,
 ) -> Result<bool, Error> {
-    dialogue.yes_or_no(question, false)
+    let default_answer = false;
+    dialogue.yes_or_no(question, default_answer)
 }
 
-/// Describes all grants that the file would add. The list is complete, because the person trusts
-/// all of them.
+/// Describes all grants that the file would add, because the person trusts the whole file.
 fn describe(project: &Project) -> String {
     let mut text = format!(
         "{} asks for more than your own configuration grants:\n",
         shown::path(&project.path)
     );
     for Ignored { key, source, current, proposed, reasons, .. } in &project.widening {
+        // The source of a project's key is always a line of a file.
         let line = if let Source::File { line, .. } = source { *line } else { 0 };
         let current = if current.is_null() { "nothing".to_owned() } else { toml(current) };
         let _ = writeln!(text, "\n  {STRONG}{}{STRONG:#}, line {line}", neutral_line(key));
@@ -198,21 +240,23 @@ fn list(folders: &Folders) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-fn forget(directory: &Path, folders: &Folders) -> Result<Exit, Error> {
-    // A removed file has no real path, but its path can still be removed from the list.
-    let directory = directory
+/// Ends the trust in the file `target`, or in all files of the directory `target`.
+fn forget(target: &Path, folders: &Folders) -> Result<Exit, Error> {
+    // A deleted file has no real path, but its stored path can still be removed.
+    let target = target
         .canonicalize()
-        .or_else(|_| std::path::absolute(directory))
-        .map_err(HostError::io(format!("opening {}", directory.display())))?;
-    let is_file = ["toolhold.toml", "filters.toml"].iter().any(|name| directory.ends_with(name));
-    let mut paths = if is_file {
-        Vec::new()
-    } else {
-        vec![directory.join("toolhold.toml"), directory.join("filters.toml")]
-    };
-    paths.extend(trusted_skills(&directory, folders)?);
-    // The path may belong to a file or to a skill's folder.
-    paths.push(directory.clone());
+        .or_else(|_| std::path::absolute(target))
+        .map_err(HostError::io(format!("opening {}", target.display())))?;
+    let is_file = target.ends_with("toolhold.toml") || target.ends_with("filters.toml");
+    let mut paths = Vec::new();
+    if !is_file {
+        paths.push(target.join("toolhold.toml"));
+        paths.push(target.join("filters.toml"));
+    }
+    paths.extend(trusted_skills(&target, folders)?);
+    paths.extend(trusted_commands(&target, folders)?);
+    // `target` may be a trusted file, or the folder of a trusted skill.
+    paths.push(target.clone());
     let mut out = anstream::stdout();
     let mut is_forgotten = false;
     for path in paths {
@@ -226,7 +270,7 @@ fn forget(directory: &Path, folders: &Folders) -> Result<Exit, Error> {
     }
     Err(Error::Usage(format!(
         "nothing in {} is trusted; `toolhold trust --list` lists the trusted files",
-        directory.display()
+        target.display()
     )))
 }
 

@@ -21,19 +21,21 @@ use crate::options::Options;
 use crate::shown;
 use crate::style::{FAINT, STRONG};
 
-/// Calls that are listed.
-const LISTED: usize = 50;
+/// The most listed calls.
+const MAX_LISTED: usize = 50;
 
-/// Nanoseconds in a second.
-const NANOSECONDS: u64 = 1_000_000_000;
+const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
 
-/// Lines of a diff that are shown.
+/// The most lines of a diff. More lines are only counted.
 const SHOWN_LINES: usize = 60;
 
-/// Runs the command.
+/// The unchanged lines around a change in a diff.
+const CONTEXT_LINES: usize = 1;
+
+/// Undoes the calls of the command line, or lists the calls that changed files.
 pub(crate) fn run(arguments: &UndoArguments, options: &Options) -> Result<Exit, Error> {
     let folders = Folders::from_environment()?;
-    // The call may have changed the working directory and its `toolhold.toml`.
+    // The call may have changed the project's `toolhold.toml`, so this file isn't loaded.
     let inputs = Inputs { working_directory: None, ..options.inputs()? };
     let config = config::load(&folders, &inputs).map_err(HostError::from)?;
     let store = undo::store(&config, &folders);
@@ -44,7 +46,8 @@ pub(crate) fn run(arguments: &UndoArguments, options: &Options) -> Result<Exit, 
     if calls.is_empty() {
         return Err(Error::Usage(
             "there is nothing to undo in this directory; `toolhold undo --list` shows all calls \
-             that changed files, including those that changed only times"
+             that changed files, including those that changed only times. Changes by MCP \
+             servers can't be undone"
                 .to_owned(),
         ));
     }
@@ -55,8 +58,9 @@ pub(crate) fn run(arguments: &UndoArguments, options: &Options) -> Result<Exit, 
     for entry in &calls {
         match undo_call(entry, arguments, &store, &config, &folders) {
             Ok(Some(changes)) => undone.push(json!({ "call": entry.call, "paths": changes })),
+            // The person refused the change.
             Ok(None) => return Ok(Exit::Denied),
-            // If one call fails, the other calls may still be undone.
+            // Other calls may still be undone.
             Err(Error::Usage(message)) => errors.push(message),
             Err(error) => return Err(error),
         }
@@ -68,47 +72,48 @@ pub(crate) fn run(arguments: &UndoArguments, options: &Options) -> Result<Exit, 
 }
 
 fn saved_calls(store: &UndoStore) -> Result<Vec<UndoEntry>, HostError> {
-    store.list().map_err(HostError::io("reading what calls changed"))
+    store.list().map_err(HostError::io("reading the saved changes"))
 }
 
-/// Returns the calls that the command line names, the newest first.
+/// Returns the calls of the command line, the newest first.
 fn calls_to_undo(
     arguments: &UndoArguments,
     store: &UndoStore,
     folders: &Folders,
 ) -> Result<Vec<UndoEntry>, Error> {
-    let calls: Vec<UndoEntry> = match (&arguments.call, &arguments.session) {
-        (Some(call), _) => {
-            let entry = saved_calls(store)?.into_iter().find(|entry| entry.call == *call);
-            vec![entry.ok_or_else(|| unknown_call(call))?]
-        }
-        (None, Some(name)) => {
-            let name = if name.is_empty() { None } else { Some(name.as_str()) };
-            let session = call::session(name, folders)?.name().to_string();
-            let mut calls = saved_calls(store)?;
-            calls.retain(|entry| !entry.undone && *entry.session == *session);
-            calls
-        }
-        (None, None) => {
-            let latest = store.latest_in(&config::working_directory()?);
-            latest.map_err(HostError::io("reading what calls changed"))?.into_iter().collect()
-        }
+    let calls: Vec<UndoEntry> = if let Some(call) = &arguments.call {
+        let entry = saved_calls(store)?.into_iter().find(|entry| entry.call == *call);
+        vec![entry.ok_or_else(|| unknown_call(call))?]
+    } else if let Some(name) = &arguments.session {
+        // `--session` without a name stands for this directory's session.
+        let name = if name.is_empty() { None } else { Some(name.as_str()) };
+        let session = call::session(name, folders)?.name().to_string();
+        let mut calls = saved_calls(store)?;
+        calls.retain(|entry| !entry.undone && *entry.session == *session);
+        calls
+    } else {
+        let found = store.latest_in(&config::working_directory()?);
+        let latest_call = found.map_err(HostError::io("reading the saved changes"))?;
+        latest_call.into_iter().collect()
     };
-    match calls.first() {
-        Some(entry) if arguments.turn => {
-            Ok(store.turn_of(entry).map_err(HostError::io("reading what calls changed"))?)
-        }
-        _ => Ok(calls),
+    // `--turn` adds the other calls of the agent's turn.
+    if arguments.turn
+        && let Some(entry) = calls.first()
+    {
+        return Ok(store.turn_of(entry).map_err(HostError::io("reading the saved changes"))?);
     }
+    Ok(calls)
 }
 
+/// Fails if the job of a call is still running, because the job may change the files again.
 fn check_no_job_runs(calls: &[UndoEntry], folders: &Folders) -> Result<(), Error> {
     for (_, jobs) in jobs::list_running(folders)? {
         for JobSummary { id, call, state, .. } in jobs {
-            if state == JobState::Running && calls.iter().any(|entry| entry.call == call) {
+            let is_of_calls = calls.iter().any(|entry| entry.call == call);
+            if is_of_calls && state == JobState::Running {
                 return Err(Error::Usage(format!(
-                    "a job that call {call} started still runs; stop the job first: `toolhold \
-                     jobs stop {id}`"
+                    "a job of the call {call} still runs; stop the job first: `toolhold jobs stop \
+                     {id}`"
                 )));
             }
         }
@@ -124,7 +129,7 @@ fn unknown_call(call: &str) -> Error {
     ))
 }
 
-/// Undoes one call. Returns the changes as JSON, or `None` if the user declines.
+/// Undoes a call. Returns the changes as JSON, or `None` if the user refuses.
 fn undo_call(
     entry: &UndoEntry,
     arguments: &UndoArguments,
@@ -149,7 +154,7 @@ fn undo_call(
         let caller = neutral_line(&entry.who());
         writeln!(out, "{STRONG}{tool}{STRONG:#} {FAINT}{call}, by {caller}{FAINT:#}")?;
         for change in &plan.changes {
-            write!(out, "{}", describe_change(change))?;
+            write!(out, "{}", describe_change(change, arguments.yes))?;
         }
         for conflict in &plan.conflicts {
             write!(out, "{}", describe_conflict(conflict))?;
@@ -167,7 +172,8 @@ fn undo_call(
                 neutral_line(&argument)
             )));
         };
-        if !dialogue.yes_or_no("Undo this?", false)? {
+        let default_answer = false;
+        if !dialogue.yes_or_no("Undo this?", default_answer)? {
             writeln!(out, "Nothing was changed.")?;
             return Ok(None);
         }
@@ -195,16 +201,17 @@ fn change_as_json(change: &UndoChange) -> serde_json::Value {
 
 fn undo_error(error: UndoError) -> Error {
     match error {
-        UndoError::Unreadable(error) => {
-            HostError::io("reading what the call changed")(error).into()
-        }
+        UndoError::Unreadable(error) => HostError::io("reading the saved changes")(error).into(),
         error => Error::Usage(neutral(&error.to_string()).into_owned()),
     }
 }
 
-fn describe_change(change: &UndoChange) -> String {
+/// Describes a change. `is_decided`: whether the change is made without a question, and isn't a
+/// proposal.
+fn describe_change(change: &UndoChange, is_decided: bool) -> String {
     let path = shown::path(&change.path);
-    let mut text = format!("  {path}: {}", change.what.as_str());
+    let what = if is_decided { change.what.as_str() } else { describe_proposal(&change.what) };
+    let mut text = format!("  {path}: {what}");
     if let ChangeKind::MovedBack(other_path) = &change.what {
         text += &format!(" {}", shown::path(other_path));
     }
@@ -212,25 +219,38 @@ fn describe_change(change: &UndoChange) -> String {
     text + &difference(change.texts.as_ref())
 }
 
-/// Describes a path that isn't restored, with both versions.
+/// Describes a change before the user decides. For a change that was made, use
+/// [`ChangeKind::as_str`].
+fn describe_proposal(what: &ChangeKind) -> &'static str {
+    match what {
+        ChangeKind::Removed => "would be removed",
+        ChangeKind::Created => "would be brought back",
+        ChangeKind::Restored => "would be restored",
+        ChangeKind::Merged => "would be merged with later changes",
+        ChangeKind::Permissions => "permissions would be restored",
+        ChangeKind::MovedBack(_) => "would be moved back to",
+    }
+}
+
 fn describe_conflict(conflict: &UndoConflict) -> String {
     let reason = neutral_line(&conflict.why);
     let text = format!("  {}: not restored: {reason}\n", shown::path(&conflict.path));
     text + &difference(conflict.texts.as_ref())
 }
 
-/// Formats the difference between the current text and the earlier one.
+/// Returns the start of a diff. `texts`: the current and the earlier text of a file, or `None` if
+/// the change has no text.
 fn difference(texts: Option<&(String, String)>) -> String {
     let Some((current, earlier)) = texts else { return String::new() };
     let text_diff = TextDiff::from_lines(current.as_str(), earlier.as_str());
-    let diff = text_diff.unified_diff().context_radius(1).to_string();
+    let diff = text_diff.unified_diff().context_radius(CONTEXT_LINES).to_string();
     let mut text = String::new();
     for line in diff.lines().take(SHOWN_LINES) {
         text += &format!("    {FAINT}{}{FAINT:#}\n", neutral_line(line));
     }
-    let lines = diff.lines().count();
-    if lines > SHOWN_LINES {
-        let more = counted(lines - SHOWN_LINES, "more line");
+    let line_count = diff.lines().count();
+    if line_count > SHOWN_LINES {
+        let more = counted(line_count - SHOWN_LINES, "more line");
         text += &format!("    {FAINT}{more}{FAINT:#}\n");
     }
     text
@@ -239,19 +259,17 @@ fn difference(texts: Option<&(String, String)>) -> String {
 fn list(saved: &[UndoEntry], as_json: bool) -> Result<Exit, Error> {
     let mut out = anstream::stdout().lock();
     if as_json {
-        let calls: Vec<_> = saved
-            .iter()
-            .map(|entry| {
-                json!({
-                    "call": entry.call,
-                    "tool": entry.tool,
-                    "session": entry.session,
-                    "at": entry.at / NANOSECONDS,
-                    "undone": entry.undone,
-                    "only_times": entry.only_times,
-                })
-            })
-            .collect();
+        let mut calls = Vec::new();
+        for entry in saved {
+            calls.push(json!({
+                "call": entry.call,
+                "tool": entry.tool,
+                "session": entry.session,
+                "at": entry.at / NANOSECONDS_PER_SECOND,
+                "undone": entry.undone,
+                "only_times": entry.only_times,
+            }));
+        }
         writeln!(out, "{}", json!(calls))?;
         return Ok(Exit::Success);
     }
@@ -260,24 +278,25 @@ fn list(saved: &[UndoEntry], as_json: bool) -> Result<Exit, Error> {
     }
     let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let now = since_epoch.unwrap_or_default().as_secs();
-    for entry in saved.iter().take(LISTED) {
+    for entry in saved.iter().take(MAX_LISTED) {
         let call = neutral_line(&entry.call);
         let tool = neutral_line(&entry.tool);
         let session = neutral_line(&entry.session);
-        let age = format_seconds(now.saturating_sub(entry.at / NANOSECONDS));
-        let times = if entry.only_times { ", changed only times" } else { "" };
+        let age = format_seconds(now.saturating_sub(entry.at / NANOSECONDS_PER_SECOND));
+        let times = if entry.only_times { ", changed only timestamps" } else { "" };
         let undone = if entry.undone { ", undone" } else { "" };
         writeln!(
             out,
             "{call}  {STRONG}{tool}{STRONG:#}  {FAINT}{session}, {age} ago{times}{undone}{FAINT:#}"
         )?;
     }
-    if saved.len() > LISTED {
-        writeln!(out, "{FAINT}{}{FAINT:#}", counted(saved.len() - LISTED, "older call"))?;
+    if saved.len() > MAX_LISTED {
+        writeln!(out, "{FAINT}{}{FAINT:#}", counted(saved.len() - MAX_LISTED, "older call"))?;
     }
     Ok(Exit::Success)
 }
 
+/// Returns a time in the largest unit of which at least one has passed.
 fn format_seconds(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds} s"),

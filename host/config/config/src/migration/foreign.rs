@@ -1,32 +1,30 @@
-//! The keys of the agents Zeph and ZeroClaw, which their users may write. Each has the key of
-//! Toolhold that replaces it.
+//! The keys of the agents Zeph and ZeroClaw, and the keys of Toolhold that replace them.
 
-/// The replacement of a foreign key.
+/// The replacement of another agent's key.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Instead {
-    /// Another key, and a line that sets it. `Form` describes how the value changes.
+    /// Another key, a line that sets the key, and the change of the value.
     Key(&'static str, &'static str, Form),
-    /// No key. The sentence says why, and what to do.
+    /// No key. The sentence gives the reason and a remedy.
     Nothing(&'static str),
 }
 
-/// How a value changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Same,
-    /// `"readonly"`, `"supervised"`, `"full"`.
+    /// `"readonly"`, `"supervised"` or `"full"`.
     Autonomy,
     /// Whether a denied call is blocked.
     OnDenial,
     /// Days to hours.
     Hours,
-    /// Bytes to KiB. 0 means that there is no limit.
+    /// Bytes to KiB. 0: there is no limit.
     Kibibytes,
-    /// A list of the only allowed programs. `"*"` means all programs.
+    /// A list of allowed programs. `"*"`: all programs.
     Programs,
-    /// Hosts, each including all names below it. `"*"` means all hosts.
+    /// Hosts. Each name includes all names below it. `"*"` means all hosts.
     Domains,
-    /// Directories. The working directory is added to them.
+    /// Directories. The working directory is added to the list.
     Directories,
     /// Forbidden paths. Toolhold can't reach system paths anyway.
     Denied,
@@ -36,8 +34,8 @@ use Form::{Autonomy, Denied, Directories, Domains, Hours, Kibibytes, OnDenial, P
 use Instead::{Key, Nothing};
 
 const NO_MODEL: Instead = Nothing(
-    "set this in the program that runs the model; the settings of Toolhold's own agent are in \
-     [agent] and [providers]",
+    "set this in the program that runs the model; the settings of Toolhold's agent are in [agent] \
+     and [providers]",
 );
 
 const REVIEW: Instead = Nothing(
@@ -54,11 +52,11 @@ const WEB_SWITCH: Instead =
 const NO_BROWSER: Instead = Nothing("no built-in tool can do this; a plugin can");
 
 const NO_COSTS: Instead = Nothing(
-    "Toolhold limits the cost of one task of its own agent: write `max_cost = 1.0` in [agent]; to \
+    "Toolhold limits the cost of one task of the agent: write `max_cost = 1.0` in [agent]; to \
      limit calls, write `max_actions_per_hour = 20` in [tools]",
 );
 
-/// The foreign keys. `*` is a placeholder for the rest of the path, or for an element.
+/// The foreign keys. A `*` at the end stands for any further parts, and another `*` for one part.
 const KEYS: &[(&str, Instead)] = &[
     ("agent.max_tool_iterations", Key("agent.max_turns", "max_turns = 100", Same)),
     (
@@ -80,13 +78,14 @@ const KEYS: &[(&str, Instead)] = &[
     (
         "tools.adversarial_policy.policy_provider",
         Nothing(
-            "write a table of [providers], and its name as `provider` in [tools.adversarial_policy]",
+            "write a table of [providers], and the table's name as `provider` in \
+             [tools.adversarial_policy]",
         ),
     ),
     (
         "tools.adversarial_policy.policy_file",
         Nothing(
-            "write the sentences themselves: `policies = [\"…\"]` in [tools.adversarial_policy]",
+            "write the policies as sentences: `policies = [\"…\"]` in [tools.adversarial_policy]",
         ),
     ),
     (
@@ -146,7 +145,7 @@ const KEYS: &[(&str, Instead)] = &[
     ),
     (
         "tools.policy.policy_file",
-        Nothing("write its rules into toolhold.toml, each as [[tools.policy.rules]]"),
+        Nothing("write the rules of that file into toolhold.toml, each as [[tools.policy.rules]]"),
     ),
     ("security.autonomy_level", Key("tools.autonomy", "autonomy = \"ask\"", Autonomy)),
     ("security.redact_secrets", Key("tools.redaction.enabled", "enabled = true", Same)),
@@ -244,24 +243,26 @@ const KEYS: &[(&str, Instead)] = &[
     ),
 ];
 
-/// Tools that run without a question.
+/// The key with the tools that need no approval.
 pub(super) const AUTO_APPROVE: &str = "autonomy.auto_approve";
 
-/// Tools that always ask.
+/// The key with the tools that always need approval.
 pub(super) const ALWAYS_ASK: &str = "autonomy.always_ask";
 
-/// Returns the key in the place of a foreign key, or the reason why there is no such key. Returns
-/// `None` if the path isn't that of a foreign key.
+/// Returns the replacement of a foreign key. Returns `None` if the path isn't a foreign key.
 pub(super) fn instead(path: &[String]) -> Option<Instead> {
     KEYS.iter().find(|(pattern, _)| fits(path, pattern)).map(|(_, instead)| *instead)
 }
 
+/// Checks whether a path fits a pattern. A `*` stands for one name. A `*` at the end stands for one
+/// or more names.
 fn fits(path: &[String], pattern: &str) -> bool {
     let mut parts = pattern.split('.').peekable();
     let mut names = path.iter();
     while let Some(part) = parts.next() {
         let Some(name) = names.next() else { return false };
-        if part == "*" && parts.peek().is_none() {
+        let is_last = parts.peek().is_none();
+        if part == "*" && is_last {
             return true;
         }
         if part != "*" && part != name {
@@ -271,10 +272,11 @@ fn fits(path: &[String], pattern: &str) -> bool {
     names.next().is_none()
 }
 
-/// Returns advice about a foreign key, or `None` if the path isn't that of a foreign key.
+/// Returns advice about a foreign key. Returns `None` if the path isn't a foreign key.
 pub fn advice(path: &[String]) -> Option<String> {
     Some(match instead(path)? {
         Key(key, line, _) => {
+            // Each of these keys is in a table.
             let (table, _) = key.rsplit_once('.')?;
             format!("Toolhold has another key for this: write `{line}` in [{table}]")
         }
@@ -282,16 +284,16 @@ pub fn advice(path: &[String]) -> Option<String> {
     })
 }
 
-/// A foreign key, with the key and the line that replace it.
+/// A foreign key and its replacement.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyInstead {
-    /// The foreign key. `*` is a placeholder for the rest.
+    /// The foreign key. A `*` at the end stands for any further parts.
     pub old: &'static str,
-    /// The key and the line. `None`: there is no such key.
+    /// The new key, and a line that sets it. `None` if there is no such key.
     pub new: Option<(&'static str, &'static str)>,
 }
 
-/// All foreign keys.
+/// Returns all foreign keys, with Toolhold's key for each foreign key that has such a key.
 pub fn keys_instead() -> impl Iterator<Item = KeyInstead> {
     KEYS.iter().map(|(old, instead)| KeyInstead {
         old,

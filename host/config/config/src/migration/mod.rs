@@ -1,5 +1,5 @@
-//! Moves each key of a Zeph or ZeroClaw configuration to its place in a `toolhold.toml`. Comments
-//! move with their keys.
+//! Moves the keys of a Zeph or ZeroClaw configuration to their places in a `toolhold.toml`, with
+//! their comments.
 
 mod foreign;
 
@@ -12,17 +12,17 @@ pub use foreign::{KeyInstead, advice, keys_instead};
 /// The result of a migration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Migration {
-    /// The configuration before.
+    /// The text before the migration.
     pub before: String,
-    /// The text of the `toolhold.toml`, which is valid.
+    /// The valid text of the `toolhold.toml`.
     pub after: String,
-    /// The renamed keys, each with the old and the new name.
+    /// The old and the new names of renamed keys.
     pub moved: Vec<(String, String)>,
-    /// The keys that were left out completely or in part, each with its old name and the reason.
+    /// The keys that were left out completely or in part, with the reasons. Keys have their old
+    /// names.
     pub left_out: Vec<(String, String)>,
 }
 
-/// Other agents' names of tools, with Toolhold's names.
 const TOOLS: [(&str, &str); 42] = [
     ("bash", "bash"),
     ("shell", "bash"),
@@ -68,33 +68,33 @@ const TOOLS: [(&str, &str); 42] = [
     ("cron_run", "schedule"),
 ];
 
-/// System folders that people list as forbidden. Tools can't reach them without a grant, and
-/// commands need some of them.
+/// System folders that people list as forbidden. Without a grant, tools can't reach these folders.
+/// Commands need some of them, so a denial would break the commands.
 const SYSTEM: [&str; 14] = [
     "/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/opt", "/proc", "/root", "/sbin",
     "/sys", "/usr", "/var",
 ];
 
-/// The caller's knowledge about its own keys.
+/// The keys of the caller's configuration.
 pub struct KnownKeys<'a> {
-    /// Whether a path is a key.
+    /// Checks whether a path is a key.
     pub is_key: &'a dyn Fn(&[String]) -> bool,
-    /// The present name of a renamed key.
+    /// The new name of a renamed key.
     pub new_name: &'a dyn Fn(&str) -> Option<&'static str>,
-    /// Advice about an unknown key.
+    /// Returns advice about an unknown key.
     pub advice: &'a dyn Fn(&[String]) -> String,
-    /// A path as a dotted key.
+    /// Returns a path as a dotted key.
     pub dotted: &'a dyn Fn(&[String]) -> String,
 }
 
-/// A value that a configuration can't have.
+/// A value that isn't valid.
 #[derive(Clone, Debug)]
 pub struct WrongValue {
     /// The key of the value.
     pub path: Vec<String>,
-    /// The number of the element in the list, if only that element is wrong.
+    /// The index of the wrong element. `None`: the whole value is wrong.
     pub element: Option<usize>,
-    /// The value in the form that messages show.
+    /// The value as messages show it.
     pub shown: String,
     /// The reason why the value is wrong.
     pub why: String,
@@ -126,26 +126,31 @@ impl Migration {
     }
 }
 
-/// Returns the comment at the beginning of a text, which is about the whole file.
+/// Returns the comment at the start of a text, which is about the whole file.
 fn head(text: &str) -> &str {
-    let length = text
-        .split_inclusive('\n')
-        .take_while(|line| line.trim_start().starts_with('#') || line.trim().is_empty())
-        .map(str::len)
-        .sum();
+    let mut length = 0;
+    for line in text.split_inclusive('\n') {
+        let is_comment = line.trim_start().starts_with('#');
+        let is_empty = line.trim().is_empty();
+        if !is_comment && !is_empty {
+            break;
+        }
+        length += line.len();
+    }
     &text[..length]
 }
 
-/// Moves every key to its place, even if its value isn't valid.
+/// Moves every key to its place in a `toolhold.toml`. Values aren't checked.
 ///
 /// # Errors
 ///
-/// Returns an error if the text isn't TOML.
+/// Fails if the text isn't TOML.
 pub fn rewrite(text: &str, known: &KnownKeys<'_>) -> Result<Migration, TomlError> {
     let mut document: DocumentMut = text.parse()?;
     let root = document.as_table_mut();
     let mut keys = Vec::new();
     collect(root, &mut Vec::new(), &mut keys);
+
     let mut moved = Vec::new();
     let mut left_out = Vec::new();
     let policy_switch = get(root, &["tools", "policy", "enabled"]);
@@ -154,13 +159,14 @@ pub fn rewrite(text: &str, known: &KnownKeys<'_>) -> Result<Migration, TomlError
         let mut reasons = Vec::new();
         if is_policy_off && (known.dotted)(&old) == "tools.policy.rules" {
             take(root, &old);
-            let why = "`tools.policy.enabled` was `false`, so the rules were not in use";
+            let why = "`tools.policy.enabled` was `false`, so the rules did not apply";
             reasons.push(why.to_owned());
         } else {
             place_key(root, &old, known, &mut moved, &mut reasons);
         }
         left_out.extend(reasons.into_iter().map(|why| ((known.dotted)(&old), why)));
     }
+
     prune(root);
     let after = document.to_string();
     let mut migration = Migration { before: text.to_owned(), after, moved, left_out };
@@ -168,8 +174,8 @@ pub fn rewrite(text: &str, known: &KnownKeys<'_>) -> Result<Migration, TomlError
     Ok(migration)
 }
 
-/// Moves a key to its place. `reasons`: receives the reasons why the value is lost completely or in
-/// part.
+/// Moves one key to its place in a `toolhold.toml`, or removes the key. `moved` receives the old
+/// and the new name. `reasons` receives the reasons why the value is lost completely or in part.
 fn place_key(
     root: &mut Table,
     old: &[String],
@@ -181,18 +187,19 @@ fn place_key(
     if [AUTO_APPROVE, ALWAYS_ASK].contains(&name.as_str()) {
         if let Some((_, item)) = take(root, old) {
             let action = if name == ALWAYS_ASK { "ask" } else { "allow" };
-            permissions(root, &item, action, reasons);
+            write_permission_rules(root, &item, action, reasons);
             moved.push((name, "tools.permissions".to_owned()));
         }
         return;
     }
     if let Some(new) = (known.new_name)(&name) {
+        // `allow_network` has a form of its own: `true` becomes "allow".
         let form = if name.ends_with("allow_network") { None } else { Some(Form::Same) };
         return shift(root, old, new, form, moved, reasons);
     }
-    // The other agents have tables with the names of Toolhold's own.
+    // The other agents have some tables with the same names and keys as Toolhold.
     if (known.is_key)(old) {
-        return keep(root, old, reasons);
+        return adapt_value(root, old, reasons);
     }
     match instead(old) {
         Some(Instead::Key(new, _, form)) => shift(root, old, new, Some(form), moved, reasons),
@@ -207,8 +214,9 @@ fn place_key(
     }
 }
 
-/// Adapts the value of a key with the same name in Toolhold.
-fn keep(root: &mut Table, key: &[String], reasons: &mut Vec<String>) {
+/// Adapts the value of a key that has the same name in Toolhold. Other agents have other levels of
+/// autonomy, and other keys in rules.
+fn adapt_value(root: &mut Table, key: &[String], reasons: &mut Vec<String>) {
     let name = key.join(".");
     let parts: Vec<&str> = key.iter().map(String::as_str).collect();
     let Some(item) = get_mut(root, &parts) else { return };
@@ -218,9 +226,10 @@ fn keep(root: &mut Table, key: &[String], reasons: &mut Vec<String>) {
         {
             replace(value, new);
         }
-    } else if ["tools.policy.rules", "tools.authorization.rules"].contains(&name.as_str())
-        && let Some(rules) = item.as_array_of_tables_mut()
-    {
+        return;
+    }
+    let is_rule_list = name == "tools.policy.rules" || name == "tools.authorization.rules";
+    if is_rule_list && let Some(rules) = item.as_array_of_tables_mut() {
         for rule in rules.iter_mut() {
             if let Some(tool) = rule.remove("tool") {
                 let tools: Array = tool.as_str().into_iter().collect();
@@ -233,7 +242,7 @@ fn keep(root: &mut Table, key: &[String], reasons: &mut Vec<String>) {
     }
 }
 
-/// Moves a value to another key. `form` is `None` for `allow_network`, which has special values.
+/// `form` is `None` for `allow_network`, where `true` becomes `"allow"`.
 fn shift(
     root: &mut Table,
     old: &[String],
@@ -244,7 +253,7 @@ fn shift(
 ) {
     let Some((key, item)) = take(root, old) else { return };
     let Ok(mut value) = item.into_value() else {
-        return reasons.push("it isn't a value".to_owned());
+        return reasons.push("the key has no value".to_owned());
     };
     let converted = match form {
         Some(form) => convert(&value, form, reasons),
@@ -260,8 +269,8 @@ fn shift(
     }
     let parts: Vec<&str> = new.split('.').collect();
     let Some((name, tables)) = parts.split_last() else { return };
-    let Some(table) = tables_of(root, tables) else {
-        return reasons.push(format!("`{new}` is written in a form that can't take another key"));
+    let Some(table) = find_or_add_table(root, tables) else {
+        return reasons.push(format!("`{new}` has a form that can't take another key"));
     };
     match table.get_mut(name).map(|item| item.as_array_mut()) {
         None => {
@@ -284,26 +293,27 @@ fn shift(
     moved.push((old.join("."), new.to_owned()));
 }
 
-/// Writes one rule for each tool of a list.
-fn permissions(root: &mut Table, tools: &Item, action: &str, reasons: &mut Vec<String>) {
+/// Writes a permission rule with `action` for each tool in the list `tools`.
+fn write_permission_rules(root: &mut Table, tools: &Item, action: &str, reasons: &mut Vec<String>) {
+    // The first matching rule decides. A rule that asks therefore comes first.
+    let comes_first = action == "ask";
     let mut unknown = Vec::new();
     for tool in tools.as_array().into_iter().flatten().filter_map(Value::as_str) {
         let Some((_, name)) = TOOLS.iter().find(|(other, _)| *other == tool) else {
             unknown.push(format!("`{tool}`"));
             continue;
         };
-        let Some(table) = tables_of(root, &["tools", "permissions"]) else { continue };
+        let Some(table) = find_or_add_table(root, &["tools", "permissions"]) else { continue };
         let mut rule = InlineTable::new();
         rule.insert("pattern", "*".into());
         rule.insert("action", action.into());
         let list = table.entry(name).or_insert(Item::Value(Array::new().into()));
-        // The first matching rule decides, so the stricter rule, which asks, comes first.
         if let Some(list) = list.as_array_mut() {
-            let index = if action == "ask" { 0 } else { list.len() };
+            let index = if comes_first { 0 } else { list.len() };
             list.insert(index, rule);
         } else if let Some(list) = list.as_array_of_tables_mut() {
             let mut rules: Vec<Table> = list.iter().cloned().collect();
-            let index = if action == "ask" { 0 } else { rules.len() };
+            let index = if comes_first { 0 } else { rules.len() };
             rules.insert(index, rule.into_table());
             *list = rules.into_iter().collect();
         }
@@ -313,22 +323,21 @@ fn permissions(root: &mut Table, tools: &Item, action: &str, reasons: &mut Vec<S
     }
 }
 
-/// A value that has no new form.
 #[derive(Debug, thiserror::Error)]
 enum ConvertError {
-    #[error("it isn't `true` or `false`")]
+    #[error("the value isn't `true` or `false`")]
     Bool,
-    #[error("it isn't a number")]
+    #[error("the value isn't a number")]
     Number,
-    #[error("it isn't a list")]
+    #[error("the value isn't a list")]
     List,
-    #[error("it isn't a list of strings")]
+    #[error("the value isn't a list of strings")]
     Texts,
     #[error("the levels are \"read-only\", \"ask\", \"sandboxed\" and \"full\"")]
     Autonomy,
 }
 
-/// Converts a value to its new form. Returns `None` if there is nothing to write.
+/// Returns `None` if nothing has to be written.
 fn convert(
     value: &Value,
     form: Form,
@@ -350,7 +359,9 @@ fn convert(
             Some(true) => "deny".into(),
             Some(false) => {
                 reasons.push(
-                    "Toolhold can't only log a denied call: the call needs approval".to_owned(),
+                    "Toolhold can't allow and log a denied call: the call needs \
+                     approval"
+                        .to_owned(),
                 );
                 "ask".into()
             }
@@ -377,7 +388,7 @@ fn convert(
                     continue;
                 }
                 domains.push(domain);
-                // In the other agent's file, a name includes the names below it.
+                // In the other agent's file, a name includes all names below it.
                 let is_address = domain.parse::<std::net::IpAddr>().is_ok();
                 let is_name = domain.contains('.') && !domain.starts_with('*');
                 if is_name && !is_address {
@@ -396,8 +407,8 @@ fn convert(
                 all.partition(|path| SYSTEM.contains(path) || is_temporary_folder(path));
             if !system.is_empty() {
                 reasons.push(format!(
-                    "these paths are closed unless you grant them, except that commands can read \
-                     some of them: {}",
+                    "tools can't use these paths unless you grant the paths (commands can read \
+                     some of these): {}",
                     system.join(", ")
                 ));
             }
@@ -409,7 +420,6 @@ fn convert(
     }))
 }
 
-/// Checks whether a path is `/tmp`, with or without a slash at its end.
 fn is_temporary_folder(path: &str) -> bool {
     path == "/tmp" || path == "/tmp/"
 }
@@ -426,19 +436,19 @@ fn texts(value: &Value) -> Result<Vec<&str>, ConvertError> {
     list.iter().map(|item| item.as_str().ok_or(ConvertError::Texts)).collect()
 }
 
-/// Replaces a value, and keeps the comment after it.
+/// Keeps the comment after the value.
 fn replace(value: &mut Value, new: impl Into<Value>) {
     let decor = value.decor().clone();
     *value = new.into();
     *value.decor_mut() = decor;
 }
 
-/// Collects the paths of all values, in the order of the file.
+/// Adds the paths of all values in a table to `keys`.
 fn collect(table: &dyn TableLike, path: &mut Vec<String>, keys: &mut Vec<Vec<String>>) {
     for (name, item) in table.iter() {
         path.push(name.to_owned());
         match item.as_table_like() {
-            Some(below) if !below.is_empty() => collect(below, path, keys),
+            Some(inner_table) if !inner_table.is_empty() => collect(inner_table, path, keys),
             _ => keys.push(path.clone()),
         }
         path.pop();
@@ -455,7 +465,8 @@ fn get_mut<'a>(root: &'a mut Table, path: &[&str]) -> Option<&'a mut Item> {
     rest.iter().try_fold(root.get_mut(first)?, |item, part| item.as_table_like_mut()?.get_mut(part))
 }
 
-/// Removes a value, and returns it with its key. The key contains the comments of the value.
+/// Removes a value, and returns the value with its key. The key contains the comments above the
+/// value. Returns `None` if there is no such value.
 fn take(root: &mut Table, path: &[String]) -> Option<(Key, Item)> {
     let (name, tables) = path.split_last()?;
     let parts: Vec<&str> = tables.iter().map(String::as_str).collect();
@@ -467,7 +478,7 @@ fn take(root: &mut Table, path: &[String]) -> Option<(Key, Item)> {
     Some((key, table.remove(name)?))
 }
 
-/// Removes a value, or one element of a list. Returns whether it was there.
+/// Removes a value, or one element of a list. Returns whether something was removed.
 fn remove(root: &mut Table, path: &[String], element: Option<usize>) -> bool {
     let Some(index) = element else { return take(root, path).is_some() };
     let parts: Vec<&str> = path.iter().map(String::as_str).collect();
@@ -487,27 +498,29 @@ fn remove(root: &mut Table, path: &[String], element: Option<usize>) -> bool {
     false
 }
 
-/// Returns the table at a path. Adds the table if it is missing.
-fn tables_of<'a>(root: &'a mut Table, path: &[&str]) -> Option<&'a mut dyn TableLike> {
+/// Returns the table at a path. Creates missing tables.
+fn find_or_add_table<'a>(root: &'a mut Table, path: &[&str]) -> Option<&'a mut dyn TableLike> {
     let mut table: &mut dyn TableLike = root;
     for (index, name) in path.iter().enumerate() {
         let mut missing = Table::new();
-        missing.set_implicit(index + 1 < path.len());
+        // Only the last table gets a line with its name. The other tables are implicit.
+        let is_last = index + 1 == path.len();
+        missing.set_implicit(!is_last);
         table = table.entry(name).or_insert(Item::Table(missing)).as_table_like_mut()?;
     }
     Some(table)
 }
 
-/// Removes tables and lists that have become empty.
+/// Removes empty tables and lists.
 fn prune(table: &mut dyn TableLike) {
     let names: Vec<String> = table.iter().map(|(name, _)| name.to_owned()).collect();
     for name in names {
         let Some(item) = table.get_mut(&name) else { continue };
         let is_empty = if let Some(list) = item.as_array_of_tables() {
             list.is_empty()
-        } else if let Some(below) = item.as_table_like_mut() {
-            prune(below);
-            below.is_empty()
+        } else if let Some(inner_table) = item.as_table_like_mut() {
+            prune(inner_table);
+            inner_table.is_empty()
         } else {
             false
         };

@@ -1,4 +1,4 @@
-//! Narrows a list of directories: those that the file grants and those that are granted already.
+//! Narrows a list of granted directories.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,13 +14,12 @@ use super::{Bases, Comparison, Narrower, Outcome, shown};
 impl Comparison<'_> {
     /// Keeps the directories that are in both the file's list and the current list.
     ///
-    /// A directory of either list stays if a directory of the other list contains it, with the
-    /// lesser access of the two. In each list, the longest directory that contains a path decides,
-    /// so every path gets the lesser access of both lists.
+    /// A directory stays if a directory of the other list contains it. The lesser access of both
+    /// lists applies. In each list, the longest directory that contains a path decides.
     pub(super) fn directories(&self) -> Result<Outcome, Vec<Problem>> {
         let written = self.written_directories();
         if written.is_empty() {
-            // For a plugin, the empty list means no directory at all.
+            // For a plugin, the empty list grants no directory.
             let grants_any = self.current.as_array().is_some_and(|list| !list.is_empty());
             return Ok(if grants_any {
                 Outcome::applies(self.leaf.clone())
@@ -40,7 +39,8 @@ impl Comparison<'_> {
             return Err(problems);
         }
 
-        // A directory behind a link isn't granted: a changed link would grant another directory.
+        // A directory behind a link isn't granted: a tool could change the link, and so grant
+        // another directory.
         let (linked, absent): (Vec<_>, Vec<_>) =
             proposed.absent.into_iter().partition(|granted| granted.link.is_some());
         let mut reasons: Vec<String> =
@@ -57,24 +57,27 @@ impl Comparison<'_> {
             });
         }
         let leaf = self.changed_directories(&kept, &current);
-        Ok(Outcome { leaf, reasons, rules: None })
+        Ok(Outcome { leaf, reasons, ignored_rules: None })
     }
 
-    /// Returns the directories of the file's list, each with its source. For the file tools and the
-    /// shell, the empty list means the working directory.
+    /// Returns the directories in the file's list. For the file tools and the shell, the empty list
+    /// means the working directory.
     fn written_directories(&self) -> Vec<(AllowedPath, Source)> {
+        // A list with an invalid element was refused before. Here, it is treated as empty.
         let written = self
             .elements()
             .map(|(item, source)| Ok((AllowedPath::deserialize(item.clone())?, source.clone())))
             .collect::<Result<Vec<_>, toml::de::Error>>()
             .unwrap_or_default();
-        if !written.is_empty() || self.leaf.path[0] != "tools" {
+        let is_of_built_in_tools = self.leaf.path[0] == "tools";
+        if !written.is_empty() || !is_of_built_in_tools {
             return written;
         }
         let default = FileTools::default().allowed_paths.into_iter();
         default.map(|path| (path, self.leaf.source())).collect()
     }
 
+    /// Finds the real paths of directories, and separates the missing directories.
     fn resolve_directories(
         &self,
         written: impl IntoIterator<Item = (AllowedPath, Source)>,
@@ -86,32 +89,32 @@ impl Comparison<'_> {
         ResolvedList { existing, absent }
     }
 
-    /// Returns the problems with directories that don't exist. A missing directory isn't skipped:
-    /// if it is created later, it would get the access of the directory that contains it.
+    /// Returns a problem for each missing directory that can't be skipped. If such a directory were
+    /// created later, it would get the access of the directory that contains it.
     fn missing_directories(&self, proposed: &ResolvedList, current: &ResolvedList) -> Vec<Problem> {
         let mut problems = Vec::new();
         for granted in &proposed.absent {
             let is_problem = match self.narrower {
                 Narrower::Project => access(&current.existing, &granted.real).is_some(),
-                // Without this entry, the directory would get more access from a directory above
-                // it.
-                Narrower::Ceiling => access(&proposed.existing, &granted.real)
-                    .is_some_and(|above| above > granted.written.access),
+                // Without this entry, an entry for a parent directory would grant more access.
+                Narrower::Ceiling => {
+                    let parent_access = access(&proposed.existing, &granted.real);
+                    parent_access.is_some_and(|parent| parent > granted.written.access)
+                }
             };
             if is_problem {
                 problems.push(granted.problem());
             }
         }
-        // A directory that is missing from the operator's list is reported where it is granted. A
-        // ceiling can't be compared with a missing directory, so here the directory is an error.
+        // A ceiling can't be compared with a missing directory of the operator's list.
         if self.narrower == Narrower::Ceiling {
             problems.extend(current.absent.iter().map(Granted::problem));
         }
         problems
     }
 
-    /// Makes the leaf with the directories that are in both lists. Returns `None` if the current
-    /// list has the same directories, or if no directory is in both lists.
+    /// Returns the list with the directories `kept`. Returns `None` if the list doesn't change, or
+    /// if no directory is left.
     fn changed_directories(
         &self,
         kept: &[(&Granted, PathAccess)],
@@ -122,66 +125,73 @@ impl Comparison<'_> {
         if kept.is_empty() || is_same {
             return None;
         }
-        let kept = kept.iter().map(|(granted, access)| {
-            // The real path was compared. The written path could lead to another directory by now.
+        let mut directories = Vec::new();
+        for (granted, access) in kept {
+            // The real path was compared, so the real path is granted: the written path may lead to
+            // another directory by now.
             let path = match granted.real.to_str() {
                 Some(real) => real.to_owned(),
                 None => granted.written.path.clone(),
             };
-            (AllowedPath { path, access: *access }, granted.source.clone())
-        });
-        // Missing directories stay in the list and are reported where they are granted.
-        let missing =
-            current.absent.iter().map(|granted| (granted.written.clone(), granted.source.clone()));
-        let elements = kept.chain(missing).map(|(path, source)| {
+            directories.push((AllowedPath { path, access: *access }, granted.source.clone()));
+        }
+        // Missing directories stay in the list. They are reported when the grants are built.
+        for granted in &current.absent {
+            directories.push((granted.written.clone(), granted.source.clone()));
+        }
+        let elements = directories.into_iter().map(|(path, source)| {
+            // A path and its access always have a TOML form. `false` would be refused as a path.
             (toml::Value::try_from(path).unwrap_or(toml::Value::Boolean(false)), source)
         });
         Some(self.list(elements))
     }
 
-    /// Checks whether the result has a current directory with the same access and the same path.
+    /// Returns whether `kept` has the current directory `held` with the same access.
     fn is_unchanged(&self, held: &Granted, kept: &[(&Granted, PathAccess)]) -> bool {
         let is_kept = kept
             .iter()
             .any(|(granted, access)| granted.real == held.real && *access == held.written.access);
         match self.narrower {
             Narrower::Project => is_kept,
-            // A ceiling compares real paths. The path that tools open must be the compared path.
+            // A ceiling compares real paths. Tools must open the compared path, so another written
+            // path is replaced.
             Narrower::Ceiling => is_kept && held.real.to_str() == Some(&held.written.path),
         }
     }
 
-    /// Makes the leaf for no directory at all. For the file tools and the shell, the empty list
-    /// means the working directory, so they are disabled instead.
+    /// Returns the value that grants no directory. For the file tools and the shell, an
+    /// empty list means the working directory, so these tools are disabled instead.
     fn nothing_left(&self) -> Leaf {
         if self.leaf.path[0] != "tools" {
             return self.list([]);
         }
+        // The key is `tools.file.allowed_paths` or `tools.shell.allowed_paths`.
         let path = vec!["tools".to_owned(), self.leaf.path[1].clone(), "enabled".to_owned()];
         Leaf::new(path, toml::Value::Boolean(false), &self.leaf.source())
     }
 }
 
-/// The directories of one list.
 struct ResolvedList {
     existing: Vec<Granted>,
     absent: Vec<Granted>,
 }
 
-/// A directory that one of the two lists grants.
+/// A directory of one list.
 pub(super) struct Granted {
     written: AllowedPath,
     source: Source,
     pub(super) real: PathBuf,
-    /// Whether the path leads to a directory, and no tool could have changed a link on the path.
+    /// Whether the path leads to a directory, and not through a link that a tool could change.
     exists: bool,
-    /// The link on the path that a tool could exchange.
+    /// The link on the path that a tool could change.
     link: Option<PathBuf>,
-    /// Whether `real` differs from the written path. Messages then show `real`, too.
+    /// Whether `real` differs from the written path. If it does, messages also show `real`.
     leads_elsewhere: bool,
 }
 
 impl Granted {
+    /// Resolves a written directory. A directory behind a link that a tool could change is treated
+    /// as missing.
     pub(super) fn new(
         written: AllowedPath,
         source: Source,
@@ -192,17 +202,20 @@ impl Granted {
             Ok(Resolved { real, link }) => (real, link),
             Err(_) => (real_or_given(&path), None),
         };
-        // A path that isn't UTF-8 can't be written to a list.
+        // A TOML list can't contain a path that isn't UTF-8.
         let exists = link.is_none() && real.is_dir() && real.to_str().is_some();
         let leads_elsewhere = real != path;
         Self { written, source, real, exists, link, leads_elsewhere }
     }
 
-    /// Returns the problem with a directory that doesn't exist.
     fn problem(&self) -> Problem {
         let why = match &self.link {
-            Some(link) => format!("leads through the link {}; name its target", link.display()),
-            None => "isn't an existing directory; create it, or remove the entry".to_owned(),
+            Some(link) => {
+                format!("leads through the link {}; name the link's target", link.display())
+            }
+            None => "isn't an existing directory; create the directory, or remove the \
+                     entry"
+                .to_owned(),
         };
         Problem::new(self.source.clone(), format!("{self} {why}"))
     }
@@ -218,9 +231,9 @@ impl fmt::Display for Granted {
     }
 }
 
-/// Returns the directories that are in both lists, with the lesser access, in the order of the
-/// file. A directory in both lists has the file's line. `reasons` gets the reason for each part of
-/// the file's list that isn't granted.
+/// Returns the directories that are in both lists, with the lesser access. A directory of both
+/// lists has the source of the file. `reasons` gets a reason for each directory of the file that
+/// isn't granted.
 fn intersection<'g>(
     proposed: &'g [Granted],
     current: &'g [Granted],
@@ -228,26 +241,31 @@ fn intersection<'g>(
 ) -> Vec<(&'g Granted, PathAccess)> {
     let mut kept: Vec<(&Granted, PathAccess)> = Vec::new();
     for granted in proposed.iter().chain(current) {
+        // The file doesn't grant this directory of the operator.
         let Some(proposed_access) = access(proposed, &granted.real) else { continue };
-        match access(current, &granted.real) {
-            None if current.iter().any(|held| held.real.starts_with(&granted.real)) => {
-                reasons.push(format!("{granted} is wider than the granted directories"));
-            }
-            None => reasons.push(format!("{granted} isn't in a granted directory")),
-            Some(_) if kept.iter().any(|(known, _)| known.real == granted.real) => {}
-            Some(current_access) => {
-                if current_access < proposed_access {
-                    reasons.push(format!("{granted} is granted only for reading"));
-                }
-                kept.push((granted, current_access.min(proposed_access)));
-            }
+        let Some(current_access) = access(current, &granted.real) else {
+            let contains_grants = current.iter().any(|held| held.real.starts_with(&granted.real));
+            reasons.push(if contains_grants {
+                format!("{granted} is wider than the granted directories")
+            } else {
+                format!("{granted} isn't in a granted directory")
+            });
+            continue;
+        };
+        let is_kept = kept.iter().any(|(known, _)| known.real == granted.real);
+        if is_kept {
+            continue;
         }
+        if current_access < proposed_access {
+            reasons.push(format!("{granted} is granted only for reading"));
+        }
+        kept.push((granted, current_access.min(proposed_access)));
     }
     kept
 }
 
-/// Returns the access to `path`, or `None` if no directory contains it. The longest directory
-/// decides. If the list has this directory twice, the lesser access applies.
+/// Returns the access to `path`, or `None` if no directory contains it. The longest directory that
+/// contains `path` decides. If the list has this directory twice, the lesser access applies.
 fn access(granted: &[Granted], path: &Path) -> Option<PathAccess> {
     let containing = granted.iter().filter(|granted| path.starts_with(&granted.real));
     let longest = containing.max_by_key(|granted| {

@@ -50,6 +50,9 @@ timeout = 10
 [tools.web]
 enabled = false
 timeout = 10
+[tools.shell.secrets.known]
+env = "KNOWN"
+hosts = ["api.example.com"]
 [tools.web.secrets.known]
 env = "KNOWN"
 hosts = ["api.example.com"]
@@ -174,6 +177,18 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "tools.shell.enabled" => "tools.shell.enabled = true",
         "tools.shell.allowed_paths" => "tools.shell.allowed_paths = [\"/\"]",
         "tools.shell.network" => "tools.shell.network = \"allow\"",
+        "tools.shell.hosts" => "tools.shell.hosts = [\"evil.example\"]",
+        "tools.shell.secrets.*.env" => "tools.shell.secrets.known.env = \"PATH\"",
+        "tools.shell.secrets.*.from.env" => {
+            "tools.shell.secrets.known.from.env = \"AWS_SECRET_ACCESS_KEY\""
+        }
+        "tools.shell.secrets.*.from.file" => {
+            "tools.shell.secrets.known.from.file = \"~/.ssh/id_rsa\""
+        }
+        "tools.shell.secrets.*.from.command" => {
+            "tools.shell.secrets.known.from.command = [\"./evil\"]"
+        }
+        "tools.shell.secrets.*.hosts" => "tools.shell.secrets.known.hosts = [\"evil.example\"]",
         "tools.shell.sandbox" => "tools.shell.sandbox = \"off\"",
         "tools.shell.presets" => "tools.shell.presets = [\"cargo\"]",
         "tools.shell.env" => "tools.shell.env = [\"AWS_SECRET_ACCESS_KEY\"]",
@@ -229,7 +244,6 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "tools.web.denied_domains" => return None,
         "tools.web.other_domains" => "tools.web.other_domains = \"allow\"",
         "tools.web.allowed_private_hosts" => "tools.web.allowed_private_hosts = [\"127.0.0.1:22\"]",
-        "tools.web.job_servers" => "tools.web.job_servers = true",
         "tools.web.https_only" => "tools.web.https_only = false",
         "tools.web.timeout" => "tools.web.timeout = 11",
         "tools.web.max_body_kib" => "tools.web.max_body_kib = 1025",
@@ -315,6 +329,7 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "mcp.servers.*.tools" => "mcp.servers.other.tools = []",
         "mcp.servers.*.allowed_paths" => "mcp.servers.other.allowed_paths = [\".\"]",
         "mcp.servers.*.network" => "mcp.servers.other.network = true",
+        "mcp.servers.*.hosts" => "mcp.servers.other.hosts = [\"evil.example\"]",
         "mcp.servers.*.presets" => "mcp.servers.other.presets = [\"cargo\"]",
         "mcp.servers.*.env" => "mcp.servers.other.env = [\"AWS_SECRET_ACCESS_KEY\"]",
         "mcp.servers.*.variables.*" => "mcp.servers.other.variables.known = \"evil\"",

@@ -150,7 +150,7 @@ fn what_bounds_a_task_says_so_itself() {
         assert_eq!(origin.kind, OriginKind::TaskBounds, "{key}");
         assert!(origin.text.contains("at the creation of the task"), "{}", origin.text);
         let remedy = origin.remedy(|| panic!("{key}: no line of the user's file would help"));
-        assert!(remedy.contains("make the task anew"), "{remedy}");
+        assert!(remedy.contains("create the task again"), "{remedy}");
     }
     assert!(loaded.is_of_task());
     let policy = loaded.policy().expect("it is valid");

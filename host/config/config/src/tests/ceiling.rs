@@ -101,9 +101,12 @@ fn bound(key: &Key) -> Option<(String, String, Value)> {
         "tools.shell.env" | "plugins.*.env" | "mcp.servers.*.env" => {
             ("[\"A\", \"B\"]", "[\"B\", \"C\"]", json!(["B"]))
         }
-        "tools.web.allowed_domains" | "plugins.*.hosts" => (
+        "tools.web.allowed_domains"
+        | "tools.shell.hosts"
+        | "plugins.*.hosts"
+        | "mcp.servers.*.hosts" => (
             // Of a wider and a narrower entry, the narrower one is left.
-            "[\"a.example\", { host = \"b.example\", methods = [\"GET\"] }, \"wiki.corp.example\", \"*.d.example\", \"http://e.corp.example\"]",
+            "[\"a.example\", \"job\", { host = \"b.example\", methods = [\"GET\"] }, \"wiki.corp.example\", \"*.d.example\", \"http://e.corp.example\"]",
             "[{ host = \"b.example\", methods = [\"GET\"] }, \"c.example\", \"*.corp.example\", \"x.d.example\"]",
             json!([{ "host": "b.example", "methods": ["GET"] }, "wiki.corp.example", "x.d.example"]),
         ),
@@ -359,7 +362,7 @@ fn lists_with_nothing_in_common_leave_nothing() {
     };
     assert_eq!(
         rule("tools.file.allowed_paths = [\"~/notes\"]"),
-        "allowed_paths: no directory is left"
+        "allowed_paths: the ceiling leaves no directory"
     );
     assert_eq!(rule("tools.file.enabled = false"), "enabled = false");
     // If the ceiling has a list for the shell, that list bounds the shell.

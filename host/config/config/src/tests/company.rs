@@ -46,9 +46,9 @@ fn ceiling_with_keys_beside_it_counts_only_with_a_signature() {
         assert!(problems.contains(why), "{why}: {problems}");
     };
     fs::write(&keys, key.public().to_file()).expect("it is written");
-    refused("it is missing");
+    refused("the ceiling is missing");
     fs::write(&ceiling, text).expect("it is written");
-    refused("it isn't signed");
+    refused("the signature is missing");
     sign_ceiling(&ceiling, text, &other).expect("it is signed");
     refused("which isn't trusted");
     sign_ceiling(&ceiling, text, &key).expect("it is signed");
@@ -58,7 +58,7 @@ fn ceiling_with_keys_beside_it_counts_only_with_a_signature() {
         assert_eq!(loaded.ceilings[0].signed_by, Some(key.public().id().to_string()));
     }
     fs::write(&ceiling, "tools.max_call = 50\n").expect("it is changed");
-    refused("its signature is wrong");
+    refused("the signature is wrong");
     // Rotation: both keys count for a while.
     fs::write(&ceiling, text).expect("it is written");
     sign_ceiling(&ceiling, text, &next).expect("it is signed");
@@ -90,7 +90,7 @@ fn signature_of_a_plugin_does_not_count_for_a_ceiling() {
     fs::write(scene.company().join("ceiling.toml.minisig"), signature).expect("it is written");
     if let Some(loaded) = scene.load_in_company() {
         let problems = loaded.expect_err("it is signed as something else").to_string();
-        assert!(problems.contains("not as a ceiling"), "{problems}");
+        assert!(problems.contains("not for a ceiling"), "{problems}");
     }
 }
 
@@ -101,8 +101,8 @@ fn ceiling_is_checked_before_it_is_signed() {
     for (text, why) in [
         ("tools.max_cal = 5\n", "did you mean `max_call`?"),
         ("tools.authorization.rules = []\n", "a ceiling can't limit this key"),
-        ("plugins.\"*\".limits.memory_mib = 5\n", "can have only allowed_paths"),
-        ("plugins.\"*\".secrets.x.env = \"A\"\n", "can have only allowed_paths"),
+        ("plugins.\"*\".limits.memory_mib = 5\n", "are allowed in [plugins.\"*\"]: allowed_paths"),
+        ("plugins.\"*\".secrets.x.env = \"A\"\n", "are allowed in [plugins.\"*\"]: allowed_paths"),
         ("plugins.\"*\".store_mib = -1\n", "store_mib"),
         ("plugins.X.shell = false\n", "isn't a valid plugin name"),
     ] {

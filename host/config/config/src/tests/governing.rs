@@ -98,7 +98,7 @@ fn every_decision_names_its_rule_and_line() {
     );
     let lines = denied_by_permission
         .remedy
-        .strip_prefix("To allow it, put before it:\n")
+        .strip_prefix("To allow it, put this rule before the deciding rule:\n")
         .expect("the remedy has lines");
     path(
         &scene.load(&format!("[tools]\ncall = 20\n{lines}\n{RULES}")),
@@ -229,7 +229,7 @@ fn confirm_patterns_ask_if_bash_has_no_rules() {
     command(&scene.load(""), "echo $(date)", Verdict::Allow, Gate::Autonomy);
     // With full autonomy, only patterns that are written in a file ask.
     let full = "tools.autonomy = \"full\"\n";
-    command(&scene.load(full), "git push --force", Verdict::Ask, Gate::Network);
+    command(&scene.load(full), "git push --force", Verdict::Allow, Gate::Autonomy);
     let network = format!("{full}tools.shell.network = \"allow\"\n");
     command(&scene.load(&network), "git push --force", Verdict::Allow, Gate::Autonomy);
     let written = format!("{full}tools.shell.confirm_patterns = [\"deploy\"]\n");
@@ -260,7 +260,7 @@ fn blocked_commands_are_added_and_allowed_ones_removed() {
     );
     let remedy = command(&scene.load(""), "wget x", Verdict::Deny, Gate::Blocklist).remedy;
     assert!(remedy.contains("[tools.shell]\nallowed_commands = [\"wget\"]"), "{remedy}");
-    command(&loaded, "curl x", Verdict::Ask, Gate::Network);
+    command(&loaded, "curl x", Verdict::Allow, Gate::Autonomy);
     // The exceptions of an untrusted file don't count. Its blocked commands are added.
     let loaded = scene.load_with(
         text,
@@ -390,7 +390,7 @@ fn rules_that_would_protect_nothing_are_problems() {
     let argument = |test: &str| {
         format!("tools.policy.rules = [{{ effect = \"deny\", arguments = [{{ {test} }}] }}]")
     };
-    problem(&argument("pointer = \"path\", glob = \"x\""), "has to begin with `/`");
+    problem(&argument("pointer = \"path\", glob = \"x\""), "a pointer starts with `/`");
     problem(&argument("pointer = \"/path\""), "either a `glob` or a `regex`");
     problem(
         &argument("pointer = \"/path\", glob = \"x\", regex = \"x\""),

@@ -310,7 +310,7 @@ fn rules_that_did_not_count_are_left_out() {
         "[tools.policy]\nenabled = false\n[[tools.policy.rules]]\neffect = \"allow\"\ntool = \"x\"\n",
     );
     assert_eq!(migration.after, "");
-    assert_left_out(&migration, "tools.policy.rules", "were not in use");
+    assert_left_out(&migration, "tools.policy.rules", "did not apply");
 }
 
 #[test]
@@ -322,7 +322,7 @@ fn file_that_is_no_configuration_is_refused() {
     }
     let missing = scene.work.join("none.toml");
     let wrong = migrate(&scene.folders, &missing).expect_err("it is missing").to_string();
-    assert!(wrong.contains("there is no such file"), "{wrong}");
+    assert!(wrong.contains("the file doesn't exist"), "{wrong}");
 }
 
 #[test]
@@ -339,8 +339,8 @@ fn foreign_key_is_told_with_the_line_to_write() {
     let scene = Scene::new();
     scene.assert_refused(
         "[tools.shell]\ntimeout = 30\n",
-        &["toolhold.toml:2: unknown key `tools.shell.timeout`; Toolhold has another key for \
-             this: write `call = 30` in [tools]"],
+        &["toolhold.toml:2: unknown key `tools.shell.timeout`; Toolhold has another key for this: \
+           write `call = 30` in [tools]"],
     );
     scene.assert_refused(
         "[autonomy]\nlevel = \"full\"\nworkspace_only = true\n",

@@ -18,8 +18,10 @@ mod governing;
 mod migrating;
 mod narrowing;
 mod processes;
+mod program_hosts;
 mod project_file;
 mod renamed;
+mod tool_hosts;
 mod trusting;
 mod web;
 
@@ -234,6 +236,10 @@ fn values_that_would_protect_nothing_are_problems() {
     );
     problem("[plugins.X]\npath = \"a.wasm\"", "isn't a valid plugin name");
     problem("plugins.a__b.path = \"a.wasm\"", "isn't a valid plugin name");
+    problem(
+        "[plugins.\"*\"]\nshell = false",
+        "FILE toolhold config ceiling show` checks a ceiling",
+    );
     problem("plugins.x = \"a.wasm\"", "`plugins.x`: invalid type");
     problem("\u{1b}[31m = 1", "is not TOML");
 }
@@ -334,7 +340,7 @@ fn file_that_is_too_large_or_not_regular_is_refused() {
     let missing = Inputs { file: Some(scene.work.join("none.toml")), ..Inputs::default() };
     let problems =
         load(&scene.folders, &missing).expect_err("a named file has to exist").to_string();
-    assert!(problems.contains("there is no such file"), "{problems}");
+    assert!(problems.contains("the file doesn't exist"), "{problems}");
 }
 
 #[test]
@@ -402,7 +408,7 @@ fn invalid_variables_and_settings_name_the_intended_key() {
     problem(
         &[("TOOLHOLD_TOOLS_FILE_DENY_READ", "[\"a\"")],
         &[],
-        "TOOLHOLD_TOOLS_FILE_DENY_READ: its value is not TOML: unclosed array, expected `]`",
+        "TOOLHOLD_TOOLS_FILE_DENY_READ: the value is not TOML: unclosed array, expected `]`",
     );
     problem(
         &[],
@@ -506,7 +512,7 @@ fn files_that_configure_toolhold_are_never_writable() {
     let inputs = Inputs { file: Some(file.clone()), ..Inputs::default() };
     let loaded = load(&scene.folders, &inputs).expect("the configuration is valid");
     let grants = loaded.built_in_files(&scene.folders, &scene.work).expect("it exists").grants;
-    let rules = FileRules::new(grants, loaded.own(&scene.folders, &scene.work));
+    let rules = FileRules::new(grants, loaded.own_paths(&scene.folders, &scene.work));
     let decide = |path: &Path, access| rules.decide(path, Kind::Other, access).is_ok();
     for path in [&file, &plugin, &scene.work.join("plugins"), &scene.work.join("plugins/new.wasm")]
     {
@@ -552,7 +558,7 @@ fn globs_match_through_links_and_the_home() {
     let loaded = scene
         .load(&format!("[tools.file]\nallowed_paths = [\".\", \"~\"]\ndeny_read = [\"{}/link/src/*.key\", \"~/notes\"]\n", real.display()));
     let policy = loaded.built_in_files(&scene.folders, &scene.work).expect("all directories exist");
-    let rules = FileRules::new(policy.grants, scene.folders.own()).with_globs(
+    let rules = FileRules::new(policy.grants, scene.folders.own_folders()).with_globs(
         policy.deny_read,
         policy.allow_read,
         policy.deny_write,

@@ -159,7 +159,7 @@ fn invalid_name_is_refused_with_its_line_and_without_its_value() {
     );
     scene.assert_refused(
         "[tools.shell]\npresets = [\n\"cargo\",\n\"carg\"]",
-        &["toolhold.toml:4: `tools.shell.presets`: there is no preset `carg`; the presets are: git"],
+        &["toolhold.toml:4: `tools.shell.presets`: the preset `carg` doesn't exist; the presets are: git"],
     );
     scene.assert_refused(
         "[plugins.x]\nprograms = [\"git *\", \"g* x\"]",

@@ -101,7 +101,7 @@ fn network_can_be_set_by_either_name_but_not_by_both() {
     );
     scene.assert_refused(
         "[tools.shell]\nallow_network = true\nnetwork = \"deny\"",
-        &["toolhold.toml:3)", "remove one of them"],
+        &["toolhold.toml:3)", "keep only"],
     );
     let result = load(&scene.folders, &inputs(&[], &["tools.shell.allow_network=maybe"]))
         .map(|loaded| loaded.values.tools.shell.network);
@@ -127,6 +127,7 @@ fn removed_keys_name_what_is_written_instead() {
         ("plugins.a.index_documents = 5", "the limit follows from `index_mib`"),
         ("tools.memory.index_documents = 5", "the limit follows from `index_mib`"),
         ("tools.result_cache.max_entries = 5", "the limit is `max_mib`"),
+        ("tools.web.job_servers = true", "add \"job\" to `allowed_domains` in [tools.web]"),
         ("tools.web.secrets.a.keyring = { service = 'one', account = 'two' }", secret_tool),
         ("providers.a.secrets.b.keyring.service = 'one'", secret_tool),
         ("providers.a.secrets.b.hosts = ['a.example']", "only to `base_url` of [providers.a]"),

@@ -143,12 +143,74 @@ fn denied_domains_hold_for_plugins_too() {
 }
 
 #[test]
+fn hosts_of_a_server_are_public_or_opened_by_their_own_entry() {
+    let scene = Scene::new();
+    let settings = |keys: &str| {
+        let text = format!(
+            "[tools.web]\ndenied_domains = ['evil.example']\nallowed_private_hosts = ['nas.lan']\n\
+             [mcp.servers.x]\ncommand = 'x'\n{keys}\n"
+        );
+        scene
+            .load(&text)
+            .egress_of_server("x", &scene.folders, &scene.work)
+            .expect("the settings are valid")
+    };
+    let hosts = settings("hosts = ['a.example.org', 'db.corp:5432', 'http://b.example.org']")
+        .expect("hosts are granted");
+    assert_eq!(
+        shown(&hosts),
+        ["- a.example.org None ", "- db.corp Some(5432) ", "http b.example.org None "]
+    );
+    assert_eq!(hosts.reach.denied[0].value.as_str(), "evil.example");
+    // The private host of the built-in tools isn't granted to a server.
+    let private: Vec<&str> = hosts.reach.private.iter().map(|one| one.value.as_str()).collect();
+    assert_eq!(private, ["db.corp:5432"]);
+    assert!(hosts.secrets.is_empty() && !hosts.reach.job_servers);
+    for keys in ["", "hosts = []", "network = true"] {
+        assert!(settings(keys).is_none(), "{keys}");
+    }
+}
+
+#[test]
+fn hosts_of_a_server_exclude_the_whole_network_and_a_url() {
+    let scene = Scene::new();
+    for (keys, why) in [
+        ("command = 'x'\nnetwork = true", "has both `network = true`"),
+        ("url = 'https://b.example'", "`hosts` is for servers with `command`"),
+    ] {
+        let text = format!("[mcp.servers.x]\nhosts = ['a.example']\n{keys}\n");
+        scene.assert_refused(&text, &["[mcp.servers.x] ", why]);
+    }
+}
+
+#[test]
 fn servers_of_jobs_are_for_the_web_tools_and_only_if_the_operator_says_so() {
     let scene = Scene::new();
     assert!(!scene.web("").reach.job_servers);
-    let text = "[tools.web]\njob_servers = true\n[plugins.x]\nhosts = ['a.example']\n";
-    assert!(scene.web(text).reach.job_servers);
+    assert!(!scene.web("[tools.web]\nallowed_domains = ['*', 'job:80']\n").reach.job_servers);
+    let text =
+        "[tools.web]\nallowed_domains = ['a.example', 'job']\n[plugins.x]\nhosts = ['a.example']\n";
+    let reach = scene.web(text).reach;
+    assert!(reach.job_servers && reach.grants.len() == 1, "the word isn't a host: {reach:?}");
     assert!(!scene.plugin(text).expect("a host is granted").reach.job_servers);
+    let plugin = scene.load("[plugins.x]\nhosts = ['a.example', 'job']\n");
+    let refused = plugin.egress_of_plugin("x", &scene.folders, &scene.work);
+    let told = refused.expect_err("plugins reach no jobs").to_string();
+    assert!(told.contains("only commands and web tools"), "{told}");
+}
+
+#[test]
+fn word_for_jobs_alone_lets_no_command_into_the_network() {
+    let scene = Scene::new();
+    let settings = |hosts: &str| {
+        let loaded = scene.load(&format!("[tools.shell]\nhosts = [{hosts}]\n"));
+        let settings = loaded.egress_of_shell(&scene.folders, &scene.work);
+        settings.expect("the settings are valid")
+    };
+    let alone = settings("'job'").expect("a person is asked about hosts").reach;
+    assert!(!alone.job_servers && alone.grants.is_empty(), "{alone:?}");
+    let reach = settings("'job', 'a.example'").expect("a host is granted").reach;
+    assert!(!reach.job_servers && reach.grants.len() == 1, "{reach:?}");
 }
 
 #[test]
@@ -210,7 +272,7 @@ fn secret_has_a_source_and_a_destination() {
         matches!(&secrets[3].source, SecretSource::Command(words) if *words == [ask.to_str().expect("UTF-8")])
     );
     // Tools can't read the file and can't write the program.
-    let own = loaded.own(&scene.folders, &scene.work);
+    let own = loaded.own_paths(&scene.folders, &scene.work);
     let is_secret = |path: &Path| own.iter().find(|own| own.path == path).map(|own| own.secret);
     assert_eq!(
         (is_secret(&scene.folders.config.join("token")), is_secret(&ask)),
@@ -231,7 +293,7 @@ fn secret_with_missing_or_duplicate_keys_is_refused() {
     };
     check(
         "hosts = ['a.example']",
-        "[@] names no source of the secret; write one of `env`, `file` and `command`",
+        "[@] names no source of the secret; set `env`, `file` or `command`",
     );
     check(
         "env = 'A'\nfile = 'b'\nhosts = ['a.example']",
@@ -241,14 +303,14 @@ fn secret_with_missing_or_duplicate_keys_is_refused() {
     for (host, expected) in [
         ("*", "would send the secret to every host"),
         ("*.com", "at least two parts of a name"),
-        ("com", "add its port"),
+        ("com", "add the port"),
         ("a.example:99999", "ports are numbers from 1 to 65535"),
     ] {
         check(&format!("env = 'A'\nhosts = ['a.example', '{host}']"), expected);
     }
     check(
         "env = 'A'\nhosts = ['a.example']\nquery = 'q'\nheader = 'X'",
-        "into a header and into the query; remove one of them",
+        "into a header and into the query; keep only one",
     );
     check(
         "keyring.service = 's'\nkeyring.account = 'a'\nhosts = ['a.example']",
@@ -256,7 +318,7 @@ fn secret_with_missing_or_duplicate_keys_is_refused() {
     );
     check(
         "env = 'A'\nhosts = ['a.example']\nheader = 'Host'",
-        "a header about the transport can't be set",
+        "headers of the transport, such as Connection, can't be set",
     );
     check("env = 'A'\nhosts = ['a.example']\nheader = 'X Y'", "takes the name of a header");
     check(
@@ -264,11 +326,8 @@ fn secret_with_missing_or_duplicate_keys_is_refused() {
         "takes the text before the secret",
     );
     check("env = 'A'\nhosts = ['a.example']\nquery = 'a&b'", "takes the name of a parameter");
-    check("env = 'A'\nhosts = ['a.example']\npaths = ['v1']", "takes the beginning of a path");
-    check(
-        "env = 'A'\nhosts = ['a.example']\npaths = ['/v1/../x']",
-        "takes the beginning of a path",
-    );
+    check("env = 'A'\nhosts = ['a.example']\npaths = ['v1']", "takes the start of a path");
+    check("env = 'A'\nhosts = ['a.example']\npaths = ['/v1/../x']", "takes the start of a path");
     scene.assert_refused(
         "[tools.web.secrets.'a b']\nenv = 'A'\nhosts = ['a.example']",
         &["has an invalid name"],
@@ -302,7 +361,7 @@ fn two_secrets_for_the_same_place_are_refused() {
     ] {
         scene.assert_refused(
             &pair(one, other),
-            &["[tools.web.secrets.other] and [tools.web.secrets.one] could go to the same place"],
+            &["[tools.web.secrets.other] and [tools.web.secrets.one] could use the same header or query parameter"],
         );
     }
     for (one, other) in [
@@ -403,7 +462,7 @@ fn proxy_comes_from_the_file_or_else_the_environment() {
     ] {
         scene.assert_refused(
             &format!("network.no_proxy = ['{invalid}']"),
-            &["takes hosts, each by itself"],
+            &["takes a list of hosts"],
         );
     }
     for invalid in [
@@ -428,7 +487,7 @@ fn authorities_are_relative_to_their_file_and_not_writable() {
     let home = scene.folders.home.clone().expect("there is a home");
     let expected = [home.join("ca.pem"), scene.folders.config.join("ca.pem"), "/etc/ca.pem".into()];
     assert_eq!(scene.web(text).network.authorities, expected);
-    let own = scene.load(text).own(&scene.folders, &scene.work);
+    let own = scene.load(text).own_paths(&scene.folders, &scene.work);
     assert!(
         expected.iter().all(|path| own.iter().any(|own| own.path == *path && !own.secret)),
         "{own:?}"
@@ -502,4 +561,53 @@ fn ceiling_bounds_plugins_too() {
         .expect("it is written");
     load(&scene.folders, &inputs(&[("TOOLHOLD_CEILING", &path)], &[]))
         .expect_err("a ceiling can't grant anything");
+}
+
+#[test]
+fn secret_of_commands_has_a_variable_a_source_and_hosts() {
+    let scene = Scene::new();
+    scene.write(
+        "[tools.shell]\n\
+         hosts = ['a.example', { host = 'b.example', methods = ['get'], paths = ['/me/**'] }]\n\
+         [tools.shell.secrets]\n\
+         a = { env = 'A_TOKEN', hosts = ['a.example'] }\n\
+         b = { env = 'B_TOKEN', from = { file = 'token' }, hosts = ['b.example'] }\n",
+    );
+    let loaded = load(&scene.folders, &inputs(&[("A_TOKEN", "the-value")], &[])).expect("valid");
+    let settings = loaded.egress_of_shell(&scene.folders, &scene.work).expect("valid");
+    let settings = settings.expect("hosts are granted");
+    let variable = |name: &str| Placement::Placeholder { variable: name.to_owned() };
+    let places: Vec<_> =
+        settings.secrets.iter().map(|secret| secret.rule.placement.clone()).collect();
+    assert_eq!(places, [variable("A_TOKEN"), variable("B_TOKEN")]);
+    assert!(
+        matches!(&settings.secrets[0].source, SecretSource::Variable { value: Some(value), .. } if value.expose() == "the-value")
+    );
+    // A relative path starts at the folder of the configuration, and no tool reads the file.
+    let token = scene.folders.config.join("token");
+    assert!(matches!(&settings.secrets[1].source, SecretSource::File(path) if *path == token));
+    let own = loaded.own_paths(&scene.folders, &scene.work);
+    assert!(own.iter().any(|own| own.path == token && own.secret));
+    let grant = &settings.reach.grants[1].value;
+    assert_eq!((grant.methods.join(","), grant.paths[0].as_str()), ("GET".to_owned(), "/me/**"));
+
+    for (text, expected) in [
+        ("a = { hosts = ['a.example'] }", "names no variable for the placeholder"),
+        ("a = { env = 'A' }", "names no host for the secret"),
+        (
+            "a = { env = 'A', hosts = ['a.example'] }\nb = { env = 'A', hosts = ['b.example'] }",
+            "have the same variable in `env`",
+        ),
+        (
+            "a = { env = 'A', from = { env = 'B', file = 'c' }, hosts = ['a.example'] }",
+            "has more than one source",
+        ),
+        ("a = { env = 'A', hosts = ['*'] }", "would send the secret to every host"),
+    ] {
+        scene.assert_refused(&format!("[tools.shell.secrets]\n{text}\n"), &[expected]);
+    }
+    scene.assert_refused(
+        "tools.shell.hosts = [{ host = 'a.example', paths = ['me'] }]",
+        &["a path pattern isn't valid"],
+    );
 }

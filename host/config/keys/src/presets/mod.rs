@@ -1,12 +1,11 @@
 //! The presets: named sets of files outside the working directory that a user's toolchains need.
-//! Files with credentials stay hidden.
 //!
 //! A preset grants caches for reading and writing, programs and settings for reading, and the
 //! variables that configure the tool. A preset never grants credentials: the paths of
-//! [`CREDENTIALS`] inside its directories are hidden.
+//! [`CREDENTIALS`] in its directories are hidden.
 //!
-//! To add a tool, add an entry to [`PRESETS`] with the paths of its caches and programs. The tool's
-//! own documentation names them.
+//! To add a tool, add an entry to [`PRESETS`] with the paths of its caches and programs, from the
+//! tool's documentation.
 
 mod caches;
 
@@ -15,27 +14,27 @@ use std::path::{Path, PathBuf};
 
 use toolhold_system::confine::{Tree, TreeAccess};
 
-/// The files and variables that one tool needs. Paths begin with `~/`, or with `$NAME/` for one of
-/// [`ROOTS`].
+/// The files and variables that a tool needs. Paths begin with `~/`, or with `$NAME/` for a
+/// variable of [`ROOTS`].
 #[derive(Debug)]
 pub struct Preset {
-    /// The preset's name in `[tools.shell] presets`.
+    /// The preset's name for `presets` in `[tools.shell]`.
     pub name: &'static str,
-    /// Presets that this preset includes.
+    /// The names of presets that this preset includes.
     pub with: &'static [&'static str],
-    /// Directories of caches, for reading and writing. Missing directories are created: otherwise
-    /// the cache would be in memory, and the tool would download everything again next time.
+    /// Directories of caches, for reading and writing. Missing directories are created. Without
+    /// them, the cache would be in memory, and the tool would download everything again next time.
     pub caches: &'static [&'static str],
     /// Files for writing, if they exist.
     pub writes: &'static [&'static str],
     /// Directories and files for reading, if they exist.
     pub reads: &'static [&'static str],
-    /// Variables of the operator's environment that the tool gets, in addition to the variables at
-    /// the beginning of its paths.
+    /// Variables of the operator's environment that the tool gets, in addition to the variables in
+    /// its paths.
     pub variables: &'static [&'static str],
 }
 
-/// Variables with which paths begin, and the path that is used if the variable isn't set.
+/// Variables at the start of paths, and the path if the variable isn't set.
 pub const ROOTS: [(&str, &str); 29] = [
     ("XDG_CACHE_HOME", "~/.cache"),
     ("XDG_CONFIG_HOME", "~/.config"),
@@ -71,6 +70,9 @@ pub const ROOTS: [(&str, &str); 29] = [
 const NONE: Preset =
     Preset { name: "", with: &[], caches: &[], writes: &[], reads: &[], variables: &[] };
 
+/// Libraries of several languages. pip makes folders such as `python3.12` in it.
+const SHARED_LIBRARIES: &str = "~/.local/lib";
+
 /// All presets.
 pub const PRESETS: [Preset; 22] = [
     Preset {
@@ -102,7 +104,7 @@ pub const PRESETS: [Preset; 22] = [
         name: "cargo",
         with: &["rustup"],
         caches: &["$CARGO_HOME/registry", "$CARGO_HOME/git"],
-        // Locks that are shared with a cargo outside the sandbox.
+        // A cargo outside the sandbox uses the same locks.
         writes: &["$CARGO_HOME/.package-cache", "$CARGO_HOME/.package-cache-mutate"],
         reads: &["$CARGO_HOME/config.toml", "$CARGO_HOME/config"],
         variables: &[
@@ -154,7 +156,7 @@ pub const PRESETS: [Preset; 22] = [
             "$PYENV_ROOT",
             "$WORKON_HOME",
             "$XDG_DATA_HOME/virtualenvs",
-            "~/.local/lib",
+            SHARED_LIBRARIES,
             "~/.local/pipx",
             "$XDG_DATA_HOME/pipx",
             "~/miniconda3",
@@ -256,7 +258,7 @@ pub const PRESETS: [Preset; 22] = [
     },
 ];
 
-/// Files and directories with credentials. They are hidden in every tree.
+/// Files and directories with credentials. They are hidden in every granted tree.
 pub const CREDENTIALS: [&str; 27] = [
     "$CARGO_HOME/credentials.toml",
     "$CARGO_HOME/credentials",
@@ -292,7 +294,7 @@ pub fn preset(name: &str) -> Option<&'static Preset> {
     PRESETS.iter().find(|preset| preset.name == name)
 }
 
-/// Returns a preset and all presets that it includes, each once.
+/// Returns a preset and all presets that it includes, without duplicates.
 pub fn with_all(preset: &'static Preset) -> Vec<&'static Preset> {
     let mut all = vec![preset];
     let mut index = 0;
@@ -308,53 +310,66 @@ pub fn with_all(preset: &'static Preset) -> Vec<&'static Preset> {
     all
 }
 
-/// Returns the names of the presets whose tools are in the home directory: one of their places
-/// exists. A preset that another one includes is left out.
+/// Returns the names of the presets that are in use, because one of their paths exists. A preset is
+/// left out if another found preset includes it.
 pub fn found(roots: &Roots<'_>) -> Vec<&'static str> {
     let mut found: Vec<&'static Preset> = Vec::new();
     for preset in &PRESETS {
-        let mut places = preset.places().filter_map(|(place, _)| roots.find(place));
-        if places.any(|path| path.exists()) {
-            found.push(preset);
+        for (place, _) in preset.places() {
+            if let Some(path) = roots.find(place)
+                && is_in_use(place, &path)
+            {
+                found.push(preset);
+                break;
+            }
         }
     }
     let mut names = Vec::new();
     for preset in &found {
-        if !found.iter().any(|other| other.with.contains(&preset.name)) {
+        let is_included = found.iter().any(|other| other.with.contains(&preset.name));
+        if !is_included {
             names.push(preset.name);
         }
     }
     names
 }
 
+/// Checks whether the preset's tool has made a path. Several programs make the folder
+/// `SHARED_LIBRARIES`, so this folder must have an entry of Python.
+fn is_in_use(place: &str, path: &Path) -> bool {
+    if place != SHARED_LIBRARIES {
+        return path.exists();
+    }
+    let Ok(entries) = path.read_dir() else { return false };
+    entries.flatten().any(|entry| entry.file_name().as_encoded_bytes().starts_with(b"python"))
+}
+
 impl Preset {
-    /// Returns the places of the preset, each with the granted access.
+    /// Returns the paths of the preset, each with the granted access.
     pub fn places(&self) -> impl Iterator<Item = (&'static str, TreeAccess)> + use<> {
         let writes = self.caches.iter().chain(self.writes).map(|place| (*place, TreeAccess::Write));
         writes.chain(self.reads.iter().map(|place| (*place, TreeAccess::Read)))
     }
 
-    /// Returns the names of the variables that the preset's tool gets.
+    /// Returns the variables that the preset's tool gets.
     pub fn variables(&self) -> impl Iterator<Item = &'static str> {
         let roots = self.places().filter_map(|(place, _)| Some(split_root(place)?.0));
         self.variables.iter().copied().chain(roots)
     }
 }
 
-/// Splits a path into the variable with which it begins, and the rest. Returns `None` if the path
-/// doesn't begin with a variable.
+/// Splits `$NAME/below` into `NAME` and `below`.
 fn split_root(place: &'static str) -> Option<(&'static str, &'static str)> {
     let place = place.strip_prefix('$')?;
     Some(place.split_once('/').unwrap_or((place, "")))
 }
 
-/// Returns the path that replaces a variable that isn't set.
 fn default_root(variable: &str) -> Option<&'static str> {
     let (_, default) = ROOTS.iter().find(|(name, _)| *name == variable)?;
     Some(default)
 }
 
-/// Returns a path with the defaults of its variables: `~/.cargo/registry`.
+/// Returns a path with the defaults of its variables, such as `~/.cargo/registry`.
 pub fn usual(place: &'static str) -> String {
     let Some((variable, below)) = split_root(place) else { return place.to_owned() };
     match default_root(variable) {
@@ -364,7 +379,7 @@ pub fn usual(place: &'static str) -> String {
     }
 }
 
-/// The beginnings of the preset paths of one operator.
+/// The home directory and the variables with which the paths of presets begin.
 #[derive(Clone, Copy, Debug)]
 pub struct Roots<'r> {
     /// The real path of the home directory.
@@ -374,7 +389,7 @@ pub struct Roots<'r> {
 }
 
 impl Roots<'_> {
-    /// Returns the full path, or `None` if `place` begins with an unknown variable.
+    /// Returns the full path, or `None` if `place` starts with an unknown variable.
     pub fn find(&self, place: &'static str) -> Option<PathBuf> {
         if let Some(below) = place.strip_prefix("~/") {
             return Some(self.home.join(below));
@@ -391,8 +406,9 @@ impl Roots<'_> {
     /// Creates missing caches.
     ///
     /// `trusted` returns the real path of an existing path, or `None` if tools may have created a
-    /// link on the path. The grant contains this real path, which isn't resolved again. Paths that
-    /// contain the home directory itself are omitted, since a variable may have an odd value.
+    /// link on the path. The grant contains this real path. A path that isn't UTF-8 is omitted. A
+    /// path that contains the home directory is omitted, too: with `CARGO_HOME=/`, a preset would
+    /// grant everything.
     pub fn trees(&self, preset: &Preset, trusted: impl Fn(&Path) -> Option<PathBuf>) -> Vec<Tree> {
         let mut trees = Vec::new();
         for (place, access) in preset.places() {
@@ -407,6 +423,8 @@ impl Roots<'_> {
         trees
     }
 
+    /// Returns the real path of a preset's path, such as `~/.cargo/bin`. Creates a missing cache.
+    /// Returns `None` for any other missing path.
     fn real_path(
         &self,
         place: &'static str,
@@ -414,21 +432,24 @@ impl Roots<'_> {
         trusted: &impl Fn(&Path) -> Option<PathBuf>,
     ) -> Option<PathBuf> {
         let path = self.find(place)?;
-        // Where a link leads to nothing, the existing path is the link itself.
+        // `symlink_metadata` also finds a link to a missing target.
         let existing = path.ancestors().find(|above| above.symlink_metadata().is_ok())?;
         let real = trusted(existing)?;
-        match path.strip_prefix(existing).ok()? {
-            missing if missing.as_os_str().is_empty() => Some(real),
-            // If the cache can't be created, the tool uses the sandbox's private folder instead.
-            missing if preset.caches.contains(&place) => caches::make(&real, missing).ok(),
-            _ => None,
+        let missing = path.strip_prefix(existing).ok()?;
+        if missing.as_os_str().is_empty() {
+            return Some(real);
         }
+        if !preset.caches.contains(&place) {
+            return None;
+        }
+        // If the cache can't be created, the tool uses the sandbox's private folder.
+        caches::make(&real, missing).ok()
     }
 
     /// Returns the existing paths with credentials, by their real paths.
     pub fn credentials(&self) -> Vec<PathBuf> {
-        // Most of these paths are missing. One system call detects that, while resolving links
-        // takes one call for each parent folder.
+        // Most of these paths are missing. One system call detects this, and resolving links needs
+        // a call for each parent folder.
         let places = CREDENTIALS.iter().filter_map(|place| self.find(place));
         places.filter(|path| path.exists()).filter_map(|path| path.canonicalize().ok()).collect()
     }

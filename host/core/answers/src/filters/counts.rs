@@ -1,5 +1,4 @@
-//! Counts for each filter how often it changed an answer and how much it saved. The counts begin
-//! when the host starts.
+//! Counts how often each filter changed an answer since the host started, and how much it saved.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,10 +6,10 @@ use std::sync::{Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 use toolhold_contract::Confidence;
 
-/// Number of answers after which the log gets a summary.
+/// A summary is logged after this number of runs.
 const SUMMARY_INTERVAL: u64 = 50;
 
-/// Figures of a filter.
+/// The counts of one filter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterCounts {
     /// The number of answers on which the filter ran.
@@ -19,17 +18,17 @@ pub struct FilterCounts {
     pub changed: u64,
     /// The number of answers on which the filter failed.
     pub failed: u64,
-    /// Bytes of the changed answers, before and after.
+    /// Total bytes of the changed answers, before and after the filter.
     pub bytes: [u64; 2],
-    /// The changed answers by [`Confidence`].
+    /// The number of changed answers with [`Confidence::Full`].
     pub full: u64,
-    /// See `full`.
+    /// The number of changed answers with [`Confidence::Partial`].
     pub partial: u64,
-    /// See `full`.
+    /// The number of changed answers with [`Confidence::Fallback`].
     pub fallback: u64,
 }
 
-/// The figures of all filters, by name.
+/// The counts of all filters, by name.
 #[derive(Debug, Default)]
 pub struct FilterCountTable(Mutex<BTreeMap<String, FilterCounts>>);
 
@@ -51,6 +50,7 @@ impl FilterCountTable {
         self.change(filter, |counts| counts.failed += 1);
     }
 
+    /// Counts a change of an answer. `before` and `after` are the lengths in bytes.
     pub(super) fn count_change(
         &self,
         filter: &str,
@@ -60,8 +60,9 @@ impl FilterCountTable {
     ) {
         self.change(filter, |counts| {
             counts.changed += 1;
-            counts.bytes[0] += before as u64;
-            counts.bytes[1] += after as u64;
+            let [bytes_before, bytes_after] = &mut counts.bytes;
+            *bytes_before += before as u64;
+            *bytes_after += after as u64;
             match confidence {
                 Confidence::Full => counts.full += 1,
                 Confidence::Partial => counts.partial += 1,
@@ -70,7 +71,8 @@ impl FilterCountTable {
         });
     }
 
-    /// Counts a run of a filter, and updates its other counts with `change`.
+    /// Counts a run of a filter, and changes the filter's other counts. Logs a summary at regular
+    /// intervals.
     fn change(&self, filter: &str, change: impl FnOnce(&mut FilterCounts)) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let counts = match all.get_mut(filter) {

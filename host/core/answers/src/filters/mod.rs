@@ -1,10 +1,9 @@
-//! Shortens an answer with the filters of plugins, one after the other, and decides what happens if
-//! a filter fails.
+//! Shortens or blocks an answer with the filters of plugins.
 //!
-//! Filters never get a secret, because secrets are removed first. Their output is searched for
-//! secrets again, so filters can't restore one. A shortening filter fails open: on any error, the
-//! answer doesn't change. A blocking filter fails closed. The omitted text is stored for
-//! `read_overflow`, and lines about security are restored.
+//! Redaction runs before filters, because filters must get no secret, and also runs on their
+//! output, because a filter could put a secret together. A cosmetic filter fails open: on any
+//! error, the answer doesn't change. A security filter fails closed: on any error, the answer is
+//! withheld. The omitted text is stored for `read_overflow`. Lines about security are put back.
 
 mod counts;
 mod pieces;
@@ -34,48 +33,43 @@ use pieces::FilteredPieces;
 pub(crate) use pieces::SpooledAnswer;
 use streams::Streams;
 
-/// Lines that matter for security that are put back, and bytes of each.
+/// Maximum number of security lines that are put back, and maximum length of each in bytes.
 const MAX_LINES: usize = 20;
 const MAX_LINE: usize = 400;
 
-/// Time limit for shortening one answer. A flood of output takes longer, and the rest of it isn't
-/// filtered.
+/// Time limit for shortening one answer. Text that isn't filtered in time stays unchanged.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Filters answers.
+/// Runs the filters on answers.
 #[derive(Debug)]
 pub struct FilterPipeline {
-    /// Whether answers are shortened.
     enabled: bool,
-    /// Lines that no filter can remove.
-    kept: Option<SecurityLines>,
-    /// Slots for long answers: one for every two processors, so that floods of output leave
-    /// processor time to other calls.
-    places: Semaphore,
-    /// Figures of each filter.
+    /// Finds lines about security, which are put back if a filter removes them.
+    security_lines: Option<SecurityLines>,
+    /// Slots for long answers. Every two processors have one slot, so that other calls get
+    /// processor time.
+    slots: Semaphore,
+    /// The counts of each filter.
     pub counts: FilterCountTable,
 }
 
-/// The complete text of an answer that filters shortened.
 pub(crate) enum Whole {
     Text(String),
-    /// The spooled output.
     Spooled,
 }
 
-/// The result of filtering an answer.
 pub(crate) struct FilterChange {
     pub filtered: FilterSummary,
-    /// The complete text before filters omitted something. `None` if they omitted nothing.
+    /// The complete text. `None` if cosmetic filters omitted nothing.
     pub whole: Option<Whole>,
     streams: Streams,
     content: Vec<Content>,
-    /// The structured answer after the blocking filters.
+    /// The structured answer after the security filters.
     structured: Option<Value>,
 }
 
 impl FilterChange {
-    /// Applies the filters. Their output must be searched for secrets again.
+    /// Replaces the output with the filtered output. Redaction must run again.
     pub(crate) fn make(self, outcome: &mut Outcome) -> FilterSummary {
         self.streams.replace(self.content, self.structured, outcome);
         self.filtered
@@ -83,40 +77,49 @@ impl FilterChange {
 }
 
 impl FilterPipeline {
+    /// Creates the pipeline with the configured patterns of security lines.
+    ///
     /// # Errors
     ///
-    /// The operator's patterns can't be combined.
+    /// Returns an error if the configured patterns can't be combined.
     pub fn new(config: &config::Filters) -> Result<Self, HostError> {
-        let extra = config.security.extra_patterns.iter().map(|pattern| pattern.as_str());
-        let secured = config.security.enabled.then(|| SecurityLines::with(extra));
-        let kept = secured.transpose().map_err(|reason| {
-            HostError::Config(format!(
-                "`extra_patterns` in [tools.filters.security] can't be used together: {reason}"
-            ))
-        })?;
+        let mut security_lines = None;
+        if config.security.enabled {
+            let extra = config.security.extra_patterns.iter().map(|pattern| pattern.as_str());
+            let configured = SecurityLines::with(extra).map_err(|reason| {
+                HostError::Config(format!(
+                    "`extra_patterns` in [tools.filters.security] can't be used together: {reason}"
+                ))
+            })?;
+            security_lines = Some(configured);
+        }
+
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let places = Semaphore::new((processors / 2).max(1));
-        Ok(Self { enabled: config.enabled, kept, places, counts: FilterCountTable::default() })
+        let slots = Semaphore::new((processors / 2).max(1));
+        Ok(Self {
+            enabled: config.enabled,
+            security_lines,
+            slots,
+            counts: FilterCountTable::default(),
+        })
     }
 
-    /// Waits for a slot for an answer of this length. Returns `None` if the answer is short and
-    /// needs no slot.
-    async fn place(&self, length: usize) -> Option<SemaphorePermit<'_>> {
+    /// Waits for a slot. Returns `None` if the answer is short and needs no slot.
+    async fn slot(&self, length: usize) -> Option<SemaphorePermit<'_>> {
         if length <= AT_ONCE {
             return None;
         }
-        // The semaphore is never closed.
-        self.places.acquire().await.ok()
+        self.slots.acquire().await.ok()
     }
 
-    /// Runs the matching filters on an outcome without secrets.
+    /// Runs the matching filters on a redacted outcome.
     ///
-    /// Security filters run first, so the stored complete text doesn't contain text that they
-    /// remove. `shorten` is `true` if the omitted part can be read later. `output_of` is the
-    /// earlier command whose output the answer shows.
+    /// Security filters run first, because the complete text is stored and must not contain text
+    /// that they remove. `shorten` says whether cosmetic filters run. `output_of` is the earlier
+    /// command whose output the answer shows.
     ///
-    /// If `spooled` has the whole output, filters get all of it in pieces, and security filters
-    /// change the spooled output, too. A spooled output that can't be read is dropped.
+    /// If `spooled` has the whole output, filters get the output in pieces, and security filters
+    /// change the stored output, too. An unreadable stored output is dropped.
     ///
     /// # Errors
     ///
@@ -167,14 +170,14 @@ impl FilterPipeline {
             content: streams.parts.clone(),
         };
         let end = Instant::now() + PATIENCE;
-        let mut run = FilterRun { input, session: &context.session, cancel, end, by: Vec::new() };
+        let mut run =
+            FilterRun { input, session: &context.session, cancel, end, changed_by: Vec::new() };
         let structured = run.run_security(&security, &streams, outcome, &self.counts).await?;
-        // The first entries of `by` are security filters. The entries after them shorten the
-        // answer.
-        let security_count = run.by.len();
+        // `changed_by` starts with security filters. Later entries are cosmetic filters.
+        let security_count = run.changed_by.len();
         let safe_content = run.input.content.clone();
         let whole = streams.with_parts(&safe_content).text();
-        let (mut content, mut by) =
+        let (mut content, mut changed_by) =
             self.shorten_answer(run, [&security, &cosmetic], spooled, &whole).await?;
 
         let [lines_before, bytes_before] = match &spooled.output {
@@ -183,23 +186,23 @@ impl FilterPipeline {
         };
         let [mut lines_after, mut bytes_after] =
             lines_and_bytes(&streams.with_parts(&content).text());
-        if by.len() > security_count && bytes_before < bytes_after + GAIN as u64 {
-            // The filters omitted too little, so only the security filters apply.
-            by.truncate(security_count);
+        if changed_by.len() > security_count && bytes_before < bytes_after + GAIN as u64 {
+            // Cosmetic filters omitted too little, so only the security filters apply.
+            changed_by.truncate(security_count);
             [lines_after, bytes_after] = lines_and_bytes(&whole);
             content = safe_content;
         }
-        let Some(confidence) = by.iter().map(|(_, confidence)| *confidence).max() else {
+        let Some(confidence) = changed_by.iter().map(|(_, confidence)| *confidence).max() else {
             return Ok(None);
         };
         let filtered = FilterSummary {
-            filters: by.iter().map(|(link, _)| link.name.clone()).collect(),
+            filters: changed_by.iter().map(|(link, _)| link.name.clone()).collect(),
             confidence,
             lines: [lines_before, lines_after],
             bytes: [bytes_before, bytes_after],
         };
         tracing::debug!(target: "toolhold::filters", call = %context.id, filters = filtered.filters.join(","), "{filtered}");
-        let left_out = if by.len() == security_count {
+        let left_out = if changed_by.len() == security_count {
             None
         } else if spooled.output.is_some() {
             Some(Whole::Spooled)
@@ -209,11 +212,10 @@ impl FilterPipeline {
         Ok(Some(FilterChange { filtered, whole: left_out, streams, content, structured }))
     }
 
-    /// Shortens an answer: the spooled output if there is one, otherwise `whole`, which is the text
-    /// after the security filters.
+    /// Shortens an answer with the cosmetic filters. The text is the spooled output, or otherwise
+    /// `whole`, which has already passed the security filters.
     ///
-    /// Returns the shortened text, and all filters that changed something. `links` has the security
-    /// filters and the others.
+    /// Returns the shortened text, and all filters that changed something.
     ///
     /// # Errors
     ///
@@ -226,37 +228,37 @@ impl FilterPipeline {
         whole: &str,
     ) -> Result<(Vec<Content>, Vec<(&'a Link, Confidence)>), Failure> {
         let pieces = self.filter_spooled(&run, [security, cosmetic], spooled).await?;
-        if let Some(FilteredPieces { texts, by }) = pieces {
-            run.by.extend(by);
-            return Ok((texts.into_iter().map(Content::text).collect(), run.by));
+        if let Some(FilteredPieces { texts, changed_by }) = pieces {
+            run.changed_by.extend(changed_by);
+            return Ok((texts.into_iter().map(Content::text).collect(), run.changed_by));
         }
         if spooled.output.is_some() {
-            return Ok((run.input.content, run.by));
+            return Ok((run.input.content, run.changed_by));
         }
-        let security_count = run.by.len();
+
+        let count_before = run.changed_by.len();
         run.run_in_time(cosmetic, self).await?;
         let mut content = run.input.content;
-        if let Some(kept) = &self.kept
-            && run.by.len() > security_count
+        let has_changed = run.changed_by.len() > count_before;
+        if let Some(security_lines) = &self.security_lines
+            && has_changed
         {
-            content = with_security_lines(kept, whole, content).await;
+            content = with_security_lines(security_lines, whole, content).await;
         }
-        Ok((content, run.by))
+        Ok((content, run.changed_by))
     }
 }
 
-/// The subject that selects the filters for an answer.
 struct FilterSubject<'a> {
     tool: &'a str,
-    /// The command line of the call.
     line: Option<&'a str>,
-    /// The last command of the line, or the first other subject of the call.
+    /// The last command of `line`. For other tools, the first subject of the call.
     text: Option<String>,
-    /// Whether the line has other commands before the last one.
     is_among_others: bool,
 }
 
 impl<'a> FilterSubject<'a> {
+    /// Creates the subject of a call. `line` is the command line, if the call runs a command.
     fn new(tool: &'a str, line: Option<&'a str>, context: &CallContext) -> Self {
         let last = line.and_then(last_command);
         let is_among_others = last.as_ref().is_some_and(|last| !last.alone);
@@ -267,19 +269,23 @@ impl<'a> FilterSubject<'a> {
         Self { tool, line, text, is_among_others }
     }
 
-    /// Returns the filters for security.
+    /// Returns the security filters for the call. A security filter applies if it fits any command
+    /// of the line.
     fn security<'c>(&self, chain: &'c Chain) -> Vec<&'c Link> {
-        let links = chain.links().iter().filter(is_for_security);
-        links
-            .filter(|link| match self.line {
+        let mut fitting = Vec::new();
+        for link in chain.links().iter().filter(is_for_security) {
+            let fits = match self.line {
                 Some(line) => link.fits_any(self.tool, line),
                 None => link.fits(self.tool, self.text.as_deref()),
-            })
-            .collect()
+            };
+            if fits {
+                fitting.push(link);
+            }
+        }
+        fitting
     }
 }
 
-/// Returns the numbers of lines and of bytes.
 fn lines_and_bytes(text: &str) -> [u64; 2] {
     [text.lines().count() as u64, text.len() as u64]
 }
@@ -288,20 +294,18 @@ fn is_for_security(link: &&Link) -> bool {
     link.definition.purpose == Purpose::Security
 }
 
-/// The texts of an answer while filters run.
 struct FilterRun<'a> {
     input: FilterInput,
     session: &'a Arc<str>,
     cancel: &'a CancellationToken,
-    /// The end of the time for making the answer shorter.
+    /// The time limit for shortening the answer.
     end: Instant,
-    /// The filters that replaced something, each with its confidence.
-    by: Vec<(&'a Link, Confidence)>,
+    changed_by: Vec<(&'a Link, Confidence)>,
 }
 
 impl<'a> FilterRun<'a> {
-    /// Runs the security filters, also on a structured answer. Returns the filtered structured
-    /// answer.
+    /// Runs the security filters on the text and on the structured answer. Returns the filtered
+    /// structured answer.
     ///
     /// # Errors
     ///
@@ -316,11 +320,13 @@ impl<'a> FilterRun<'a> {
         if links.is_empty() {
             return Ok(None);
         }
+        // The structured answer is filtered as an additional last part.
         self.input.content.extend(streams.value(outcome));
         for link in links {
             self.run_one(link, counts).await?;
         }
-        if self.input.content.len() <= streams.parts.len() {
+        let has_additional_part = self.input.content.len() > streams.parts.len();
+        if !has_additional_part {
             return Ok(None);
         }
         let value = self.input.content.pop();
@@ -329,8 +335,7 @@ impl<'a> FilterRun<'a> {
         Ok(Some(structured))
     }
 
-    /// Runs filters until the time limit for shortening the answer. Returns whether all filters ran
-    /// in time.
+    /// Runs filters until the time limit. Returns whether all filters ran in time.
     ///
     /// # Errors
     ///
@@ -342,7 +347,8 @@ impl<'a> FilterRun<'a> {
     ) -> Result<bool, Failure> {
         let end = self.end;
         let run = async {
-            let _place = pipeline.place(size(&self.input.content)).await;
+            // Holds the slot for a long answer until all filters have run.
+            let _slot = pipeline.slot(size(&self.input.content)).await;
             for link in links {
                 self.run_one(link, &pipeline.counts).await?;
             }
@@ -355,8 +361,6 @@ impl<'a> FilterRun<'a> {
         }
     }
 
-    /// Runs one filter.
-    ///
     /// # Errors
     ///
     /// Returns an error if the answer is withheld.
@@ -373,10 +377,10 @@ impl<'a> FilterRun<'a> {
                 return Ok(());
             }
             Ok(FilterVerdict::Replace { content, confidence, .. }) => {
-                match refused(&self.input.content, &content, security) {
+                match rejection_reason(&self.input.content, &content, security) {
                     None => {
                         counts.count_change(&link.name, before, size(&content), confidence);
-                        self.by.push((link, confidence));
+                        self.changed_by.push((link, confidence));
                         self.input.content = content;
                         return Ok(());
                     }
@@ -399,24 +403,27 @@ impl<'a> FilterRun<'a> {
             tracing::warn!(target: "toolhold::filters", plugin, filter = name, "{problem}; the answer is withheld");
             return Err(withheld(link, "the filter failed; see the log"));
         }
-        tracing::warn!(target: "toolhold::filters", plugin, filter = name, "{problem}; the answer stays as it was");
+        tracing::warn!(target: "toolhold::filters", plugin, filter = name, "{problem}; the answer stays unchanged");
         Ok(())
     }
 }
 
-/// Returns the failure for a model if a blocking filter failed.
+/// Returns the failure that replaces an answer whose filters can't run.
 fn unfiltered(plugin: &str, reason: &str) -> Failure {
     let message = format!(
         "the answer is withheld: the filters of the plugin `{plugin}` aren't available: {reason}"
     );
-    Failure::new(Category::PermanentFailure, message + "; the tool's effects remain").with_code("withheld").with_suggestion(format!(
-        "Fix the plugin (`toolhold plugin list` shows its state), or take `{plugin}` out of `chain` in [tools.filters]."
-    ))
+    Failure::new(Category::PermanentFailure, message + "; the tool's effects remain")
+        .with_code("withheld")
+        .with_suggestion(format!(
+            "Fix the plugin (`toolhold plugin list` shows its state), or remove `{plugin}` from \
+             `chain` in [tools.filters]."
+        ))
 }
 
-/// Returns the failure for a model if a blocking filter made a structured answer invalid JSON.
 fn invalid_value() -> Failure {
-    let message = "the answer is withheld: a security filter turned its structured value into invalid JSON; the tool's effects remain";
+    let message = "the answer is withheld, because a security filter turned the structured value \
+                   into invalid JSON; the tool's effects remain";
     Failure::new(Category::PermanentFailure, message).with_code("withheld")
 }
 
@@ -433,16 +440,21 @@ fn withheld(link: &Link, reason: &str) -> Failure {
     )
 }
 
-/// Returns the reason why a replacement is rejected, or `None` if it is accepted.
-fn refused(before: &[Content], after: &[Content], security: bool) -> Option<&'static str> {
-    if security {
+/// Returns the reason why the replacement `after` is rejected, or `None` if it is accepted.
+fn rejection_reason(
+    before: &[Content],
+    after: &[Content],
+    is_security: bool,
+) -> Option<&'static str> {
+    // A security filter may remove the whole answer.
+    if is_security {
         return None;
     }
     if has_text(before) && !has_text(after) {
-        return Some("it would drop everything");
+        return Some("the filter would drop the whole answer");
     }
     if size(after) > size(before) {
-        return Some("it would make the answer longer");
+        return Some("the filter would make the answer longer");
     }
     None
 }
@@ -451,45 +463,28 @@ fn has_text(parts: &[Content]) -> bool {
     parts.iter().filter_map(Content::as_text).any(|text| !text.trim().is_empty())
 }
 
-/// Calls [`put_back`]. A long text is processed on another thread, so that other calls aren't
-/// delayed.
+/// Puts removed security lines back into the answer. A long text is processed on another thread.
 async fn with_security_lines(
-    kept: &SecurityLines,
+    security_lines: &SecurityLines,
     whole: &str,
     mut content: Vec<Content>,
 ) -> Vec<Content> {
     if whole.len() <= AT_ONCE {
-        put_back(kept, whole, &mut content);
+        put_back(security_lines, whole, &mut content);
         return content;
     }
-    let kept = kept.clone();
+    let security_lines = security_lines.clone();
     let whole = whole.to_owned();
     blocking(move || {
-        put_back(&kept, &whole, &mut content);
+        put_back(&security_lines, &whole, &mut content);
         content
     })
     .await
 }
 
-/// Puts back lines that matter for security, after the last text.
-fn put_back(kept: &SecurityLines, whole: &str, content: &mut [Content]) {
-    let shown_texts = content.iter().filter_map(Content::as_text);
-    let shown_lines: HashSet<&str> = shown_texts.flat_map(str::lines).map(str::trim).collect();
-    let mut seen = HashSet::new();
-    let mut more = 0;
-    let mut lines = String::new();
-    for range in kept.find(whole) {
-        let line = whole[range].trim();
-        if shown_lines.contains(line) || !seen.insert(line) {
-            continue;
-        }
-        if seen.len() > MAX_LINES {
-            more += 1;
-            continue;
-        }
-        lines.push_str(cut(line, MAX_LINE));
-        lines.push('\n');
-    }
+/// Appends removed security lines of `whole` to the last text.
+fn put_back(security_lines: &SecurityLines, whole: &str, content: &mut [Content]) {
+    let lines = removed_lines(security_lines, whole, content);
     if lines.is_empty() {
         return;
     }
@@ -497,15 +492,38 @@ fn put_back(kept: &SecurityLines, whole: &str, content: &mut [Content]) {
         Body::Text(text) => Some(text),
         _ => None,
     });
-    let Some(text) = texts.next() else { return };
-    if !text.is_empty() && !text.ends_with('\n') {
-        text.push('\n');
+    let Some(last_text) = texts.next() else { return };
+    if !last_text.is_empty() && !last_text.ends_with('\n') {
+        last_text.push('\n');
     }
-    text.push_str("--- security-relevant lines, left out above ---\n");
-    text.push_str(&lines);
-    if more > 0 {
-        text.push_str(&format!("... and {more} more\n"));
+    last_text.push_str("--- security-relevant lines, left out above ---\n");
+    last_text.push_str(&lines);
+}
+
+/// Returns the first security lines of `whole` that are missing in `content`, and the number of
+/// further missing lines. Returns an empty text if no security line is missing.
+fn removed_lines(security_lines: &SecurityLines, whole: &str, content: &[Content]) -> String {
+    let shown_texts = content.iter().filter_map(Content::as_text);
+    let shown_lines: HashSet<&str> = shown_texts.flat_map(str::lines).map(str::trim).collect();
+    let mut seen = HashSet::new();
+    let mut unlisted = 0;
+    let mut lines = String::new();
+    for range in security_lines.find(whole) {
+        let line = whole[range].trim();
+        if shown_lines.contains(line) || !seen.insert(line) {
+            continue;
+        }
+        if seen.len() > MAX_LINES {
+            unlisted += 1;
+            continue;
+        }
+        lines.push_str(cut(line, MAX_LINE));
+        lines.push('\n');
     }
+    if unlisted > 0 {
+        lines.push_str(&format!("... and {unlisted} more\n"));
+    }
+    lines
 }
 
 fn size(parts: &[Content]) -> usize {
@@ -537,10 +555,10 @@ mod tests {
 
     #[test]
     fn security_lines_are_put_back_once_and_bounded() {
-        let kept = SecurityLines::default();
+        let security_lines = SecurityLines::default();
         let whole = "a\n401 Unauthorized\n  401 Unauthorized\nb\npermission denied: x\n";
         let mut content = [Content::text("b\npermission denied: x")];
-        put_back(&kept, whole, &mut content);
+        put_back(&security_lines, whole, &mut content);
         let text = content[0].as_text().expect("is text");
         assert_eq!(
             text,
@@ -548,7 +566,7 @@ mod tests {
         );
         let many: String = (0..30).map(|number| format!("permission denied: {number}\n")).collect();
         let mut content = [Content::text("x")];
-        put_back(&kept, &many, &mut content);
+        put_back(&security_lines, &many, &mut content);
         assert!(
             content[0]
                 .as_text()
@@ -561,12 +579,12 @@ mod tests {
     fn replacement_that_empties_or_grows_is_refused() {
         let text = |text: &str| vec![Content::text(text)];
         assert!(
-            refused(&text("a"), &text(" \n"), false).is_some()
-                && refused(&text("a"), &text("ab"), false).is_some()
+            rejection_reason(&text("a"), &text(" \n"), false).is_some()
+                && rejection_reason(&text("a"), &text("ab"), false).is_some()
         );
         assert!(
-            refused(&text("ab"), &text("a"), false).is_none()
-                && refused(&text("a"), &text(""), true).is_none()
+            rejection_reason(&text("ab"), &text("a"), false).is_none()
+                && rejection_reason(&text("a"), &text(""), true).is_none()
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Filters an output that is too long for an answer, piece by piece.
+//! Filters a long output piece by piece.
 
 use std::io;
 use std::sync::Arc;
@@ -14,32 +14,26 @@ use crate::answer::SHORT;
 use crate::blocking::blocking;
 use crate::overflow::{OverflowStore, Rewriting, SpooledOutput};
 
-/// Maximum number of bytes that the answer shows from the beginning of a filtered output. The same
-/// limit applies to the end.
+/// Maximum number of bytes that stay from the beginning and from the end of a filtered output.
 const BEGINNING: usize = 1 << 20;
 const END: usize = 1 << 20;
 
-/// Maximum number of bytes that the answer shows unfiltered from the end, if there was no time to
-/// filter it.
+/// Maximum number of unfiltered bytes from the end of an output after the time limit for filters.
 const LATE_END: u64 = 16 << 10;
 
-/// The whole output of a call's command, if it is too long for the answer.
+/// The whole output of a command, stored because it is too long for the answer.
 pub(crate) struct SpooledAnswer {
     pub(crate) store: Arc<OverflowStore>,
-    /// The search for secrets in the filtered text. `None` if secrets aren't removed.
+    /// How strictly the text is redacted. `None` if redaction is disabled.
     pub(crate) keys: Option<Keys>,
     pub(crate) output: Option<Arc<SpooledOutput>>,
 }
 
-/// The parts of a spooled output after filtering.
 pub(super) struct FilteredPieces<'a> {
-    /// The text of each output that isn't empty.
     pub(super) texts: Vec<String>,
-    /// Each filter that omitted something.
-    pub(super) by: Vec<(&'a Link, Confidence)>,
+    pub(super) changed_by: Vec<(&'a Link, Confidence)>,
 }
 
-/// A text whose middle is dropped if it gets too long.
 #[derive(Default)]
 struct Bounded {
     beginning: String,
@@ -48,10 +42,10 @@ struct Bounded {
 }
 
 impl FilterPipeline {
-    /// Filters all of a spooled output. Returns `None` if the filters shorten nothing.
+    /// Filters all of a spooled output. Returns `None` if the filters omit nothing.
     ///
-    /// `links` has the security filters and the others. After the time limit, the rest of the
-    /// output isn't filtered. If security filters must check the rest, the output isn't stored.
+    /// Output after the time limit isn't filtered. A stored output that security filters must check
+    /// is then dropped.
     ///
     /// # Errors
     ///
@@ -66,7 +60,7 @@ impl FilterPipeline {
         let mut rewriting = (!security.is_empty()).then(|| Rewriting::new(&output, &answer.store));
         let mut run = FilterRun {
             input: FilterInput { content: Vec::new(), ..answer_run.input.clone() },
-            by: Vec::new(),
+            changed_by: Vec::new(),
             ..*answer_run
         };
         let mut shown = [Bounded::default(), Bounded::default()];
@@ -113,7 +107,7 @@ impl FilterPipeline {
             }
         }
 
-        run.by.retain(|(link, _)| cosmetic.iter().any(|other| std::ptr::eq(*other, *link)));
+        run.changed_by.retain(|(link, _)| cosmetic.iter().any(|other| std::ptr::eq(*other, *link)));
         let mut texts = Vec::new();
         for (stream, shown) in shown.into_iter().enumerate() {
             if !output.has(stream) {
@@ -121,40 +115,45 @@ impl FilterPipeline {
             }
             let is_whole = shown.left_out == 0;
             let text = shown.into_text();
-            // A filter may need the whole text, for example because a summary is in another piece.
+            // A filter may need the whole text, for example to use a summary at the end.
             run.input.content = vec![Content::text(text)];
-            if is_whole && !run.by.is_empty() {
+            if is_whole && !run.changed_by.is_empty() {
                 self.shorten(&mut run, cosmetic).await?;
             }
             texts.push(run.text());
         }
-        let by = merge_by_filter(run.by);
-        if by.is_empty() { Ok(None) } else { Ok(Some(FilteredPieces { texts, by })) }
+        let changed_by = merge_by_filter(run.changed_by);
+        if changed_by.is_empty() {
+            Ok(None)
+        } else {
+            Ok(Some(FilteredPieces { texts, changed_by }))
+        }
     }
 
-    /// Runs the filters that make a text shorter.
+    /// Runs the cosmetic filters on the text of `run`, unless the text is short. Removed security
+    /// lines are put back.
     async fn shorten<'a>(
         &self,
         run: &mut FilterRun<'a>,
         cosmetic: &[&'a Link],
     ) -> Result<(), Failure> {
-        let before = run.by.len();
+        let count_before = run.changed_by.len();
         let whole = run.text();
         if whole.len() < SHORT {
             return Ok(());
         }
         run.run_in_time(cosmetic, self).await?;
-        if let Some(kept) = &self.kept
-            && run.by.len() > before
+        if let Some(security_lines) = &self.security_lines
+            && run.changed_by.len() > count_before
         {
             let content = std::mem::take(&mut run.input.content);
-            run.input.content = with_security_lines(kept, &whole, content).await;
+            run.input.content = with_security_lines(security_lines, &whole, content).await;
         }
         Ok(())
     }
 }
 
-/// Adds a piece without secrets, as filtered by security filters, to the new output.
+/// Neutralises and redacts a filtered piece, and adds it to the new stored output.
 async fn rewrite_piece(
     mut rewriting: Rewriting,
     stream: usize,
@@ -172,12 +171,11 @@ async fn rewrite_piece(
     .await
 }
 
-/// Merges the entries of each filter into one, with the lowest confidence.
+/// Merges the entries of each filter into one with the lowest confidence.
 fn merge_by_filter(entries: Vec<(&Link, Confidence)>) -> Vec<(&Link, Confidence)> {
     let mut merged: Vec<(&Link, Confidence)> = Vec::new();
     for (link, confidence) in entries {
         match merged.iter_mut().find(|(other, _)| std::ptr::eq(*other, link)) {
-            // A greater confidence is less sure.
             Some((_, least_sure)) => *least_sure = confidence.max(*least_sure),
             None => merged.push((link, confidence)),
         }
@@ -185,12 +183,11 @@ fn merge_by_filter(entries: Vec<(&Link, Confidence)>) -> Vec<(&Link, Confidence)
     merged
 }
 
-/// Returns the reason why an output is dropped that security filters can't see in time.
 fn late() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "the security filters take too long")
 }
 
-/// Drops an output that can't be read or written.
+/// Drops the stored output because it can't be read or written.
 fn lose<'a>(answer: &mut SpooledAnswer, error: &io::Error) -> Option<FilteredPieces<'a>> {
     tracing::warn!("storing the whole output of a command failed: {error}");
     answer.output = None;
@@ -208,7 +205,8 @@ impl FilterRun<'_> {
 }
 
 impl Bounded {
-    /// Adds text to the beginning. When the beginning is full, adds text to the end.
+    /// Adds text to the beginning until it is full, and then to the end. A long end loses its
+    /// oldest lines.
     fn push(&mut self, text: &str) {
         let room = BEGINNING.saturating_sub(self.beginning.len());
         let split = if !self.end.is_empty() {
@@ -218,14 +216,17 @@ impl Bounded {
         } else {
             // The beginning ends with a whole line.
             let fitting = &text[..text.floor_char_boundary(room)];
-            fitting.rfind('\n').map_or(0, |newline| newline + 1)
+            match fitting.rfind('\n') {
+                Some(newline) => newline + 1,
+                None => 0,
+            }
         };
         let (beginning, remainder) = text.split_at(split);
         self.beginning.push_str(beginning);
         self.end.push_str(remainder);
 
+        // Cutting moves all bytes of the end, so the end is cut only after it has doubled.
         if self.end.len() > 2 * END {
-            // The end starts with a whole line, if it contains one.
             let mut end_start = self.end.ceil_char_boundary(self.end.len() - END);
             if let Some(newline) = self.end[end_start..].find('\n') {
                 end_start += newline + 1;
@@ -235,7 +236,6 @@ impl Bounded {
         }
     }
 
-    /// Adds the end of the text. `left_out` is the number of dropped bytes before it.
     fn finish(&mut self, left_out: u64, text: String) {
         if left_out == 0 {
             return self.push(&text);

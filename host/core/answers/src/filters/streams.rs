@@ -3,19 +3,19 @@
 use serde_json::{Map, Value};
 use toolhold_contract::{Body, Content, Outcome};
 
-/// The fields of a structured answer that contain the outputs of a command.
+/// The fields of a structured answer that contain a command's output.
 const OUTPUTS: [&str; 2] = ["stdout", "stderr"];
 
-/// The parts of an answer. For a command, the parts are its outputs, without empty ones.
+/// The parts of an answer. For a command, the parts are standard output and standard error, if they
+/// aren't empty.
 pub(super) struct Streams {
     pub(super) parts: Vec<Content>,
-    /// Whether the parts are the outputs of a command.
     of_command: bool,
 }
 
 impl Streams {
-    /// Splits an outcome. `of_shell` is `true` if the answer comes from the built-in shell tool,
-    /// whose form is known.
+    /// Splits an outcome into its texts. `of_shell` says whether the built-in shell tool made the
+    /// answer, because other structured answers have no outputs of a command.
     pub(super) fn from_outcome(outcome: &Outcome, of_shell: bool) -> Self {
         let (content, structured) = match outcome {
             Ok(output) => (&output.content, &output.structured),
@@ -31,7 +31,7 @@ impl Streams {
         }
     }
 
-    /// Returns the answer with other parts, without empty texts.
+    /// Returns these streams with other parts. Empty texts are omitted.
     pub(super) fn with_parts(&self, parts: &[Content]) -> Self {
         let mut full_parts = Vec::new();
         for part in parts {
@@ -43,7 +43,6 @@ impl Streams {
         Self { parts: full_parts, of_command: self.of_command }
     }
 
-    /// Returns the complete text for a reader.
     pub(super) fn text(&self) -> String {
         let texts: Vec<&str> = self.parts.iter().filter_map(Content::as_text).collect();
         match (self.of_command, texts.as_slice()) {
@@ -52,7 +51,8 @@ impl Streams {
         }
     }
 
-    /// Returns the structured answer as an additional part, unless the parts come from it.
+    /// Returns the structured answer as an additional part. Returns `None` if the answer is
+    /// missing, or if the parts come from its fields.
     pub(super) fn value(&self, outcome: &Outcome) -> Option<Content> {
         if self.of_command {
             return None;
@@ -71,14 +71,12 @@ impl Streams {
         }
     }
 
-    /// Returns the exit code of a command.
     pub(super) fn exit_code(outcome: &Outcome) -> Option<i32> {
         let code = Self::structured(outcome)?.get("exit_code")?.as_i64()?;
         i32::try_from(code).ok()
     }
 
-    /// Replaces the parts of an outcome with `parts`, and its structured answer with `value`. The
-    /// number of parts must be the same.
+    /// Replaces the parts of an outcome with `parts`, and its structured answer with `value`.
     pub(super) fn replace(self, parts: Vec<Content>, value: Option<Value>, outcome: &mut Outcome) {
         let (content, structured) = match outcome {
             Ok(output) => (&mut output.content, &mut output.structured),
@@ -93,17 +91,12 @@ impl Streams {
             return;
         }
 
+        // The shell tool has built the text from the outputs of the command and its own notes.
         let old_text = content.iter().filter_map(Content::as_text).collect::<Vec<_>>().join("\n");
         let last_output = self.parts.last().and_then(Content::as_text).unwrap_or_default();
         let notes = trailing_notes(&old_text, last_output);
         if let Some(Value::Object(fields)) = structured {
-            let mut texts = parts.iter().map(|part| part.as_text().unwrap_or_default().to_owned());
-            for name in OUTPUTS {
-                replace_output(fields, name, &mut texts);
-            }
-            if let Some(truncated @ Value::Bool(_)) = fields.get_mut("truncated") {
-                *truncated = Value::Bool(true);
-            }
+            replace_outputs(fields, &parts);
         }
         let mut text = replaced.text();
         if !notes.is_empty() && !text.is_empty() && !text.ends_with('\n') {
@@ -114,20 +107,33 @@ impl Streams {
     }
 }
 
-/// Returns the tool's own lines in brackets after the outputs. `last_output` is the output before
-/// these lines.
+/// Returns the lines in brackets that the shell tool added after the output.
 fn trailing_notes(text: &str, last_output: &str) -> String {
-    let lines: Vec<&str> = text
-        .lines()
-        .rev()
-        .take_while(|line| line.starts_with('[') && line.ends_with(']'))
-        .collect();
+    let mut lines = Vec::new();
+    for line in text.lines().rev() {
+        let is_note = line.starts_with('[') && line.ends_with(']');
+        if !is_note {
+            break;
+        }
+        lines.push(line);
+    }
     let notes: String = lines.into_iter().rev().flat_map(|line| [line, "\n"]).collect();
-    // The program itself may have written these lines.
     if last_output.trim_end().ends_with(notes.trim_end()) { String::new() } else { notes }
 }
 
-/// Replaces an output by the next text. An empty output has no text.
+/// Replaces the outputs of a command with `parts`, the texts of its outputs.
+fn replace_outputs(fields: &mut Map<String, Value>, parts: &[Content]) {
+    let mut texts = parts.iter().map(|part| part.as_text().unwrap_or_default().to_owned());
+    for name in OUTPUTS {
+        replace_output(fields, name, &mut texts);
+    }
+    if let Some(Value::Bool(is_truncated)) = fields.get_mut("truncated") {
+        *is_truncated = true;
+    }
+}
+
+/// Replaces the output `name` with the next text. An empty output is skipped, because it has no
+/// text.
 fn replace_output(
     fields: &mut Map<String, Value>,
     name: &str,
@@ -141,14 +147,13 @@ fn replace_output(
     }
 }
 
-/// Returns both outputs of a command, if a structured answer has them.
 fn outputs(structured: Option<&Value>) -> Option<[&str; 2]> {
     let fields = structured?.as_object()?;
     let [stdout, stderr] = OUTPUTS.map(|name| fields.get(name).and_then(Value::as_str));
     Some([stdout?, stderr?])
 }
 
-/// Returns both outputs with labels, in the form of the shell tool.
+/// Returns both outputs with labels, in the format of the shell tool.
 fn labelled(stdout: &str, stderr: &str) -> String {
     let end = if stdout.ends_with('\n') { "" } else { "\n" };
     format!("stdout:\n{stdout}{end}\nstderr:\n{stderr}")

@@ -1,20 +1,23 @@
-//! Removes secrets from the output of a command in the background while it runs.
+//! Redacts the output of a job while the job runs.
 
 use super::spool::{AROUND, RedactedText, TextRules, unfinished};
 use toolhold_contract::OutputStream;
 
-/// Maximum number of bytes of an unfinished line that are buffered.
+/// Number of bytes that wait for redaction before they are returned. Redaction reads `AROUND` bytes
+/// again for each part, so short parts are slow.
+const MIN_PART: usize = 4 * AROUND;
+
+/// Maximum number of buffered bytes of an unfinished line. The beginning of a longer line is passed
+/// on.
 const MAX_LINE: usize = 64 << 10;
 
 /// Converts both outputs to text, in the order in which their lines end. Only whole lines are
-/// passed on, so that readers don't see half of a secret, or a line that a terminal would
-/// overwrite.
+/// passed on, because redaction doesn't recognise half of a secret.
 #[derive(Debug)]
 pub struct LiveOutput {
     rules: TextRules,
-    /// The unfinished lines of standard output and of standard error.
     lines: [Vec<u8>; 2],
-    /// Whether the beginning of the unfinished line was passed on already, since the line is long.
+    /// Whether the beginning of the unfinished line was already passed on.
     is_split: [bool; 2],
     text: RedactedText,
 }
@@ -29,8 +32,8 @@ impl LiveOutput {
         }
     }
 
-    /// Adds bytes that the command wrote. Returns the text that is ready. Lines near the end are
-    /// buffered, because later lines can show that they are part of a secret.
+    /// Adds bytes that the command wrote. Returns the text that is ready. The last lines stay in
+    /// the buffer, because the next lines can show that a secret has begun.
     pub fn push(&mut self, stream: OutputStream, bytes: &[u8]) -> String {
         let index = match stream {
             OutputStream::Stdout => 0,
@@ -48,18 +51,21 @@ impl LiveOutput {
         self.is_split[index] = newline.is_none();
         let ready: Vec<u8> = line.drain(..end).collect();
         self.add(ready);
-        if self.text.waiting() < 4 * AROUND {
+        if self.text.waiting() < MIN_PART {
             String::new()
         } else {
-            self.text.next(false, self.rules.keys)
+            self.text.take_ready(self.rules.keys)
         }
     }
 
-    /// Returns the text of all whole lines so far, for a reader that doesn't wait. The end of a
-    /// long line stays in the buffer.
+    /// Returns the text of all whole lines so far. The end of a long line stays in the buffer.
     pub fn lines(&mut self) -> String {
-        let all = self.is_split == [false; 2];
-        self.text.next(all, self.rules.keys)
+        let has_split_line = self.is_split.contains(&true);
+        if has_split_line {
+            self.text.take_ready(self.rules.keys)
+        } else {
+            self.text.take_all(self.rules.keys)
+        }
     }
 
     /// Returns the remaining text after the command has ended.
@@ -69,7 +75,7 @@ impl LiveOutput {
                 self.add(line);
             }
         }
-        self.text.next(true, self.rules.keys)
+        self.text.take_all(self.rules.keys)
     }
 
     fn add(&mut self, bytes: Vec<u8>) {

@@ -1,9 +1,7 @@
-//! Stores complete, redacted answers that were too long for a model, for their session, and removes
-//! old answers.
+//! Stores complete, redacted answers that were too long for a model.
 //!
-//! The answers are in one private folder. The name of an answer's file contains the session's hash
-//! and a random ID. So an ID never leads to an answer of another session, and nobody can guess an
-//! ID.
+//! All answers are in one private folder. The name of a file contains the session's hash and a
+//! random ID, so an ID is valid only in its session, and nobody can guess it.
 
 mod live;
 mod partial;
@@ -28,13 +26,23 @@ pub use spool::Spool;
 pub(crate) use spool::{KeptOutput, RedactedText, Rewriting, SpooledOutput, TextRules};
 use toolhold_config::{self as config, Folders};
 
-/// Maximum length of a stored answer, in bytes.
+/// Maximum length of a stored answer in bytes. A longer answer is cut.
 const MAX_ANSWER: usize = 10 << 20;
 
-/// Maximum length of the stored outputs of one command, in bytes.
+/// Maximum length of the stored output of one command in bytes. A longer output loses its middle.
 const MAX_SPOOLED: u64 = 64 << 20;
 
-/// Maximum number of stored answers that are checked. Toolhold doesn't create more.
+/// Random bytes of an ID. Nobody can guess the ID of another session's answer.
+const ID_BYTES: usize = 12;
+
+const MIB: u64 = 1 << 20;
+
+const SECS_PER_HOUR: u64 = 3600;
+
+/// Bytes that are read from a file at a time.
+const BUFFER: usize = 64 << 10;
+
+/// Maximum number of files that are listed. Toolhold creates fewer.
 const MAX_FILES: usize = 100_000;
 
 /// The stored answers.
@@ -42,47 +50,45 @@ const MAX_FILES: usize = 100_000;
 pub struct OverflowStore {
     folder: PathBuf,
     retention: Duration,
-    /// Bytes of all stored answers.
-    most: u64,
+    /// Maximum number of bytes of all stored answers.
+    max_bytes: u64,
     /// Number of bytes that may be written before the folder is measured again.
     room: Mutex<u64>,
 }
 
-/// The ID of a stored answer, for `read_overflow`: a letter for the origin of its text, followed by
-/// 24 hexadecimal digits.
+/// The ID of a stored answer, for `read_overflow`: a letter for the origin, followed by 24
+/// hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OverflowId(String);
 
-/// How much of an answer is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
     Whole,
-    /// Only the beginning of the answer.
     Beginning,
-    /// The beginning and the end of the answer.
     Ends,
 }
 
 impl OverflowId {
-    /// Parses an ID. Returns `None` for any other text, so that callers can't choose a file name.
+    /// Parses an ID. Returns `None` for any other text, such as the name of another file.
     pub fn parse(text: &str) -> Option<Self> {
         let digits = text.strip_prefix(['h', 'w'])?;
-        let is_valid = digits.len() == 24
+        let is_valid = digits.len() == 2 * ID_BYTES
             && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         is_valid.then(|| Self(text.to_owned()))
     }
 
-    /// Returns a new random ID. `untrusted` is `true` if the answer has text from the network or a
-    /// third party.
+    /// Returns a new random ID. `untrusted` says whether the answer contains text from the network
+    /// or a third party.
     fn new(untrusted: bool) -> io::Result<Self> {
-        let mut bytes = [0; 12];
+        let mut bytes = [0; ID_BYTES];
         rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
         let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        // `w` stands for text from the web or a third party, `h` for text of the host.
         let origin = if untrusted { 'w' } else { 'h' };
         Ok(Self(format!("{origin}{digits}")))
     }
 
-    /// Checks whether the answer came from a tool that reaches the world outside.
+    /// Checks whether the answer contains text from the network or a third party.
     pub fn is_untrusted(&self) -> bool {
         self.0.starts_with('w')
     }
@@ -91,7 +97,6 @@ impl OverflowId {
         &self.0
     }
 
-    /// Returns the name of the file of the answer in a session.
     fn file(&self, session: &str) -> String {
         let digest = Sha256::digest(session.as_bytes());
         let hash: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
@@ -100,22 +105,24 @@ impl OverflowId {
 }
 
 impl OverflowStore {
-    /// Stores answers in the data folder as the configuration says.
+    /// Creates the store. Its folder is in the data folder.
     pub fn new(folders: &Folders, config: config::Overflow) -> Self {
         Self {
             folder: folders.data.join("overflow"),
-            retention: Duration::from_secs(config.retention_hours.get() * 3600),
-            most: config.max_mib.get() << 20,
+            retention: Duration::from_secs(config.retention_hours.get() * SECS_PER_HOUR),
+            max_bytes: config.max_mib.get() * MIB,
             room: Mutex::new(0),
         }
     }
 
-    /// Stores an answer of at most 10 MiB. If there is no room, removes older answers. `untrusted`
-    /// is `true` if the tool uses the network or a third party's text.
+    /// Stores an answer. An answer longer than [`answer_bytes`](Self::answer_bytes) is cut. The
+    /// oldest answers are removed to make room. `untrusted` says whether the answer contains text
+    /// from the network or a third party.
     ///
     /// # Errors
     ///
-    /// Returns an error if the folder can't be created or trusted, or if the disk is full.
+    /// Returns an error if the folder can't be created, is accessible to other users, or if the
+    /// disk is full.
     pub fn keep(
         &self,
         session: &str,
@@ -134,39 +141,38 @@ impl OverflowStore {
         Ok(id)
     }
 
-    /// Makes room for bytes that are written next.
+    /// Reserves room for `size` bytes. Removes the oldest answers to make room.
     fn reserve(&self, folder: &PrivateFolder, size: u64) -> io::Result<()> {
         let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
         if *room < size {
             let used = self.make_room(folder, size)?;
-            // Other processes also write to the folder. So the folder is measured again at least
-            // once for each eighth of its size.
-            let free = self.most.saturating_sub(used);
-            let until_next_count = (self.most / 8).max(size);
+            // Other processes also write to the folder, so the folder is measured again after an
+            // eighth of its limit has been written.
+            let free = self.max_bytes.saturating_sub(used);
+            let until_next_count = (self.max_bytes / 8).max(size);
             *room = free.min(until_next_count);
         }
         *room = room.saturating_sub(size);
         Ok(())
     }
 
-    /// Returns the maximum length of the stored outputs of one command, in bytes.
     fn spool_bytes(&self) -> u64 {
         // Two files exist while both outputs are merged into one file.
-        self.most.min(2 * MAX_SPOOLED) / 2
+        self.max_bytes.min(2 * MAX_SPOOLED) / 2
     }
 
-    /// Returns the maximum length of a stored answer, in bytes.
+    /// Returns the maximum length of a stored answer in bytes.
     pub fn answer_bytes(&self) -> usize {
-        usize::try_from(self.most).unwrap_or(usize::MAX).min(MAX_ANSWER)
+        usize::try_from(self.max_bytes).unwrap_or(usize::MAX).min(MAX_ANSWER)
     }
 
-    /// Returns characters of a stored answer of this session, starting at an offset, and the number
-    /// of characters of the whole answer.
+    /// Returns at most `limit` characters of a stored answer from `offset`, and the number of
+    /// characters of the whole answer.
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::NotFound`] if the answer doesn't exist or has been removed. Other errors
-    /// mean that the answer can't be read or trusted.
+    /// [`io::ErrorKind::NotFound`] if the answer doesn't exist in this session or was removed.
+    /// Other errors mean that the file can't be read.
     pub fn read(
         &self,
         session: &str,
@@ -175,7 +181,7 @@ impl OverflowStore {
         limit: usize,
     ) -> io::Result<(String, usize)> {
         let mut file = PrivateFolder::open(&self.folder)?.file(&id.file(session))?;
-        let mut buffer = vec![0; 64 << 10];
+        let mut buffer = vec![0; BUFFER];
         let mut shown = Vec::new();
         let mut total = 0;
         let end = offset.saturating_add(limit);
@@ -185,15 +191,15 @@ impl OverflowStore {
                 let text = String::from_utf8(shown).map_err(io::Error::other)?;
                 return Ok((text, total));
             }
+            // A chunk may end inside a character, so the first bytes of characters are counted.
             let chunk = &buffer[..length];
             let total_after = total + chunk.iter().filter(|byte| is_first_byte(**byte)).count();
-            // The chunk may begin within the last character of the previous chunk.
+            // The chunk may start inside the shown character with the number `total`.
             if total <= end && total_after > offset {
-                // The number of the character of each byte, counted from 1.
-                let mut number = total;
+                let mut character_number = total;
                 for byte in chunk {
-                    number += usize::from(is_first_byte(*byte));
-                    if (offset + 1..=end).contains(&number) {
+                    character_number += usize::from(is_first_byte(*byte));
+                    if (offset + 1..=end).contains(&character_number) {
                         shown.push(*byte);
                     }
                 }
@@ -202,20 +208,24 @@ impl OverflowStore {
         }
     }
 
-    /// Removes answers that are too old. If there are too many bytes, also removes the oldest
-    /// answers. A missing folder isn't created.
+    /// Removes expired answers, and the oldest answers if the store is too large.
     pub fn remove_expired(&self) {
+        let new_bytes = 0;
         let result =
-            PrivateFolder::open(&self.folder).and_then(|folder| self.make_room(&folder, 0));
-        match result {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!("kept output is not tidied up: {}: {error}", self.folder.display());
-            }
-            _ => {}
+            PrivateFolder::open(&self.folder).and_then(|folder| self.make_room(&folder, new_bytes));
+        // Without a folder, there is nothing to remove.
+        if let Err(error) = result
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(
+                "old stored answers can't be removed: {}: {error}",
+                self.folder.display()
+            );
         }
     }
 
-    /// Makes room for this number of bytes, and returns the number of used bytes.
+    /// Removes expired answers, and then the oldest answers until `size` more bytes fit. Returns
+    /// the number of bytes of the remaining answers.
     fn make_room(&self, folder: &PrivateFolder, size: u64) -> io::Result<u64> {
         let now = SystemTime::now();
         let mut files = Vec::new();
@@ -224,6 +234,7 @@ impl OverflowStore {
             let Ok(metadata) = folder.file(&name).and_then(|file| file.metadata()) else {
                 continue;
             };
+            // Without a time, the answer is treated as new.
             let modified_at = metadata.modified().unwrap_or(now);
             files.push((modified_at, metadata.len(), name));
         }
@@ -232,7 +243,7 @@ impl OverflowStore {
         let mut used: u64 = files.iter().map(|(_, file_size, _)| file_size).sum();
         for (modified_at, file_size, name) in files {
             let is_expired = now.duration_since(modified_at).is_ok_and(|age| age > self.retention);
-            let is_too_much = used + size > self.most;
+            let is_too_much = used + size > self.max_bytes;
             if (is_expired || is_too_much) && folder.remove(&name).is_ok() {
                 used -= file_size;
             }

@@ -1,4 +1,4 @@
-//! An unfinished file among the stored answers, which can't be read before it is complete.
+//! An unfinished stored answer.
 
 use std::fs::File;
 use std::io::{self, Seek, Write};
@@ -8,14 +8,13 @@ use toolhold_data_dir::PrivateFolder;
 
 use super::{OverflowId, OverflowStore};
 
-/// A text that is written piece by piece. The text can't be read before it has an ID. Without an
-/// ID, it is removed when it is dropped.
+/// A text that is written piece by piece. The text can't be read before it has an ID. A drop
+/// without an ID removes the file.
 #[derive(Debug)]
 pub(super) struct PartialFile {
     folder: PrivateFolder,
     name: String,
     file: File,
-    /// Whether the file has an ID.
     is_kept: bool,
     pub(super) bytes: u64,
     pub(super) characters: usize,
@@ -23,19 +22,21 @@ pub(super) struct PartialFile {
 }
 
 impl PartialFile {
-    /// Creates an empty file.
+    /// Creates an empty file, which is removed on drop unless [`keep`](Self::keep) is called.
     ///
     /// # Errors
     ///
-    /// The folder can't be created or trusted.
+    /// Returns an error if the folder can't be created or is accessible to other users.
     pub(super) fn create(store: &OverflowStore) -> io::Result<Self> {
         let folder = PrivateFolder::make(&store.folder)?;
-        let name = format!("partial-{}", OverflowId::new(false)?.as_str());
+        // The random ID only makes the name unique. `keep` gives the answer its own ID.
+        let untrusted = false;
+        let name = format!("partial-{}", OverflowId::new(untrusted)?.as_str());
         let file = folder.updated(&name)?;
         Ok(Self { folder, name, file, is_kept: false, bytes: 0, characters: 0, lines: 0 })
     }
 
-    /// Appends a text after making room for it.
+    /// Appends a text. Older answers are removed to make room for the text.
     ///
     /// # Errors
     ///
@@ -49,7 +50,7 @@ impl PartialFile {
         Ok(())
     }
 
-    /// Appends the whole content of another file.
+    /// Appends the content of another file.
     ///
     /// # Errors
     ///
@@ -63,7 +64,7 @@ impl PartialFile {
         Ok(())
     }
 
-    /// Returns at most `most` bytes, starting at an offset.
+    /// Returns at most `most` bytes from `offset`.
     ///
     /// # Errors
     ///
@@ -79,10 +80,11 @@ impl PartialFile {
     ///
     /// # Errors
     ///
-    /// The file is gone.
+    /// Returns an error if the file has been removed.
     pub(super) fn keep(mut self, session: &str) -> io::Result<OverflowId> {
-        // Commands print what others have written.
-        let id = OverflowId::new(true)?;
+        // Commands print text of third parties.
+        let untrusted = true;
+        let id = OverflowId::new(untrusted)?;
         self.folder.rename(&self.name, &id.file(session))?;
         self.is_kept = true;
         Ok(id)

@@ -1,4 +1,4 @@
-//! The tool `read_overflow`, which reads the rest of an answer that was too long.
+//! The tool `read_overflow`, which reads an answer that was too long.
 
 use std::io;
 use std::sync::Arc;
@@ -11,15 +11,23 @@ use toolhold_contract::{
 
 use super::{OverflowId, OverflowStore};
 
-/// The tool's name.
 pub(crate) const READ_OVERFLOW: &str = "read_overflow";
 
-/// Characters that are shown by default.
+/// Maximum number of characters of the last line, which names the shown range.
+const LAST_LINE: usize = 200;
+
+/// Maximum number of bytes of an unknown ID in a message.
+const MAX_SHOWN_ID: usize = 64;
+
+/// Number of bytes that are counted at a time. The count fits into a `u8`, so the compiler can use
+/// vector instructions.
+const COUNTED_CHUNK: usize = 128;
+
+/// Number of characters in an answer of the tool by default.
 const DEFAULT_LIMIT: usize = 20_000;
 
-const DESCRIPTION: &str = "\
-    Shows more of an answer that was too long. The cut answer names the id, and the offset to \
-    continue from.";
+const DESCRIPTION: &str = "Shows more of an answer that was too long. The cut answer names the id \
+                           and the next offset.";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -29,28 +37,24 @@ struct Arguments {
     limit: Option<u64>,
 }
 
-/// The structured answer, for programs.
 #[derive(Serialize)]
 struct Page {
-    /// The first character shown.
     start: u64,
-    /// The end of the shown characters.
     end: u64,
-    /// Number of stored characters.
     total: u64,
 }
 
-/// Offers the tool.
+/// The source of the tool `read_overflow`.
 pub struct OverflowReader {
-    kept: Arc<OverflowStore>,
-    /// Characters of an answer.
+    store: Arc<OverflowStore>,
+    /// Maximum number of characters of an answer.
     threshold: usize,
     tool: Arc<Definition>,
 }
 
 impl OverflowReader {
     /// Creates the tool. `threshold` is the maximum number of characters of an answer.
-    pub fn new(kept: Arc<OverflowStore>, threshold: usize) -> Self {
+    pub fn new(store: Arc<OverflowStore>, threshold: usize) -> Self {
         let schema = json!({
             "type": "object",
             "properties": {
@@ -74,20 +78,19 @@ impl OverflowReader {
             annotations,
             ..Definition::new(READ_OVERFLOW, DESCRIPTION, schema)
         });
-        Self { kept, threshold, tool }
+        Self { store, threshold, tool }
     }
 
-    /// Answers a call of the tool.
     fn read(&self, call: &Call) -> Outcome {
         let arguments = Arguments::deserialize(&*call.arguments)
             .map_err(|error| Failure::new(Category::InvalidParameters, error.to_string()))?;
         let id = OverflowId::parse(&arguments.id).ok_or_else(|| unknown_id(&arguments.id))?;
         let offset = arguments.offset.map_or(0, saturating);
-        // An answer of this tool is never cut, so the limit includes its last line.
-        let most = self.threshold.saturating_sub(200).max(1);
-        let limit = arguments.limit.map_or(DEFAULT_LIMIT, saturating).min(most);
+        // An answer of this tool is never cut, so the limit leaves room for the last line.
+        let max_limit = self.threshold.saturating_sub(LAST_LINE).max(1);
+        let limit = arguments.limit.map_or(DEFAULT_LIMIT, saturating).min(max_limit);
 
-        let (mut answer, total) = match self.kept.read(&call.session, &id, offset, limit) {
+        let (mut answer, total) = match self.store.read(&call.session, &id, offset, limit) {
             Ok(characters) => characters,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(unknown_id(&arguments.id));
@@ -101,40 +104,44 @@ impl OverflowReader {
         if !answer.is_empty() && !answer.ends_with('\n') {
             answer.push('\n');
         }
-        let last_line = if offset >= total {
-            format!("[Nothing at character {offset}: there are {total}.]\n")
-        } else if end == total {
-            format!("[Characters {offset}-{end} of {total}. This is the end.]\n")
-        } else {
-            format!("[Characters {offset}-{end} of {total}. Continue with offset {end}.]\n")
-        };
-        answer.push_str(&last_line);
+        answer.push_str(&last_line(offset, end, total));
         let page = Page { start: offset.min(total) as u64, end: end as u64, total: total as u64 };
         Ok(Output { structured: serde_json::to_value(page).ok(), ..Output::text(answer) })
+    }
+}
+
+/// Returns the line after the characters from `offset` to `end`.
+fn last_line(offset: usize, end: usize, total: usize) -> String {
+    if offset >= total {
+        format!("[There is no character {offset}: the answer has {total} characters.]\n")
+    } else if end == total {
+        format!("[Characters {offset}-{end} of {total}. This is the end.]\n")
+    } else {
+        format!("[Characters {offset}-{end} of {total}. Continue with offset {end}.]\n")
     }
 }
 
 fn unknown_id(id: &str) -> Failure {
     let message = format!(
         "no stored answer of this session has the id {:?}",
-        toolhold_contract::text::cut(id, 64)
+        toolhold_contract::text::cut(id, MAX_SHOWN_ID)
     );
-    Failure::new(Category::PermanentFailure, message)
-        .with_code("not-found")
-        .with_suggestion("Call the tool again: stored answers are removed after some days, or when there are too many.")
+    Failure::new(Category::PermanentFailure, message).with_code("not-found").with_suggestion(
+        "Call the tool again: stored answers are removed after some days, or when too many answers \
+         are stored.",
+    )
 }
 
 fn saturating(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// Returns the byte offset of the character with this index, or the length of a shorter text.
+/// Returns the byte offset of a character, or the length of a shorter text.
 pub(crate) fn byte_offset(text: &str, character: usize) -> usize {
+    // Skips whole chunks before the character. The rest is searched byte by byte.
     let mut offset = 0;
     let mut characters_left = character;
-    // Chunks before the character are skipped. The count of one chunk fits into a `u8`, so the
-    // compiler can count many bytes at a time.
-    for chunk in text.as_bytes().chunks_exact(128) {
+    for chunk in text.as_bytes().chunks_exact(COUNTED_CHUNK) {
         let count = chunk.iter().fold(0, |count, byte| count + u8::from(is_first_byte(*byte)));
         if usize::from(count) > characters_left {
             break;
@@ -154,7 +161,6 @@ pub(crate) fn byte_offset(text: &str, character: usize) -> usize {
     text.len()
 }
 
-/// Checks whether a character begins with this byte of UTF-8.
 pub(super) fn is_first_byte(byte: u8) -> bool {
     byte & 0xc0 != 0x80
 }
@@ -170,7 +176,7 @@ impl ToolSource for OverflowReader {
 
     fn call(&self, call: Call) -> BoxFuture<'_, Outcome> {
         let reader = Self {
-            kept: Arc::clone(&self.kept),
+            store: Arc::clone(&self.store),
             threshold: self.threshold,
             tool: Arc::clone(&self.tool),
         };

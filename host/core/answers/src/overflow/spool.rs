@@ -1,5 +1,5 @@
-//! Stores the whole output of a command that is too long for an answer. The output is written to a
-//! file while the command runs, without secrets, for `read_overflow` and for filters.
+//! Stores the whole output of a command for `read_overflow` and for filters. The output is redacted
+//! and written to a file while the command runs.
 
 use std::fmt;
 use std::io;
@@ -16,55 +16,60 @@ use super::partial::PartialFile;
 use super::{Extent, OverflowId, OverflowStore};
 use crate::terminal::Kind;
 
-/// Maximum number of buffered bytes of one output. Only a longer output needs a file while its
-/// command runs. A shorter output is in the answer.
+/// Maximum number of buffered bytes of one output. A longer output is written to a file.
 const IN_MEMORY: usize = 1 << 20;
 
-/// Number of bytes that are stored from the end of an output whose middle is too long.
+/// Number of bytes that are stored from the end of an output whose middle is dropped.
 const END: usize = 256 << 10;
 
-/// Number of bytes before and after a position in an output that determine whether the position is
-/// in a secret. No secret is longer, and no secret is farther away from its key.
+/// Number of bytes before and after a position that redaction reads to find a secret at the
+/// position. Secrets are shorter.
 pub(super) const AROUND: usize = 16 << 10;
 
-/// Bytes of a piece for filters.
 const PIECE: u64 = 4 << 20;
 
-/// Stores the outputs of a call's command. A short output stays in memory, so most commands need no
-/// file.
+/// Stores the output of a command. A short output stays in memory, so most commands need no file.
 pub struct Spool {
     store: Arc<OverflowStore>,
     rules: TextRules,
     pending: Mutex<Pending>,
 }
 
-/// The output that hasn't been stored yet.
 #[derive(Default)]
 struct Pending {
     /// The last bytes of standard output and of standard error.
     bytes: [Vec<u8>; 2],
-    /// Stores the bytes on another thread when there are many, so that the call's processor time
-    /// isn't used for it.
+    /// Writes long output on another thread, because the call must not spend its processor time on
+    /// writing.
     writer: Option<Writer>,
     failure: Option<io::Error>,
 }
 
-/// The thread that keeps outputs.
 struct Writer {
     chunks: SyncSender<(usize, Vec<u8>)>,
     thread: JoinHandle<Outputs>,
 }
 
-/// The rules that convert bytes to a text that may be stored.
+impl Writer {
+    /// Waits until the thread has stored all chunks.
+    fn finish(self) -> io::Result<Outputs> {
+        // The thread ends when the sender is dropped.
+        drop(self.chunks);
+        self.thread
+            .join()
+            .map_err(|_| io::Error::other("the thread that stores the output has crashed"))
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TextRules {
     pub(crate) kind: Kind,
-    /// The search for secrets. `None` if secrets aren't removed.
+    /// How strictly the text is redacted. `None` if redaction is disabled.
     pub(crate) keys: Option<Keys>,
 }
 
 impl TextRules {
-    /// Converts bytes to text, in the form of [`shown`](Self::shown).
+    /// Converts bytes to text, and cleans the text with [`shown`](Self::shown).
     pub(super) fn text(self, bytes: Vec<u8>) -> String {
         let text = match String::from_utf8(bytes) {
             Ok(text) => text,
@@ -73,45 +78,41 @@ impl TextRules {
         self.shown(text)
     }
 
-    /// Returns a text as a terminal would show it, without characters that control a terminal.
+    /// Returns a text as a terminal shows it, without control characters.
     pub(crate) fn shown(self, text: String) -> String {
         neutral_owned(self.kind.shown(text))
     }
 }
 
-/// Standard output and standard error.
 #[derive(Default)]
 struct Outputs {
     each: [StreamSpool; 2],
-    /// The reason why nothing can be stored.
+    /// The reason why storing failed.
     failure: Option<io::Error>,
 }
 
-/// The stored part of one output.
 #[derive(Default)]
 struct StreamSpool {
-    /// The last bytes, not yet a text.
+    /// The last bytes, which aren't text yet.
     raw: Vec<u8>,
-    /// Bytes that were dropped before `raw`.
     dropped: usize,
     text: RedactedText,
     file: Option<PartialFile>,
 }
 
-/// A text that comes in pieces, and is passed on without secrets.
 #[derive(Debug, Default)]
 pub(crate) struct RedactedText {
-    /// The end of the text that was passed on, followed by the text that is buffered.
+    /// The context before the buffered text, followed by the buffered text.
     text: String,
-    /// Bytes of `text` that were passed on.
+    /// Length of the context in bytes. The context was already passed on.
     done: usize,
 }
 
-/// The stored output of a command that has ended. Without an ID, it is removed when it is dropped.
+/// The stored output of an ended command. A drop without an ID removes the file.
 #[derive(Debug)]
 pub(crate) struct SpooledOutput {
     file: PartialFile,
-    /// Where standard output and standard error are in the file.
+    /// The ranges of standard output and of standard error in the file.
     ranges: [Range<u64>; 2],
     /// Whether the middle of the output is also stored.
     complete: bool,
@@ -129,11 +130,11 @@ impl OutputRecorder for Spool {
         if pending.failure.is_some() {
             return;
         }
-        let stream = match stream {
+        let index = match stream {
             OutputStream::Stdout => 0,
             OutputStream::Stderr => 1,
         };
-        let waiting = &mut pending.bytes[stream];
+        let waiting = &mut pending.bytes[index];
         waiting.extend_from_slice(bytes);
         if waiting.len() <= IN_MEMORY {
             return;
@@ -149,8 +150,8 @@ impl OutputRecorder for Spool {
                 }
             },
         };
-        // The thread takes chunks until the call ends.
-        let _ = writer.chunks.send((stream, chunk));
+        // If the thread has crashed, `finish` returns the error.
+        let _ = writer.chunks.send((index, chunk));
     }
 }
 
@@ -160,6 +161,7 @@ impl Spool {
     }
 
     fn start_writer(&self) -> io::Result<Writer> {
+        // At most one chunk waits for the thread, because a fast command must not fill the memory.
         let (chunks, received) = mpsc::sync_channel::<(usize, Vec<u8>)>(1);
         let store = Arc::clone(&self.store);
         let rules = self.rules;
@@ -174,7 +176,7 @@ impl Spool {
         Ok(Writer { chunks, thread })
     }
 
-    /// Returns the outputs. May wait for the disk.
+    /// Returns the stored output. The function may wait for the disk.
     ///
     /// # Errors
     ///
@@ -186,10 +188,7 @@ impl Spool {
             return Err(error);
         }
         let mut outputs = match pending.writer {
-            Some(Writer { chunks, thread }) => {
-                drop(chunks);
-                thread.join().map_err(|_| io::Error::other("its thread has panicked"))?
-            }
+            Some(writer) => writer.finish()?,
             None => Outputs::default(),
         };
         for (stream, bytes) in pending.bytes.iter().enumerate() {
@@ -205,6 +204,7 @@ impl Spool {
 }
 
 impl Outputs {
+    /// Adds bytes of standard output (0) or standard error (1). After a failure, nothing is stored.
     fn push(&mut self, stream: usize, bytes: &[u8], rules: TextRules, store: &OverflowStore) {
         if self.failure.is_some() {
             return;
@@ -212,6 +212,7 @@ impl Outputs {
         let written: u64 = self.each.iter().map(StreamSpool::written).sum();
         let room = store.spool_bytes().saturating_sub(written);
         if let Err(error) = self.each[stream].push(bytes, room, rules, store) {
+            // Dropping the outputs removes their files.
             self.each = Default::default();
             self.failure = Some(error);
         }
@@ -223,7 +224,8 @@ impl StreamSpool {
         self.file.as_ref().map_or(0, |file| file.bytes)
     }
 
-    /// Adds bytes. `room` is the number of bytes that may still be written to the disk.
+    /// Adds bytes. `room` is the number of bytes that may still be written. If the room is too
+    /// small, the middle is dropped.
     fn push(
         &mut self,
         bytes: &[u8],
@@ -235,22 +237,24 @@ impl StreamSpool {
         if self.raw.len() <= IN_MEMORY {
             return Ok(());
         }
-        // The ends of both outputs also need room. A byte that isn't valid text takes three bytes.
-        let needed = 3 * (self.raw.len() + 4 * END) as u64;
+        // Each of the two outputs may keep `2 * END` bytes in memory, which are written later.
+        let in_memory_later = 2 * (2 * END);
+        // An invalid byte becomes a character of three bytes.
+        let needed = 3 * (self.raw.len() + in_memory_later) as u64;
         if room < needed {
             self.drop_middle();
             return Ok(());
         }
-        // Characters are never split, and neither are lines that aren't too long.
+        // The text ends with a whole line, or with a whole character if the line is very long.
         let end = match self.raw.iter().rposition(|byte| *byte == b'\n') {
             Some(newline) => newline + 1,
             None => self.raw.len() - unfinished(&self.raw),
         };
         self.make_text(end, rules);
-        self.write(false, rules, store)
+        let text = self.text.take_ready(rules.keys);
+        self.write(&text, store)
     }
 
-    /// Drops all but the last bytes.
     fn drop_middle(&mut self) {
         if self.raw.len() > 2 * END {
             let excess = self.raw.len() - END;
@@ -259,24 +263,21 @@ impl StreamSpool {
         }
     }
 
-    /// Moves the first bytes into the text.
     fn make_text(&mut self, end: usize, rules: TextRules) {
         let bytes: Vec<u8> = self.raw.drain(..end).collect();
         self.text.push(&rules.text(bytes));
     }
 
-    /// Writes the next part of the text to the file, and creates the file if it is missing. `all`
-    /// is `true` if no more text follows.
-    fn write(&mut self, all: bool, rules: TextRules, store: &OverflowStore) -> io::Result<()> {
-        let text = self.text.next(all, rules.keys);
+    /// Appends a text to the file. The first text creates the file.
+    fn write(&mut self, text: &str, store: &OverflowStore) -> io::Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
             None => self.file.insert(PartialFile::create(store)?),
         };
-        file.write(&text, store)
+        file.write(text, store)
     }
 
-    /// Returns the file with everything that was written. Returns `None` if nothing was written.
+    /// Returns the file. `None` means that the output was empty.
     fn finish(
         mut self,
         rules: TextRules,
@@ -286,48 +287,54 @@ impl StreamSpool {
             return Ok(None);
         }
         if self.dropped > 0 {
+            // The cut can be within a line.
             let partial_line = first_line_length(&self.raw);
             self.raw.drain(..partial_line);
             let dropped = self.dropped + partial_line;
             self.text.push(&format!("\n[… {dropped} bytes are left out here …]\n"));
         }
         self.make_text(self.raw.len(), rules);
-        self.write(true, rules, store)?;
+        let text = self.text.take_all(rules.keys);
+        self.write(&text, store)?;
         Ok(self.file)
     }
 }
 
 impl RedactedText {
-    /// Adds text.
     pub(crate) fn push(&mut self, text: &str) {
         self.text.push_str(text);
     }
 
-    /// Returns the number of bytes that wait to be passed on.
     pub(super) fn waiting(&self) -> usize {
         self.text.len() - self.done
     }
 
-    /// Returns the next part without secrets. Text near the end is buffered, because later text can
-    /// show that it is a secret. With `all`, all text is passed on, because no more text follows or
-    /// because a reader doesn't wait.
-    pub(crate) fn next(&mut self, all: bool, keys: Option<Keys>) -> String {
+    /// Returns the text that is ready, after redaction. Text near the end stays in the buffer,
+    /// because the next text can show that a secret has begun.
+    pub(crate) fn take_ready(&mut self, keys: Option<Keys>) -> String {
+        let before_buffer = self.text.len().saturating_sub(AROUND);
+        let end = self.text.floor_char_boundary(before_buffer).max(self.done);
+        self.take_until(end, keys)
+    }
+
+    /// Returns all buffered text after redaction.
+    pub(crate) fn take_all(&mut self, keys: Option<Keys>) -> String {
+        self.take_until(self.text.len(), keys)
+    }
+
+    /// Returns the text from `done` to `end` after redaction. The last text before `end` stays as
+    /// context for the next redaction.
+    fn take_until(&mut self, end: usize, keys: Option<Keys>) -> String {
         let text = &self.text;
-        let end = if all {
-            text.len()
-        } else {
-            text.floor_char_boundary(text.len().saturating_sub(AROUND)).max(self.done)
-        };
         let part = match keys {
             Some(keys) => redaction::part(text, self.done, end, keys),
             None => text[self.done..end].to_owned(),
         };
 
-        // Text before the end stays as context for the search in the next part.
         let mut context_start = text.floor_char_boundary(end.saturating_sub(AROUND));
         let mut key_header = String::new();
-        // The first line of an unfinished private key is also buffered, because the key isn't
-        // recognised without it.
+        // A private key is recognised only with its first line, so the first line of an unfinished
+        // key stays.
         if keys.is_some()
             && let Some(header) = redaction::open_key(&text[..end])
             && header.start < context_start
@@ -335,14 +342,16 @@ impl RedactedText {
             context_start = context_start.max(header.end);
             key_header = text[header].to_owned();
         }
-        self.done = key_header.len() + end - context_start;
+        let context_length = end - context_start;
+        self.done = key_header.len() + context_length;
         self.text.replace_range(..context_start, &key_header);
         part
     }
 }
 
 impl SpooledOutput {
-    /// Merges both outputs into one file, in the form of an answer.
+    /// Merges standard output and standard error into one file, in the format of an answer. A
+    /// single output keeps its file.
     fn new(
         files: [Option<PartialFile>; 2],
         complete: bool,
@@ -360,8 +369,8 @@ impl SpooledOutput {
             [None, None] => (PartialFile::create(store)?, [0..0, 0..0]),
             [Some(stdout), Some(stderr)] => {
                 let mut file = PartialFile::create(store)?;
-                let last = stdout.read(stdout.bytes.saturating_sub(1), 1)?;
-                let gap = if last == *b"\n" { "\nstderr:\n" } else { "\n\nstderr:\n" };
+                let last_byte = stdout.read(stdout.bytes.saturating_sub(1), 1)?;
+                let gap = if last_byte == *b"\n" { "\nstderr:\n" } else { "\n\nstderr:\n" };
                 let ranges = [
                     append(&mut file, "stdout:\n", stdout, store)?,
                     append(&mut file, gap, stderr, store)?,
@@ -372,9 +381,9 @@ impl SpooledOutput {
         Ok(Self { file, ranges, complete })
     }
 
-    /// Returns the next piece of an output (0 is standard output, 1 is standard error), starting at
-    /// an offset in it. The piece ends with a line, unless the line is longer than a piece. At the
-    /// end of the output, the piece is empty.
+    /// Returns the next piece of `output` (0 is standard output, 1 is standard error) from
+    /// `offset`. A piece ends with a whole line, unless the line is longer than a piece. After the
+    /// end of the output, pieces are empty.
     ///
     /// # Errors
     ///
@@ -394,8 +403,8 @@ impl SpooledOutput {
         String::from_utf8(bytes).map_err(io::Error::other)
     }
 
-    /// Returns the last whole lines of an output, at most `most` bytes, and the number of bytes
-    /// between the offset and these lines.
+    /// Returns the last whole lines of an output, at most `most` bytes. The first returned value is
+    /// the number of omitted bytes after `offset`.
     ///
     /// # Errors
     ///
@@ -413,7 +422,6 @@ impl SpooledOutput {
         Ok((left_out, String::from_utf8_lossy(&bytes).into_owned()))
     }
 
-    /// Checks whether an output has anything.
     pub(crate) fn has(&self, output: usize) -> bool {
         !self.ranges[output].is_empty()
     }
@@ -426,11 +434,11 @@ impl SpooledOutput {
         self.file.lines
     }
 
-    /// Gives the file an ID in a session.
+    /// Gives the stored output an ID in a session.
     ///
     /// # Errors
     ///
-    /// The file is gone.
+    /// Returns an error if the file has been removed.
     pub(crate) fn keep(self, session: &str) -> io::Result<KeptOutput> {
         let Self { file, complete, .. } = self;
         let characters = file.characters;
@@ -439,7 +447,7 @@ impl SpooledOutput {
     }
 }
 
-/// Appends an output after its label, and returns the range of the output.
+/// Appends a label and an output to the file. Returns the range of the output.
 fn append(
     file: &mut PartialFile,
     label: &str,
@@ -452,7 +460,6 @@ fn append(
     Ok(start..file.bytes)
 }
 
-/// A whole output that `read_overflow` can read.
 #[derive(Clone, Debug)]
 pub(crate) struct KeptOutput {
     pub(crate) id: OverflowId,
@@ -460,7 +467,7 @@ pub(crate) struct KeptOutput {
     pub(crate) extent: Extent,
 }
 
-/// A stored output while security filters replace its pieces.
+/// The new file of a stored output whose pieces security filters replace.
 pub(crate) struct Rewriting {
     store: Arc<OverflowStore>,
     files: [Option<PartialFile>; 2],
@@ -472,11 +479,11 @@ impl Rewriting {
         Self { store: Arc::clone(store), files: [None, None], complete: spooled.complete }
     }
 
-    /// Adds the next piece of an output.
+    /// Appends text to the new standard output (0) or standard error (1).
     ///
     /// # Errors
     ///
-    /// The disk is full.
+    /// Returns an error if the disk is full.
     pub(crate) fn push(&mut self, output: usize, text: &str) -> io::Result<()> {
         let file = match &mut self.files[output] {
             Some(file) => file,
@@ -485,8 +492,6 @@ impl Rewriting {
         file.write(text, &self.store)
     }
 
-    /// Returns the rewritten output.
-    ///
     /// # Errors
     ///
     /// Returns an error if the disk is full.
@@ -495,7 +500,6 @@ impl Rewriting {
     }
 }
 
-/// Returns the length of the first line including its line end, or 0 if there is no line end.
 fn first_line_length(bytes: &[u8]) -> usize {
     match bytes.iter().position(|byte| *byte == b'\n') {
         Some(newline) => newline + 1,
@@ -505,12 +509,12 @@ fn first_line_length(bytes: &[u8]) -> usize {
 
 /// Returns the number of bytes at the end that may be the beginning of a character.
 pub(super) fn unfinished(bytes: &[u8]) -> usize {
-    // An unfinished character has at most three bytes.
     let end = &bytes[bytes.len().saturating_sub(3)..];
-    let Some(last_chunk) = end.utf8_chunks().last() else { return 0 };
+    let Some(last_chunk) = end.utf8_chunks().last() else {
+        return 0;
+    };
     let invalid = last_chunk.invalid();
     match std::str::from_utf8(invalid) {
-        // Without an error length, more bytes could make the character valid.
         Err(error) if error.error_len().is_none() => invalid.len(),
         _ => 0,
     }

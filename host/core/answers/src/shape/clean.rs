@@ -1,5 +1,5 @@
-//! Removes control characters and secrets from an outcome, and limits its length. If this takes too
-//! long, the outcome is withheld.
+//! Removes control characters and secrets from an outcome, and limits its length. An outcome that
+//! takes too long is withheld.
 
 use std::time::Duration;
 
@@ -12,20 +12,20 @@ use super::sources::Source;
 use crate::blocking::{AT_ONCE, blocking};
 use crate::terminal::Kind;
 
-/// Bytes of a failure's message.
+/// Maximum length of a failure's message in bytes. A longer message is cut.
 const MAX_MESSAGE: usize = 8192;
 
-/// The longest wait that a tool can ask for.
+/// Maximum for [`Failure::retry_after`].
 const MAX_WAIT: Duration = Duration::from_secs(3600);
 
-/// Time limit for processing a longer answer. The longest answer needs a small part of it.
+/// Time limit for cleaning a long answer. The longest answer needs only a small part of this time.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Additional time if the call was cancelled, because its output so far is still useful.
+/// Time limit after a cancellation, because earlier output is still useful.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Cleans an outcome with [`clean()`]. A long outcome is cleaned on another thread with a time
-/// limit.
+/// Cleans an outcome. Returns the outcome and whether a part was omitted. A long outcome is cleaned
+/// on another thread with a time limit.
 pub(super) async fn clean_in_time(
     outcome: Outcome,
     source: Option<Source>,
@@ -41,12 +41,11 @@ pub(super) async fn clean_in_time(
     cleaned.unwrap_or_else(|withheld| (Err(withheld), false))
 }
 
-/// Runs work on another thread with a time limit. A later result is dropped.
+/// Runs a function for at most the time `patience`, or `grace` after a cancellation.
 ///
 /// # Errors
 ///
-/// Returns an error if the work took too long, or if the call was cancelled and the work didn't end
-/// shortly after.
+/// Returns an error if the work took too long.
 async fn run_in_time<R: Send + 'static>(
     run: impl FnOnce() -> R + Send + 'static,
     patience: Duration,
@@ -61,7 +60,7 @@ async fn run_in_time<R: Send + 'static>(
             Ok(result) => return Ok(result),
             Err(_) => (
                 Category::Cancelled,
-                "the call was cancelled before its answer was scanned for secrets",
+                "the call was cancelled before the scan of the answer for secrets",
             ),
         },
         Err(_) => (Category::Timeout, "scanning the answer for secrets took too long"),
@@ -72,7 +71,7 @@ async fn run_in_time<R: Send + 'static>(
         .with_suggestion("Ask for less at once."))
 }
 
-/// Checks whether an outcome has too much text to process at once, without serialising it.
+/// Checks whether an outcome has too much text for the current thread.
 fn is_long(outcome: &Outcome) -> bool {
     let mut length = 0;
     let (content, structured, meta) = match outcome {
@@ -88,11 +87,11 @@ fn is_long(outcome: &Outcome) -> bool {
     if length > AT_ONCE {
         return true;
     }
-    let mut values = [structured, meta].into_iter().chain(content.iter().map(|part| &part.meta));
-    values.any(|value| value.as_ref().is_some_and(|value| is_longer(value, AT_ONCE)))
+    let part_metas = content.iter().map(|part| &part.meta);
+    let mut values = [structured, meta].into_iter().chain(part_metas).flatten();
+    values.any(|value| is_longer(value, AT_ONCE))
 }
 
-/// Returns the length of a failure's texts, excluding its content.
 fn failure_length(failure: &Failure) -> usize {
     let Failure { message, suggestion, code, denial, .. } = failure;
     let mut length = message.len();
@@ -109,32 +108,33 @@ pub(super) fn is_longer(value: &Value, threshold: usize) -> bool {
     threshold != usize::MAX && remaining_after(value, threshold).is_none()
 }
 
-/// Returns the number of `available` characters that remain after a value as JSON, or `None` if the
-/// value has more characters.
+/// Subtracts the characters of a value's JSON from `available`. Returns `None` if the JSON has more
+/// characters than `available`.
 fn remaining_after(value: &Value, available: usize) -> Option<usize> {
     match value {
-        Value::String(text) => available.checked_sub(text.chars().count() + 2),
+        Value::String(text) => available.checked_sub("\"\"".len() + text.chars().count()),
         Value::Array(items) => {
-            let mut remaining = available.checked_sub(2)?;
+            let mut remaining = available.checked_sub("[]".len())?;
             for item in items {
-                remaining = remaining_after(item, remaining)?.checked_sub(1)?;
+                remaining = remaining_after(item, remaining)?.checked_sub(",".len())?;
             }
             Some(remaining)
         }
         Value::Object(fields) => {
-            let mut remaining = available.checked_sub(2)?;
+            let mut remaining = available.checked_sub("{}".len())?;
             for (key, field) in fields {
                 let after_field = remaining_after(field, remaining)?;
-                remaining = after_field.checked_sub(key.chars().count() + 4)?;
+                remaining = after_field.checked_sub("\"\":,".len() + key.chars().count())?;
             }
             Some(remaining)
         }
-        _ => available.checked_sub(5),
+        // `false` is the longest of the remaining values, except for some numbers.
+        _ => available.checked_sub("false".len()),
     }
 }
 
-/// Neutralises, redacts and shortens an outcome, in this order. Returns the outcome and whether a
-/// part was omitted.
+/// Neutralises and redacts an outcome, and cuts it to `limit` bytes. Returns the outcome and
+/// whether a part was omitted.
 fn clean(outcome: Outcome, source: Option<Source>, kind: Kind, limit: usize) -> (Outcome, bool) {
     let mut truncated = false;
     let keys = source.map(Source::keys);
@@ -154,14 +154,7 @@ fn clean(outcome: Outcome, source: Option<Source>, kind: Kind, limit: usize) -> 
             failure.structured = failure.structured.map(|value| clean_json(value, keys, kind));
             failure.meta = failure.meta.map(|value| clean_json(value, keys, kind));
             failure.retry_after = failure.retry_after.map(|wait| wait.min(MAX_WAIT));
-            failure.denial = failure.denial.map(|denial| Denial {
-                capability: clean_line(&denial.capability, keys),
-                action: clean_line(&denial.action, keys),
-                rule: clean_line(&denial.rule, keys),
-                place: clean_line(&denial.place, keys),
-                // The remedy may contain lines to add to a file.
-                remedy: shortened(clean_text(denial.remedy, keys)),
-            });
+            failure.denial = failure.denial.map(|denial| clean_denial(denial, keys));
             Err(failure)
         }
     };
@@ -173,6 +166,17 @@ fn clean_json(value: Value, keys: Option<Keys>, kind: Kind) -> Value {
     match keys {
         Some(keys) => redaction::json(value, keys),
         None => value,
+    }
+}
+
+fn clean_denial(denial: Denial, keys: Option<Keys>) -> Denial {
+    Denial {
+        capability: clean_line(&denial.capability, keys),
+        action: clean_line(&denial.action, keys),
+        rule: clean_line(&denial.rule, keys),
+        place: clean_line(&denial.place, keys),
+        // The remedy may contain several lines.
+        remedy: shortened(clean_text(denial.remedy, keys)),
     }
 }
 
@@ -191,7 +195,8 @@ fn redacted(text: String, keys: Option<Keys>) -> String {
     }
 }
 
-/// Returns the texts of a value in the form that a terminal would show.
+/// Cleans a value like the text of an answer. Arrays and objects are only cleaned in a program's
+/// output.
 fn shown(value: Value, kind: Kind) -> Value {
     match value {
         Value::String(text) => Value::String(kind.shown(text)),
@@ -210,8 +215,7 @@ fn shortened(mut text: String) -> String {
     text
 }
 
-/// Neutralises and redacts the parts. Also finds secrets that begin in one part and end in the
-/// next.
+/// Neutralises and redacts the parts. Also redacts secrets that continue in the next part.
 fn contents(parts: Vec<Content>, source: Option<Source>, kind: Kind) -> Vec<Content> {
     let mut cleaned = Vec::with_capacity(parts.len());
     for mut part in parts {
@@ -234,26 +238,25 @@ fn contents(parts: Vec<Content>, source: Option<Source>, kind: Kind) -> Vec<Cont
     cleaned
 }
 
-/// Limits the parts to `limit` bytes. The part that exceeds the limit is cut, and the parts after
-/// it are omitted.
+/// Limits the parts to `limit` bytes. The part at the limit is cut, and later parts are omitted.
 fn bounded(parts: Vec<Content>, limit: usize, truncated: &mut bool) -> Vec<Content> {
     let mut room = limit;
-    let mut shaped = Vec::with_capacity(parts.len());
-    let mut parts = parts.into_iter();
-    while let Some(part) = parts.next() {
+    let mut kept = Vec::with_capacity(parts.len());
+    let mut later_parts = parts.into_iter();
+    while let Some(part) = later_parts.next() {
         if part.len() > room {
             *truncated = true;
-            shaped.extend(cut_part(part, room, parts.len()));
+            kept.extend(cut_part(part, room, later_parts.len()));
             break;
         }
         room -= part.len();
-        shaped.push(part);
+        kept.push(part);
     }
-    shaped
+    kept
 }
 
-/// Replaces a part that is too large with its first `room` bytes and a note. `more` is the number
-/// of parts after it.
+/// Returns the first `room` bytes of a part, and a notice. `more` is the number of omitted parts
+/// after this part.
 fn cut_part(part: Content, room: usize, more: usize) -> Vec<Content> {
     let size = part.len();
     let note = if more == 0 {

@@ -2,24 +2,19 @@
 
 use crate::overflow::byte_offset;
 
-/// The two ends of a text that is too long.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Ends<'a> {
     pub(super) head: &'a str,
     pub(super) tail: &'a str,
-    /// Characters of the head, where the omitted part begins.
+    /// The number of characters in the head.
     pub(super) offset: usize,
-    /// The number of omitted characters.
     pub(super) left_out: usize,
-    /// Characters of the whole text.
     pub(super) total: usize,
 }
 
-/// Returns the two ends of a text of more than `threshold` characters. Each end has half of
-/// `threshold`, or a little less to end at a line. Returns `None` if the text isn't longer than
-/// `threshold`.
+/// Returns the two ends of a text. Each end has half of `threshold`, or less to end at a line.
+/// Returns `None` if the text has at most `threshold` characters.
 pub(super) fn ends(text: &str, threshold: usize) -> Option<Ends<'_>> {
-    // A text has at least as many bytes as characters, and most answers are short.
     if text.len() <= threshold {
         return None;
     }
@@ -27,10 +22,11 @@ pub(super) fn ends(text: &str, threshold: usize) -> Option<Ends<'_>> {
     if total <= threshold {
         return None;
     }
-    let half = threshold / 2;
-    let mut head = &text[..byte_offset(text, half)];
-    let mut tail = &text[byte_offset(text, total - (threshold - half))..];
-    // Prefers a line end within the last quarter of the head and the first quarter of the tail.
+    let head_length = threshold / 2;
+    let tail_length = threshold - head_length;
+    let mut head = &text[..byte_offset(text, head_length)];
+    let mut tail = &text[byte_offset(text, total - tail_length)..];
+    // The cut moves to a line end in the last quarter of the head or the first quarter of the tail.
     if let Some(newline) = head.rfind('\n')
         && newline >= head.len() - head.len() / 4
     {

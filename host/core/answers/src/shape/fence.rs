@@ -1,5 +1,4 @@
-//! Puts untrusted text into a fence with a random key, so that a model can distinguish it from the
-//! host's text.
+//! Puts untrusted text into a fence, so that a model can distinguish it from the host's text.
 //!
 //! ```text
 //! <external-data tool="fetch" key="3f9a2c41d07b5e88">
@@ -8,7 +7,7 @@
 //! ```
 //!
 //! The key is random for each answer, so a text can't contain the end of its own fence. Text that
-//! looks like a fence is changed.
+//! looks like a tag is changed, too.
 
 use std::borrow::Cow;
 
@@ -16,31 +15,28 @@ use toolhold_contract::{Body, Content};
 
 use super::media;
 
-/// The common part of both ends of a fence.
-const NAME: &str = "external-data";
+const TAG_NAME: &str = "external-data";
 
-/// The fence of one answer.
 pub(super) struct Fence {
     open: String,
     close: String,
 }
 
 impl Fence {
-    /// Returns a fence for an answer of `tool` with a new random key.
+    /// Creates a fence with a random key for a tool's text.
     pub(super) fn new(tool: &str) -> Self {
         let mut bytes = [0; 8];
-        // Even without random bytes, the text inside never contains anything that looks like a
-        // fence.
+        // The fence is safe even with a key of zeros, because tags in the text are changed.
         let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
         let key = format!("{:016x}", u64::from_ne_bytes(bytes));
         Self {
-            open: format!("<{NAME} tool=\"{tool}\" key=\"{key}\">\n"),
-            close: format!("</{NAME} key=\"{key}\">\n"),
+            open: format!("<{TAG_NAME} tool=\"{tool}\" key=\"{key}\">\n"),
+            close: format!("</{TAG_NAME} key=\"{key}\">\n"),
         }
     }
 
-    /// Encloses an untrusted part in the fence. A client shows the media type outside of the fence,
-    /// so only a well-known type is preserved.
+    /// Encloses an untrusted part in the fence. Clients show the media type outside of the fence,
+    /// so unknown types are removed.
     pub(super) fn enclose(&self, part: &mut Content) {
         let known_type = part.media_type.as_deref().and_then(media::known);
         part.media_type = known_type.map(Into::into);
@@ -51,13 +47,13 @@ impl Fence {
         }
     }
 
-    /// Returns the text inside the fence. An empty text stays empty.
     pub(super) fn wrap(&self, text: &str) -> String {
         if text.is_empty() {
             return String::new();
         }
         let text = defuse(text);
-        let mut fenced = String::with_capacity(self.open.len() + text.len() + 1 + self.close.len());
+        let length = self.open.len() + text.len() + "\n".len() + self.close.len();
+        let mut fenced = String::with_capacity(length);
         fenced.push_str(&self.open);
         fenced.push_str(&text);
         if !text.ends_with('\n') {
@@ -68,71 +64,75 @@ impl Fence {
     }
 }
 
-/// Returns a text in a new fence. The text represents an untrusted answer of `tool`, such as a
-/// summary of the answer.
+/// Returns untrusted text about an answer of `tool` in a new fence.
 pub fn fenced(tool: &str, text: &str) -> String {
     Fence::new(tool).wrap(text)
 }
 
-/// Removes the random keys of the fences in a text, so that equal answers are equal.
+/// Removes the random keys of fences, so that equal answers have equal texts. A fence's tag looks
+/// like `<external-data tool="…" key="…">`.
 pub fn without_fence_keys(text: &str) -> Cow<'_, str> {
+    /// The form of a key at the end of a tag.
     const KEY: &str = " key=\"0123456789abcdef\"";
-    /// Longer than a tag is with the longest name of a tool.
+    /// Maximum length of a fence's tag in bytes.
     const MAX_TAG: usize = 256;
-    let mut out = String::new();
-    let mut from = 0;
-    for (at, _) in text.match_indices(NAME) {
-        let Some(length) = text.bytes().skip(at).take(MAX_TAG).position(|byte| byte == b'>') else {
+    let mut shortened = String::new();
+    let mut copied_until = 0;
+    for (name_start, _) in text.match_indices(TAG_NAME) {
+        let Some(length) =
+            text.bytes().skip(name_start).take(MAX_TAG).position(|byte| byte == b'>')
+        else {
             continue;
         };
-        let key_end = at + length;
+        let key_end = name_start + length;
         let key_start = key_end.saturating_sub(KEY.len());
-        // The key has to be inside this tag, and not in a part that was copied already.
-        if key_start < at.max(from) {
+        if key_start < name_start.max(copied_until) {
             continue;
         }
-        // If there is no key, `key_start` may be inside a character.
+        // In a tag without a key, `key_start` can be inside a character.
         if let Some(key) = text.get(key_start..)
             && key.starts_with(" key=\"")
         {
-            out.push_str(&text[from..key_start]);
-            from = key_end;
+            shortened.push_str(&text[copied_until..key_start]);
+            copied_until = key_end;
         }
     }
-    if from == 0 {
+    let has_removed_key = copied_until > 0;
+    if !has_removed_key {
         return Cow::Borrowed(text);
     }
-    out.push_str(&text[from..]);
-    Cow::Owned(out)
+    shortened.push_str(&text[copied_until..]);
+    Cow::Owned(shortened)
 }
 
-/// Checks whether a string has only the characters of a URI.
 fn is_plain_uri(uri: &str) -> bool {
     const MAX_URI: usize = 2048;
     uri.len() <= MAX_URI
         && uri.bytes().all(|byte| byte.is_ascii_graphic() && !b"<>\"`{}|\\^".contains(&byte))
 }
 
-/// Changes text that looks like the end of a fence.
+/// Replaces the `<` of text that looks like the tag of a fence.
 fn defuse(text: &str) -> Cow<'_, str> {
-    let mut out = String::new();
-    let mut from = 0;
-    for (at, _) in text.match_indices('<') {
-        let after = text.as_bytes()[at + 1..].trim_ascii_start();
+    let mut defused = String::new();
+    let mut copied_until = 0;
+    for (bracket, _) in text.match_indices('<') {
+        // Spaces are ignored, because a model may ignore them.
+        let after = text.as_bytes()[bracket + 1..].trim_ascii_start();
         let tag = after.strip_prefix(b"/").unwrap_or(after).trim_ascii_start();
-        if let Some(name) = tag.get(..NAME.len())
-            && name.eq_ignore_ascii_case(NAME.as_bytes())
+        if let Some(name) = tag.get(..TAG_NAME.len())
+            && name.eq_ignore_ascii_case(TAG_NAME.as_bytes())
         {
-            out.push_str(&text[from..at]);
-            out.push('‹');
-            from = at + 1;
+            defused.push_str(&text[copied_until..bracket]);
+            defused.push('‹');
+            copied_until = bracket + "<".len();
         }
     }
-    if from == 0 {
+    let has_replaced_bracket = copied_until > 0;
+    if !has_replaced_bracket {
         return Cow::Borrowed(text);
     }
-    out.push_str(&text[from..]);
-    Cow::Owned(out)
+    defused.push_str(&text[copied_until..]);
+    Cow::Owned(defused)
 }
 
 #[cfg(test)]

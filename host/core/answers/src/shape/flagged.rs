@@ -1,5 +1,5 @@
-//! Warns about untrusted output that looks like orders to the model (prompt injection), and removes
-//! nothing.
+//! Warns about untrusted output that looks like instructions to the model (prompt injection).
+//! Nothing is removed.
 
 use serde_json::{Value, json};
 use toolhold_contract::{Content, Outcome};
@@ -7,13 +7,12 @@ use toolhold_policy::injections;
 
 use crate::blocking::{AT_ONCE, blocking};
 
-/// Searches an outcome for injection patterns, and lists the patterns in its metadata.
+/// Adds the injection patterns in an outcome to the outcome's metadata, and returns them.
 pub(super) async fn flag(outcome: &mut Outcome) -> Vec<&'static str> {
     let text = text_of(outcome);
     let found = match text.len() {
         0 => Vec::new(),
         1..=AT_ONCE => injections(&text),
-        // A long search would delay other calls.
         _ => blocking(move || injections(&text)).await,
     };
     if !found.is_empty() {
@@ -22,8 +21,7 @@ pub(super) async fn flag(outcome: &mut Outcome) -> Vec<&'static str> {
     found
 }
 
-/// Returns the warning about injection patterns for a model, which comes before the fence. Returns
-/// `None` if there are no patterns.
+/// Returns a warning for the model about the found patterns, or `None` if there are no patterns.
 pub(super) fn warning(patterns: &[&str]) -> Option<String> {
     if patterns.is_empty() {
         return None;
@@ -34,19 +32,20 @@ pub(super) fn warning(patterns: &[&str]) -> Option<String> {
     ))
 }
 
-/// Adds a field of the host's own to the metadata of an outcome.
+/// Sets a key of the answer's metadata. Metadata that isn't an object is replaced.
 pub(super) fn set_meta(outcome: &mut Outcome, key: &str, value: Value) {
     let meta = match outcome {
         Ok(output) => &mut output.meta,
         Err(failure) => &mut failure.meta,
     };
-    match meta {
-        Some(Value::Object(fields)) => drop(fields.insert(key.to_owned(), value)),
-        meta => *meta = Some(json!({ key: value })),
+    if let Some(Value::Object(fields)) = meta {
+        fields.insert(key.to_owned(), value);
+    } else {
+        *meta = Some(json!({ key: value }));
     }
 }
 
-/// Checks whether an outcome has a part that is marked.
+/// Checks whether the tool marked a part as untrusted.
 pub(super) fn has_marked_part(outcome: &Outcome) -> bool {
     let content = match outcome {
         Ok(output) => &output.content,
@@ -55,7 +54,6 @@ pub(super) fn has_marked_part(outcome: &Outcome) -> bool {
     content.iter().any(Content::is_untrusted)
 }
 
-/// Returns all text of an outcome, to search it.
 fn text_of(outcome: &Outcome) -> String {
     let (content, structured, message) = match outcome {
         Ok(output) => (&output.content, &output.structured, ""),
@@ -72,7 +70,6 @@ fn text_of(outcome: &Outcome) -> String {
     text
 }
 
-/// Appends the strings of a value, each as a line.
 fn append_strings(value: &Value, text: &mut String) {
     match value {
         Value::String(string) => {

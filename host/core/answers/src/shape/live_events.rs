@@ -1,5 +1,4 @@
-//! Removes secrets from the events of a running call before they leave the host, and marks
-//! untrusted events.
+//! Redacts the events of a running call and marks untrusted events.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, Once, PoisonError};
@@ -11,34 +10,32 @@ use toolhold_redaction as redaction;
 
 use crate::overflow::{LiveOutput, RedactedText, TextRules};
 
-/// Shortest time between two parts of the output of a command.
+/// Minimum time between two parts of a command's output.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Passes events on without secrets and without text that a terminal would not show.
+/// Redacts events and passes them on.
 ///
-/// If a secret arrives in pieces, the pieces before it is recognised have already been passed on.
-/// The rest isn't passed on.
+/// The first pieces of a secret may be passed on before the secret is recognised. Its later pieces
+/// are removed.
 pub(super) struct LiveEvents {
     receiver: Arc<EventReceiver>,
     rules: TextRules,
-    /// The texts that the call emits.
-    emitted: Mutex<RedactedText>,
+    /// The emitted parts.
+    emitted_text: Mutex<RedactedText>,
     /// The messages, each as a line.
-    messages: Mutex<RedactedText>,
+    message_text: Mutex<RedactedText>,
 }
 
-/// The receiver of the events.
 pub(super) struct EventReceiver {
     pub(super) events: Arc<dyn Events>,
     /// Whether all text of the call is untrusted.
     pub(super) untrusted: bool,
-    /// Called once, before the first untrusted text leaves.
+    /// Called once, before the first untrusted text is passed on.
     pub(super) on_untrusted: Box<dyn Fn() + Send + Sync>,
     pub(super) warned: Once,
 }
 
 impl EventReceiver {
-    /// Passes a part on, and marks it if it is untrusted.
     fn emitted(&self, mut part: Content) {
         if self.untrusted || part.is_untrusted() {
             self.warned.call_once(&*self.on_untrusted);
@@ -66,23 +63,22 @@ impl LiveEvents {
         Self {
             receiver: Arc::new(receiver),
             rules,
-            emitted: Mutex::default(),
-            messages: Mutex::default(),
+            emitted_text: Mutex::default(),
+            message_text: Mutex::default(),
         }
     }
 
-    /// Returns the next piece of a text without secrets.
-    fn next(&self, text: &Mutex<RedactedText>, piece: String) -> String {
+    fn redact_piece(&self, text: &Mutex<RedactedText>, piece: String) -> String {
         let piece = self.rules.shown(piece);
         let mut text = text.lock().unwrap_or_else(PoisonError::into_inner);
         text.push(&piece);
-        text.next(true, self.rules.keys)
+        text.take_all(self.rules.keys)
     }
 }
 
 impl Events for LiveEvents {
     fn progress(&self, progress: Progress) {
-        let mut message = self.next(&self.messages, progress.message + "\n");
+        let mut message = self.redact_piece(&self.message_text, progress.message + "\n");
         message.truncate(message.trim_end_matches('\n').len());
         self.receiver.progress(Progress { message, ..progress });
     }
@@ -90,7 +86,7 @@ impl Events for LiveEvents {
     fn emitted(&self, part: &Content) {
         let mut part = part.clone();
         if let Body::Text(text) = &mut part.body {
-            *text = self.next(&self.emitted, std::mem::take(text));
+            *text = self.redact_piece(&self.emitted_text, std::mem::take(text));
         }
         let mut part = part.neutralised();
         if let Some(keys) = self.rules.keys {
@@ -106,15 +102,14 @@ impl Events for LiveEvents {
     }
 }
 
-/// Passes the output of a command on while the command runs.
 struct ShownCommand {
     receiver: Arc<EventReceiver>,
     shown: Mutex<ShownOutput>,
 }
 
 struct ShownOutput {
-    /// Standard output and standard error. Each output is searched separately, so that lines of one
-    /// output don't split a secret in the other.
+    /// Standard output and standard error have separate redaction, because a line of one output
+    /// must not split a secret in the other output.
     each: [LiveOutput; 2],
     last_sent: Instant,
 }
@@ -141,6 +136,7 @@ impl OutputRecorder for ShownCommand {
             OutputStream::Stdout => stdout.push(stream, bytes),
             OutputStream::Stderr => stderr.push(stream, bytes),
         };
+        // Text that waits for more text is sent after some time.
         if last_sent.elapsed() >= INTERVAL {
             *last_sent = Instant::now();
             text += &stdout.lines();

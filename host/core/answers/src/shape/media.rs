@@ -1,7 +1,6 @@
-//! Passes on only well-known media types of untrusted parts. The source chooses the type, and a
-//! client shows it outside of every fence.
+//! Passes on only well-known media types of untrusted parts. A third party chooses the type, and
+//! clients show it outside of the fence.
 
-/// Well-known types, without parameters.
 const KNOWN: [&str; 44] = [
     "application/gzip",
     "application/javascript",
@@ -49,7 +48,7 @@ const KNOWN: [&str; 44] = [
     "text/plain",
 ];
 
-/// Returns the well-known type without its parameters, or `None` for another type.
+/// Returns the well-known type without its parameters.
 pub(super) fn known(media_type: &str) -> Option<&'static str> {
     let essence = media_type.split(';').next().unwrap_or_default().trim();
     KNOWN.into_iter().find(|known| known.eq_ignore_ascii_case(essence))

@@ -1,9 +1,10 @@
-//! Shapes an answer before it leaves the host, in a fixed order. The text is converted to what a
-//! terminal shows, neutralised, redacted, filtered, searched for secrets again, cut, and fenced.
+//! Shapes an answer before it leaves the host. These steps run in this order:
 //!
-//! Because of this order, characters that hide a secret are removed before the search, a cut never
-//! hides a part of a secret from the search, the stored answer is redacted, and the host's notice
-//! about a cut is outside of the fence.
+//! 1. Characters that could hide a secret are removed.
+//! 2. The text is redacted. Cuts come later, because a part of a secret isn't recognised.
+//! 3. Filters run, and the text is redacted again.
+//! 4. The complete text of a long answer is stored, and the answer is cut.
+//! 5. Untrusted text is fenced. The host's notice about a cut is outside of the fence.
 
 mod clean;
 mod cut;
@@ -48,11 +49,11 @@ pub use structured::structured_schema;
 /// Shapes answers and events before they leave the host.
 #[derive(Debug)]
 pub struct Shaper {
-    /// Largest content in bytes.
+    /// Maximum length of the content in bytes. Longer content is cut.
     pub result: usize,
-    /// The tools whose answers are searched for secrets.
+    /// The tools whose answers are redacted.
     pub redaction: Redaction,
-    /// Number of characters after which an answer is cut for a model. 0 means never.
+    /// Number of characters after which an answer for a model is cut. 0 means never.
     pub threshold: usize,
     /// Stores the complete text of long answers.
     pub overflow: Arc<OverflowStore>,
@@ -112,22 +113,22 @@ impl Shaper {
             }
         }
 
-        // A filter may have merged a part that the tool marked with other parts.
+        // A filter may have merged a marked part with other parts.
         let marked_part_is_joined = has_marked_part && shape.filtered.is_some();
         let mut whole_is_untrusted =
             is_untrusted(context) || report.entries().output_of.is_some() || marked_part_is_joined;
         shape.has_untrusted = whole_is_untrusted || has_marked_part;
         let is_for_model = context.audience == Audience::Model;
         if is_for_model && whole_is_untrusted {
-            enclose_words(context, &mut outcome);
+            move_tool_message(context, &mut outcome);
         }
         if shape.has_untrusted || (is_for_model && shows_files(context)) {
             shape.injections = flagged::flag(&mut outcome).await;
         }
         if is_for_model {
             shape.untrusted = shape.has_untrusted;
-            // Files of the project belong to the user, but a third party may have written them.
-            // Text that looks like instructions is fenced.
+            // Files of the user's project may contain text of a third party, so an answer that
+            // looks like instructions is fenced.
             if !shape.has_untrusted && !shape.injections.is_empty() {
                 shape.untrusted = true;
                 whole_is_untrusted = true;
@@ -140,7 +141,7 @@ impl Shaper {
         {
             let kept = result.map(|output| (output.id, output.extent));
             let text = format!(
-                "The output is too long, so its middle is left out. {}",
+                "The output is too long, so the middle is left out. {}",
                 describe_rest(&kept, 0)
             );
             notice = Some(Notice { text, rest: remainder(&kept, 0) });
@@ -155,12 +156,12 @@ impl Shaper {
         (outcome, shape)
     }
 
-    /// Returns the text that a model would get for the output of a command, and the effect of the
-    /// filters. Nothing is stored.
+    /// Returns the text of a command's output as a model gets it, and the effect of filters.
+    /// Nothing is stored.
     ///
     /// # Errors
     ///
-    /// The answer is withheld.
+    /// Returns an error if the answer is withheld.
     pub async fn preview(
         &self,
         chain: &Chain,
@@ -196,14 +197,14 @@ impl Shaper {
         let (outcome, _) = clean_in_time(outcome, source, Kind::Stored, self.result, &cancel).await;
         let content = match outcome {
             Ok(output) => output.content,
-            // Filters leave the content of a failure.
+            // A failure without a code comes from the command, and filters keep its content.
             Err(failure) if failure.code.is_none() => failure.content,
             Err(withheld) => return Err(withheld),
         };
         Ok((content.iter().filter_map(Content::as_text).collect(), filtered))
     }
 
-    /// Returns the filtered answer with its notices. The answer must be searched for secrets again.
+    /// Returns the filtered answer, which must be redacted again, and the notice about filtering.
     #[expect(clippy::too_many_arguments, reason = "each is another fact of the one answer")]
     async fn filter(
         &self,
@@ -216,7 +217,8 @@ impl Shaper {
         cancel: &CancellationToken,
     ) -> (Outcome, Option<Notice>) {
         let output_of = report.entries().output_of.clone();
-        // A caller requests the rest of an answer to see all of it, so the rest isn't filtered.
+        // An answer of `read_overflow` isn't filtered, because the caller wants to see the omitted
+        // text.
         let is_stored_answer = context.tool.as_deref().is_some_and(reads_stored_answers);
         let tool_allows_it = match &output_of {
             Some(output) => output.shorten,
@@ -247,9 +249,8 @@ impl Shaper {
                 (Whole::Text(text), _) => self.keep(context, text, untrusted).await,
             };
             if let Err(error) = &kept {
-                // An answer that can't be stored isn't shortened.
                 tracing::warn!(
-                    "an answer is not filtered, because storing all of it failed: {error}"
+                    "an answer is not filtered, because storing the whole answer failed: {error}"
                 );
                 return (outcome, None);
             }
@@ -270,8 +271,8 @@ impl Shaper {
         (outcome, notice)
     }
 
-    /// Returns a receiver for the events of a call. It removes secrets and passes the events on to
-    /// `events`. It calls `on_untrusted` before the first event with untrusted text.
+    /// Returns a receiver that redacts events and passes them on to `events`. The receiver calls
+    /// `on_untrusted` before the first event with untrusted text.
     pub fn redact_events(
         &self,
         context: &CallContext,
@@ -283,18 +284,16 @@ impl Shaper {
         Arc::new(LiveEvents::new(receiver, self.rules(context)))
     }
 
-    /// Returns the rules that convert a text of a call to a text that may leave the host.
     fn rules(&self, context: &CallContext) -> TextRules {
         TextRules { kind: kind(context), keys: self.source_of(context).map(Source::keys) }
     }
 
-    /// Returns the source of a call's texts. Returns `None` if these texts aren't searched for
-    /// secrets.
+    /// Returns the source of a call's texts. `None` means that they aren't redacted.
     fn source_of(&self, context: &CallContext) -> Option<Source> {
         self.redacts(context).then(|| Source::for_call(context))
     }
 
-    /// Refuses arguments that contain the mark of a secret.
+    /// Refuses arguments that contain the mark of a redacted secret.
     ///
     /// # Errors
     ///
@@ -304,7 +303,7 @@ impl Shaper {
         if self.redacts(context) { marks::check(context) } else { Ok(()) }
     }
 
-    /// Removes secrets from the arguments that the tool stores after the call.
+    /// Redacts the arguments that the tool stores after the call.
     pub fn redact_kept(&self, context: &mut CallContext) {
         if !self.redacts(context) {
             return;
@@ -319,7 +318,7 @@ impl Shaper {
         }
     }
 
-    /// Checks whether secrets are searched in the texts of the call.
+    /// Checks whether the texts of the call are redacted.
     pub fn redacts(&self, context: &CallContext) -> bool {
         if !self.redaction.enabled {
             return false;
@@ -327,11 +326,10 @@ impl Shaper {
         let Some(tool) = &context.tool else { return true };
         let Definition { name, aliases, .. } = &*tool.definition;
         let exempt = &self.redaction.exempt;
-        !exempt.contains(name) && !aliases.iter().any(|alias| exempt.contains(alias))
+        let is_exempt = exempt.contains(name) || aliases.iter().any(|alias| exempt.contains(alias));
+        !is_exempt
     }
 
-    /// Stores an answer for `read_overflow`. Returns the ID and whether everything is stored, or
-    /// the reason why not.
     async fn keep(
         &self,
         context: &CallContext,
@@ -348,7 +346,6 @@ impl Shaper {
         .await
     }
 
-    /// Gives a spooled output its ID, so that it is stored.
     async fn keep_spooled(
         &self,
         context: &CallContext,
@@ -359,30 +356,31 @@ impl Shaper {
         Ok(blocking(move || output.keep(&session)).await?)
     }
 
-    /// Returns the converter for the output of a command that continues after its call.
+    /// Returns the converter for the output of a job.
     pub fn live(&self, context: &CallContext) -> LiveOutput {
         LiveOutput::new(self.rules(context))
     }
 
-    /// Returns the store for the whole output of a call's command. Returns `None` if there is no
-    /// command, or if no output is stored.
+    /// Returns the store for the output of the call's command. Returns `None` for calls without a
+    /// command, and if answers are never cut.
     pub fn spool(&self, context: &CallContext) -> Option<Arc<Spool>> {
         let tool = context.tool.as_deref()?;
         if self.threshold == 0 || !tool.is_built_in() {
             return None;
         }
-        // A call without a command needs no store.
-        subjects::commands(tool, &context.arguments).next()?;
+        let runs_command = subjects::commands(tool, &context.arguments).next().is_some();
+        if !runs_command {
+            return None;
+        }
         Some(Arc::new(Spool::new(Arc::clone(&self.overflow), self.rules(context))))
     }
 }
 
-/// The reason why the complete text of an answer isn't stored.
 #[derive(Debug, thiserror::Error)]
 enum KeepError {
-    #[error("it is gone")]
+    #[error("the stored output no longer exists")]
     Gone,
-    #[error("it is still read")]
+    #[error("the output is still being read")]
     StillRead,
     #[error(transparent)]
     Spool(#[from] io::Error),
@@ -393,29 +391,27 @@ enum KeepError {
 /// The effect of shaping on an answer.
 #[derive(Debug, Default)]
 pub struct ShapeReport {
-    /// The part that filters omitted.
+    /// The effect of filters.
     pub filtered: Option<FilterSummary>,
     /// The injection patterns in untrusted text.
     pub injections: Vec<&'static str>,
-    /// Whether a part was omitted.
+    /// Whether a part of the answer was omitted.
     pub truncated: bool,
-    /// Whether the answer is untrusted text for a model.
+    /// Whether untrusted text in the answer is fenced for a model.
     pub untrusted: bool,
-    /// Whether the answer has untrusted text, for any reader.
+    /// Whether the answer has untrusted text.
     pub has_untrusted: bool,
     /// The host's notices, which are also in the answer's text.
     pub notices: Vec<String>,
-    /// The position where the omitted part can be read.
+    /// The place where the omitted part can be read.
     pub rest: Option<Remainder>,
 }
 
-/// The host's notices after an answer.
 struct Notice {
     text: String,
     rest: Option<Remainder>,
 }
 
-/// Returns the parts of an outcome.
 fn content_of(outcome: &mut Outcome) -> &mut Vec<Content> {
     match outcome {
         Ok(output) => &mut output.content,
@@ -423,69 +419,65 @@ fn content_of(outcome: &mut Outcome) -> &mut Vec<Content> {
     }
 }
 
-/// Returns a notice in the form of the text.
 fn bracketed(notice: &str) -> String {
     format!("[{notice}]\n")
 }
 
-/// Returns the position at which `read_overflow` continues, or `None` if the answer isn't stored.
 fn remainder(kept: &Result<(OverflowId, Extent), KeepError>, offset: usize) -> Option<Remainder> {
     kept.as_ref().ok().map(|(id, _)| Remainder { id: id.as_str().to_owned(), offset })
 }
 
-/// Returns the kind of a call's texts for a terminal.
 fn kind(context: &CallContext) -> Kind {
     let Some(tool) = context.tool.as_deref() else { return Kind::Written };
     let last = subjects::commands(tool, &context.arguments).next().and_then(last_command);
     Kind::for_tool(&tool.definition, last.as_ref())
 }
 
-/// Checks whether a tool reads a stored answer.
 fn reads_stored_answers(tool: &Tool) -> bool {
     tool.definition.name == READ_OVERFLOW && tool.is_built_in()
 }
 
-/// Checks whether the answer of a call is untrusted.
+/// Checks whether all text of the call's answer is untrusted.
 fn is_untrusted(context: &CallContext) -> bool {
     let Some(tool) = &context.tool else { return false };
     if reads_stored_answers(tool) {
+        // The ID contains the mark of untrusted text.
         let id = context.arguments["id"].as_str().and_then(OverflowId::parse);
         return id.is_some_and(|id| id.is_untrusted());
     }
     tool.definition.annotations.open_world
 }
 
-/// Moves the failure message of a third-party tool into the answer's parts, which are fenced. A
-/// message of the host replaces it.
-fn enclose_words(context: &CallContext, outcome: &mut Outcome) {
+/// Moves the failure message of a third-party tool into the parts, which are fenced. The host's own
+/// message takes its place. Denials already have a message of the host.
+fn move_tool_message(context: &CallContext, outcome: &mut Outcome) {
     let (Some(tool), Err(failure)) = (&context.tool, outcome) else { return };
-    if tool.is_built_in() || !failure.by_tool || failure.denial.is_some() {
+    let is_by_third_party = failure.by_tool && !tool.is_built_in();
+    if !is_by_third_party || failure.denial.is_some() {
         return;
     }
     let message = format!("`{}` failed", tool.definition.name);
-    let mut words = std::mem::replace(&mut failure.message, message);
+    let mut tool_text = std::mem::replace(&mut failure.message, message);
     if let Some(suggestion) = failure.suggestion.take() {
-        words.push('\n');
-        words.push_str(&suggestion);
+        tool_text.push('\n');
+        tool_text.push_str(&suggestion);
     }
-    failure.content.insert(0, Content::untrusted(&UntrustedText::new(words)));
+    failure.content.insert(0, Content::untrusted(&UntrustedText::new(tool_text)));
 }
 
-/// Checks whether the answer of a call shows the content of files, which means that its tool reads
-/// paths.
 fn shows_files(context: &CallContext) -> bool {
     let Some(tool) = &context.tool else { return false };
     let Definition { annotations, subjects, .. } = &*tool.definition;
     annotations.read_only && subjects.iter().any(|subject| subject.kind == SubjectKind::Path)
 }
 
-/// Checks whether a value that a person gives to a tool's provider contains a secret.
+/// Checks whether a string contains a secret.
 pub fn holds_secret(value: &Value) -> bool {
     let Some(text) = value.as_str() else { return false };
     redaction::text(text, redaction::Keys::Text) != text
 }
 
-/// Describes how to read the omitted part.
+/// Describes how a model gets the omitted text, which starts at `offset`.
 fn describe_rest(kept: &Result<(OverflowId, Extent), KeepError>, offset: usize) -> String {
     match kept {
         Ok((id, Extent::Whole)) => format!(
@@ -494,11 +486,12 @@ fn describe_rest(kept: &Result<(OverflowId, Extent), KeepError>, offset: usize) 
         ),
         Ok((id, extent)) => {
             let part = match extent {
-                Extent::Ends => "Its beginning and its end are",
-                _ => "Its beginning is",
+                Extent::Ends => "The start and the end of the output are",
+                _ => "The start of the output is",
             };
             format!(
-                "{part} kept: to see more, call {READ_OVERFLOW} with id \"{}\" and offset {offset}.",
+                "{part} stored: to see more, call {READ_OVERFLOW} with id \"{}\" and offset \
+                 {offset}.",
                 id.as_str()
             )
         }

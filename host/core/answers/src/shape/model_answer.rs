@@ -1,4 +1,4 @@
-//! Makes an answer short enough for a model, and fences its untrusted text.
+//! Makes an answer short enough for a model, and fences untrusted text.
 
 use serde_json::{Value, json};
 use toolhold_catalogue::CallContext;
@@ -13,21 +13,18 @@ use super::{
 };
 use crate::overflow::{Extent, KeptOutput, OverflowId};
 
-/// An answer for a model.
 struct ModelAnswer<'a> {
     context: &'a CallContext,
     shape: &'a mut ShapeReport,
     outcome: &'a mut Outcome,
-    /// The fence of the untrusted text, if there is any.
     fence: Option<Fence>,
-    /// Maximum number of characters of the text and of the structured value.
+    /// Maximum number of characters of the text, and also of the structured value.
     threshold: usize,
 }
 
 impl Shaper {
-    /// Cuts a text that is too long for a model, stores the complete text, and fences untrusted
-    /// text. The fence encloses the parts that the tool marked. If the text is cut or is all
-    /// untrusted, the fence encloses all of it.
+    /// Cuts a long text, stores the complete text, and fences untrusted text. The fence encloses
+    /// the whole text if the text is cut or completely untrusted, and only marked parts otherwise.
     pub(super) async fn for_model(
         &self,
         context: &CallContext,
@@ -37,20 +34,20 @@ impl Shaper {
         whole_is_untrusted: bool,
     ) {
         let Some(tool) = &context.tool else { return };
-        let fence = shape.untrusted.then(|| Fence::new(&tool.definition.name));
-        // The tool for the rest of an answer has its own limit.
+        let fence = if shape.untrusted { Some(Fence::new(&tool.definition.name)) } else { None };
         let is_bounded = self.threshold > 0 && !reads_stored_answers(tool);
         let threshold = if is_bounded { self.threshold } else { usize::MAX };
         let mut answer = ModelAnswer { context, shape, outcome, fence, threshold };
-        let warning = answer.warn(whole_is_untrusted);
-        if !self.leave_out(&mut answer, spooled).await {
+        let warning = answer.mark_and_warn(whole_is_untrusted);
+        let is_fenced_text = self.leave_out(&mut answer, spooled).await;
+        if !is_fenced_text {
             answer.enclose_parts(whole_is_untrusted);
         }
         content_of(answer.outcome).splice(0..0, warning);
     }
 
-    /// Omits the parts that are too long, and stores the whole answer. Returns whether the text was
-    /// cut. A cut text is also fenced.
+    /// Omits long text and long structured values, and stores the whole answer. Returns whether the
+    /// text was cut. A cut text of an untrusted answer is already fenced.
     async fn leave_out(
         &self,
         answer: &mut ModelAnswer<'_>,
@@ -62,11 +59,13 @@ impl Shaper {
         let value_offset = answer.shorten_value(&mut whole);
         self.leave_out_value(answer).await;
         let ends = if is_long { cut::ends(&whole, answer.threshold) } else { None };
-        // The shown part of a field may end before the shown part of the text.
-        let offset = match (value_offset, &ends) {
-            (Some(offset), _) => offset,
-            (None, Some(ends)) => ends.offset,
-            (None, None) => return false,
+        // The shown part of a structured field may be shorter than the shown part of the text.
+        let offset = if let Some(offset) = value_offset {
+            offset
+        } else if let Some(ends) = &ends {
+            ends.offset
+        } else {
+            return false;
         };
 
         let mut total = ends.as_ref().map_or(0, |ends| ends.total);
@@ -89,34 +88,34 @@ impl Shaper {
         ends.is_some()
     }
 
-    /// Omits a structured value that is too long, and stores it.
+    /// Removes a structured answer that is still too long, and stores the whole value.
     async fn leave_out_value(&self, answer: &mut ModelAnswer<'_>) {
         let ModelAnswer { context, shape, outcome, threshold, .. } = answer;
-        let Some(value) = value_of(outcome).take_if(|value| is_longer(value, *threshold)) else {
-            return;
-        };
+        let too_long = value_of(outcome).take_if(|value| is_longer(value, *threshold));
+        let Some(value) = too_long else { return };
         let whole = value.to_string();
         let total = whole.chars().count();
         let kept = self.keep(context, whole, shape.untrusted).await;
+        let offset = 0;
         let notice = format!(
             "The structured answer of {total} characters is left out. {}",
-            describe_rest(&kept, 0)
+            describe_rest(&kept, offset)
         );
         content_of(outcome).push(Content::text(bracketed(&notice)));
         shape.notices.push(notice);
-        shape.rest = remainder(&kept, 0);
+        shape.rest = remainder(&kept, offset);
         shape.truncated = true;
     }
 }
 
 impl ModelAnswer<'_> {
-    /// Marks untrusted text in the metadata, and fences notices about it. Returns the warning about
-    /// injection patterns, which comes before the fence.
-    fn warn(&mut self, whole_is_untrusted: bool) -> Option<Content> {
+    /// Marks the answer as untrusted in the metadata, and fences the notices. Returns the warning
+    /// about injection patterns, which is the first part.
+    fn mark_and_warn(&mut self, whole_is_untrusted: bool) -> Option<Content> {
         if let Some(fence) = &self.fence {
             flagged::set_meta(self.outcome, "toolhold:untrusted", json!(true));
             if whole_is_untrusted {
-                // Notices contain the names of files and hosts, and are also in the fenced text.
+                // Notices contain names of files and hosts, which third parties may have chosen.
                 for notice in &mut self.shape.notices {
                     *notice = fence.wrap(notice);
                 }
@@ -128,18 +127,18 @@ impl ModelAnswer<'_> {
         Some(content)
     }
 
-    /// Returns the text of all parts.
     fn text(&mut self) -> String {
         let texts = content_of(self.outcome).iter().filter_map(Content::as_text);
         texts.collect::<Vec<_>>().join("\n")
     }
 
-    /// Shortens a structured value that is too long, if shortening is possible. Returns the offset
-    /// of the part that isn't shown. If `whole` is empty, it becomes the text of the complete
-    /// value.
+    /// Shortens a long structured value that has the field `truncated`. Returns the offset of the
+    /// first omitted character, or `None` if nothing was omitted. Replaces an empty `whole` with
+    /// the complete text.
     fn shorten_value(&mut self, whole: &mut String) -> Option<usize> {
         let threshold = self.threshold;
-        if !value_of(self.outcome).as_ref().is_some_and(|value| is_longer(value, threshold)) {
+        let value = value_of(self.outcome).as_ref()?;
+        if !is_longer(value, threshold) {
             return None;
         }
         if whole.is_empty() {
@@ -152,32 +151,26 @@ impl ModelAnswer<'_> {
         shortened::shorten(value, threshold)
     }
 
-    /// Replaces the text with its two ends and a notice between them.
+    /// Replaces the text of the answer with its two ends and a notice between them.
     fn show_ends(
         &mut self,
         ends: &Ends<'_>,
         total: usize,
         kept: &Result<(OverflowId, Extent), KeepError>,
     ) {
-        let left_out = total.saturating_sub(ends.total - ends.left_out);
+        // `total` counts the stored text, which can be longer than the cut text.
+        let shown = ends.total - ends.left_out;
+        let left_out = total.saturating_sub(shown);
         let notice = format!(
             "[{left_out} of {total} characters are left out here. {}]\n",
             describe_rest(kept, ends.offset)
         );
         let content = content_of(self.outcome);
         content.retain(|part| part.as_text().is_none());
-        let text = match &self.fence {
-            Some(fence) => {
-                content.iter_mut().for_each(|part| fence.enclose(part));
-                format!("{}{notice}{}", fence.wrap(ends.head), fence.wrap(ends.tail))
-            }
-            None => {
-                let is_at_line_start = ends.head.is_empty() || ends.head.ends_with('\n');
-                let line_end = if is_at_line_start { "" } else { "\n" };
-                format!("{}{line_end}{notice}{}", ends.head, ends.tail)
-            }
-        };
-        content.insert(0, Content::text(text));
+        if let Some(fence) = &self.fence {
+            content.iter_mut().for_each(|part| fence.enclose(part));
+        }
+        content.insert(0, Content::text(join_ends(ends, &notice, self.fence.as_ref())));
         let id = kept.as_ref().ok().map(|(id, _)| id.as_str());
         flagged::set_meta(
             self.outcome,
@@ -197,7 +190,15 @@ impl ModelAnswer<'_> {
     }
 }
 
-/// Returns the structured value of an outcome.
+fn join_ends(ends: &Ends<'_>, notice: &str, fence: Option<&Fence>) -> String {
+    if let Some(fence) = fence {
+        return format!("{}{notice}{}", fence.wrap(ends.head), fence.wrap(ends.tail));
+    }
+    let is_at_line_start = ends.head.is_empty() || ends.head.ends_with('\n');
+    let line_end = if is_at_line_start { "" } else { "\n" };
+    format!("{}{line_end}{notice}{}", ends.head, ends.tail)
+}
+
 fn value_of(outcome: &mut Outcome) -> &mut Option<Value> {
     match outcome {
         Ok(output) => &mut output.structured,

@@ -1,5 +1,4 @@
-//! Shortens a structured answer that is too long for a model. The answer must have a field that
-//! reports this.
+//! Shortens a structured answer that is too long for a model, if it has a field `truncated`.
 
 use serde_json::Value;
 use toolhold_contract::Outcome;
@@ -7,14 +6,11 @@ use toolhold_contract::Outcome;
 use super::clean::is_longer;
 use super::cut;
 
-/// Maximum length of the notice that replaces an omitted text. The characters between a key and its
-/// value have the same limit.
+/// Maximum length of the notice in a shortened text.
 const AROUND: usize = 100;
 
-/// The field that says whether something is missing.
 const FLAG: &str = "truncated";
 
-/// Checks whether a structured answer says that something is missing.
 pub(super) fn is_truncated(outcome: &Outcome) -> bool {
     let structured = match outcome {
         Ok(output) => &output.structured,
@@ -23,18 +19,18 @@ pub(super) fn is_truncated(outcome: &Outcome) -> bool {
     structured.as_ref().is_some_and(|value| value[FLAG] == Value::Bool(true))
 }
 
-/// Cuts the texts of an object with the field `truncated`, and sets the field.
+/// Cuts the strings of an object with the field `truncated`, and sets the field.
 ///
-/// The object then has about `threshold` characters and still matches its schema, so the client
-/// gets a valid structured answer. Returns the length of the shortest remaining beginning of a
-/// text. The complete text is read from this offset. Returns `None` if there is no such field, or
-/// if something other than a text is long.
+/// The object then has about `threshold` characters and still matches its schema. Returns the
+/// length of the shortest remaining beginning of a string, as the offset for `read_overflow`.
+/// Returns `None` if the field is missing, or if values other than strings are long.
 pub(super) fn shorten(value: &mut Value, threshold: usize) -> Option<usize> {
     let fields = value.as_object()?;
     if !fields.get(FLAG)?.is_boolean() {
         return None;
     }
     let text_count = fields.values().filter(|field| field.is_string()).count();
+    // Each string also needs room for the notice about its omitted middle.
     let share = (threshold / text_count.max(1)).checked_sub(AROUND)?;
 
     let mut shorter_fields = fields.clone();

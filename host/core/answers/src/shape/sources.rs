@@ -1,5 +1,5 @@
-//! Decides which secrets are searched in a text. The file or tool from which the text comes
-//! determines this.
+//! Decides which secrets redaction searches in a text, by the file or tool from which the text
+//! comes.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -11,26 +11,28 @@ use toolhold_system::files::FileView;
 
 use crate::overflow::READ_OVERFLOW;
 
-/// Maximum number of attempts to split the beginning of a line. After that, the line is treated
-/// like a line of a settings file.
+/// Maximum number of attempts to find the file name of a line. After that, the line is redacted
+/// like a settings file.
 const TRIES: usize = 64;
 
-/// Maximum number of bytes that are compared at the end of a file's name.
-const NAME: usize = 256;
+/// Maximum number of bytes of a path that are compared, counted from its end.
+const NAME_BYTES: usize = 256;
+
+/// Maximum number of digits of a line number.
+const LINE_NUMBER_DIGITS: usize = 20;
 
 /// The source of a call's texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    /// All text has one source, which may be unknown.
     One(Keys),
-    /// Lines of many files, each after its file's name, as in the answer of `grep`. The value is
-    /// the minimum setting for each line.
+    /// Lines of many files, each with its file's name, as in the answer of `grep`. The value is the
+    /// minimum strictness for all lines.
     Lines(Keys),
 }
 
 impl Source {
-    /// Returns the source of a call's texts. In source code, `password = …` is an ordinary line. In
-    /// a settings file, this line contains a secret.
+    /// Returns the source of a call's texts. `password = …` is an ordinary line in source code, but
+    /// a secret in a settings file.
     pub(super) fn for_call(context: &CallContext) -> Self {
         let Some(tool) = context.tool.as_deref() else { return Self::One(Keys::Text) };
         if !tool.is_built_in() {
@@ -40,7 +42,7 @@ impl Source {
         let path = context.subjects.first().map(|subject| &*subject.text);
         match (&*tool.definition.name, path) {
             ("read", Some(path)) if is_plugin => Self::One(of_file(path)),
-            // The answer has lines of a file among text of the tool.
+            // The answer has lines of the file and lines of the tool.
             ("edit", Some(path)) if is_plugin => Self::One(of_file(path).max(Keys::Text)),
             ("grep", Some(path)) if is_plugin => Self::Lines(keys_for_search(context, path)),
             ("grep", None) if is_plugin => Self::Lines(Keys::Unknown),
@@ -50,11 +52,14 @@ impl Source {
         }
     }
 
-    /// Redacts a part of an answer according to its source.
+    /// Redacts a part. In an answer of `grep`, the name of each line's file decides how strictly
+    /// the line is redacted.
     pub(super) fn part(self, mut part: Content) -> Content {
-        if let (Self::Lines(least), Body::Text(text)) = (self, &mut part.body) {
-            let lines = Lines { text, least, line: Cell::new(Line::beginning(0)) };
-            if let Cow::Owned(redacted) = redaction::text_where(text, &|offset| lines.at(offset)) {
+        if let (Self::Lines(minimum), Body::Text(text)) = (self, &mut part.body) {
+            let lines = Lines { text, minimum, line: Cell::new(Line::beginning(0)) };
+            if let Cow::Owned(redacted) =
+                redaction::text_where(text, &|offset| lines.keys_at(offset))
+            {
                 *text = redacted;
             }
             part.media_type = part.media_type.map(|name| redaction::owned(name, Keys::Text));
@@ -64,19 +69,17 @@ impl Source {
         redaction::content(part, self.keys())
     }
 
-    /// Returns the setting for messages and fields, which have no lines of files.
     pub(super) fn keys(self) -> Keys {
         match self {
             Self::One(keys) => keys,
-            Self::Lines(least) => least.max(Keys::Text),
+            Self::Lines(minimum) => minimum.max(Keys::Text),
         }
     }
 }
 
-/// Returns the minimum setting for lines that `grep` finds in `path`.
+/// Returns the minimum strictness for redacting the lines that `grep` finds in `path`.
 ///
-/// In a directory, each line shows the name of its own file. Links of `path` are followed: a line
-/// shows the name of the link, which can differ from the target's name.
+/// A search in a directory has no minimum, because each line has the name of its own file.
 fn keys_for_search(context: &CallContext, path: &str) -> Keys {
     let keys = of_file(path);
     if keys != Keys::Unknown && is_directory(context, path) == Some(true) {
@@ -85,30 +88,28 @@ fn keys_for_search(context: &CallContext, path: &str) -> Keys {
     keys
 }
 
-/// Checks whether a path is a directory. Returns `None` if this isn't known.
 fn is_directory(context: &CallContext, path: &str) -> Option<bool> {
     let grants = context.tool.as_ref()?.plugin.as_ref()?.policy().files.clone()?;
-    Some(FileView::new(grants, true).find(path.as_ref()).ok()?.kind.is_dir())
+    let read_only = true;
+    Some(FileView::new(grants, read_only).find(path.as_ref()).ok()?.kind.is_dir())
 }
 
 /// The lines of `grep`: `path:12: text`, or `path-12- text`.
 struct Lines<'a> {
     text: &'a str,
-    least: Keys,
-    /// The line of the last query, which stores the progress so that nothing is read twice.
+    /// The minimum strictness for every line.
+    minimum: Keys,
+    /// The line of the last query. The stored progress avoids reading a text twice.
     line: Cell<Line>,
 }
 
-/// A partly read line.
 #[derive(Clone, Copy)]
 struct Line {
-    /// The offset of the line's first byte.
     start: usize,
-    /// The offset up to which the line was read.
+    /// Offset of the first byte that wasn't read.
     seen: usize,
-    /// The number of attempts to split the line's beginning.
     tries: usize,
-    /// The strictest setting of the file names with which the line may begin.
+    /// The strictest redaction that any possible file name of the line requires.
     keys: Keys,
 }
 
@@ -119,44 +120,67 @@ impl Line {
 }
 
 impl Lines<'_> {
-    /// Returns the setting at an offset. The text before the offset in the same line determines it.
-    fn at(&self, offset: usize) -> Keys {
-        let mut line = self.line.get();
+    /// Returns how strictly the text at an offset is redacted. The file name at the start of the
+    /// line decides. Offsets mostly increase, so the state of the line is kept for the next call.
+    fn keys_at(&self, offset: usize) -> Keys {
+        let mut line = self.line_at(offset);
+        if line.seen < offset {
+            self.read_names(&mut line, offset);
+        }
+        self.line.set(line);
+        line.keys.max(self.minimum)
+    }
+
+    fn line_at(&self, offset: usize) -> Line {
+        let line = self.line.get();
         if offset < line.start {
             let line_start = self.text[..offset].rfind('\n').map_or(0, |newline| newline + 1);
-            line = Line::beginning(line_start);
-        } else if let Some(newline) = self.text[line.seen..offset.max(line.seen)].rfind('\n') {
-            line = Line::beginning(line.seen + newline + 1);
+            return Line::beginning(line_start);
         }
+        if offset <= line.seen {
+            return line;
+        }
+        match self.text[line.seen..offset].rfind('\n') {
+            Some(newline) => Line::beginning(line.seen + newline + 1),
+            None => line,
+        }
+    }
 
-        // A file's name can look like the beginning of a line. If one way to split the line gives
-        // the name of a settings file, the line is treated as one of a settings file.
-        let unread = &self.text[line.seen..offset.max(line.seen)];
-        for (index, separator) in unread.match_indices([':', '-']) {
+    /// Reads a line until an offset. A file name may contain separators, so a line can have several
+    /// possible file names. The name with the strictest redaction decides.
+    fn read_names(&self, line: &mut Line, offset: usize) {
+        for (index, separator) in self.text[line.seen..offset].match_indices([':', '-']) {
+            // A long line can have too many separators to try. Its file name stays unknown, so the
+            // line is redacted as strictly as a settings file.
             if line.tries == TRIES {
                 line.keys = line.keys.max(Keys::Settings);
                 break;
             }
             line.tries += 1;
             let path_end = line.seen + index;
-            let after = &self.text[path_end + 1..offset];
-            let digits = after.bytes().take_while(u8::is_ascii_digit).take(20).count();
-            // The line number is between two equal separators.
-            if digits > 0 && after[digits..].starts_with(separator) {
+            let after_path = &self.text[path_end + separator.len()..offset];
+            if starts_with_line_number(after_path, separator) {
                 let path = &self.text[line.start..path_end];
-                let name_start = path.ceil_char_boundary(path.len().saturating_sub(NAME));
+                let min_start = path.len().saturating_sub(NAME_BYTES);
+                let name_start = path.ceil_char_boundary(min_start);
                 line.keys = line.keys.max(of_file(&path[name_start..]));
             }
         }
-        line.seen = offset.max(line.seen);
-        self.line.set(line);
-        line.keys.max(self.least)
+        line.seen = offset;
     }
 }
 
-/// Returns the setting for a file of this name.
+fn starts_with_line_number(text: &str, separator: &str) -> bool {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).take(LINE_NUMBER_DIGITS).count();
+    digits > 0 && text[digits..].starts_with(separator)
+}
+
+/// Returns how strictly the content of a file with this name is redacted.
 fn of_file(path: &str) -> Keys {
-    let name = path.rsplit('/').next().unwrap_or(path).to_ascii_lowercase();
+    let name = match path.rsplit_once('/') {
+        Some((_, name)) => name.to_ascii_lowercase(),
+        None => path.to_ascii_lowercase(),
+    };
     let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
     let has_key_extension = PRIVATE_KEYS.contains(&extension);
     let is_ssh_key = extension != "pub" && SSH_KEYS.iter().any(|prefix| name.starts_with(prefix));
@@ -175,13 +199,11 @@ fn of_file(path: &str) -> Keys {
     Keys::Unknown
 }
 
-/// Endings of the names of files with private keys.
 const PRIVATE_KEYS: [&str; 9] = ["pem", "key", "p8", "pk8", "pfx", "p12", "ppk", "pkcs8", "pkcs12"];
 
-/// Beginnings of the names of ssh's private keys.
 const SSH_KEYS: [&str; 5] = ["id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "ssh_host_"];
 
-/// Suffixes of the names of settings files and of their logs.
+/// File name extensions of settings files and of logs that show settings.
 const SETTINGS: [&str; 41] = [
     "env",
     "ini",
@@ -226,7 +248,6 @@ const SETTINGS: [&str; 41] = [
     "publishsettings",
 ];
 
-/// Beginnings of the names of settings files.
 const NAMES: [&str; 14] = [
     ".env",
     "credentials",
@@ -323,10 +344,10 @@ mod tests {
     fn long_line_is_read_once_for_all_its_keys() {
         let text = "a.rs:1: ".to_owned() + &"x-1- token=".repeat(1000) + "\nb.env:2: token=a";
         let lines =
-            Lines { text: &text, least: Keys::Unknown, line: Cell::new(Line::beginning(0)) };
+            Lines { text: &text, minimum: Keys::Unknown, line: Cell::new(Line::beginning(0)) };
         let mut seen = 0;
         for (offset, _) in text.match_indices("token") {
-            lines.at(offset);
+            lines.keys_at(offset);
             let line = lines.line.get();
             assert!(
                 line.seen == offset && line.seen > seen && line.tries <= TRIES,
@@ -336,7 +357,7 @@ mod tests {
         }
         assert_eq!(lines.line.get().start, text.rfind('b').expect("it is there"));
         assert_eq!(
-            (lines.at(text.len()), lines.at(10)),
+            (lines.keys_at(text.len()), lines.keys_at(10)),
             (Keys::Settings, Keys::Unknown),
             "also where the next look begins again"
         );

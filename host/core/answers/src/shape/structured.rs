@@ -1,10 +1,10 @@
-//! Makes the structured answer for a client whose model sees nothing else. The answer contains the
-//! host's notices, and untrusted texts are fenced.
+//! Builds the structured answer for clients that pass no text on to their model. The answer
+//! contains the host's notices, and untrusted strings are fenced.
 //!
-//! The names `notices` and `rest` belong to the host. A tool's own fields with these names become
-//! `tool_notices` and `tool_rest`. A value that can't have more fields becomes the field `result`.
-//! The advertised schema has the same changes. Without a schema, the tool's text may contain more
-//! than its value, so the text is added as `text`.
+//! The fields `notices` and `rest` belong to the host. A tool's own fields with these names become
+//! `tool_notices` and `tool_rest`. A value that isn't an extensible object becomes the field
+//! `result`. The advertised schema has the same changes. A tool without a schema can say more in
+//! its text than in its value, so the text becomes the field `text`.
 
 use std::collections::HashSet;
 
@@ -14,20 +14,19 @@ use toolhold_contract::{Definition, Failure, Output};
 use super::fence::Fence;
 use crate::answer::Answer;
 
-/// The host's names, and the new names of a tool's own fields.
-const OWN: [(&str, &str); 2] = [(NOTICES, "tool_notices"), (REST, "tool_rest")];
+/// The host's fields, and the new names of a tool's own fields.
+const HOST_FIELDS: [(&str, &str); 2] = [(NOTICES, "tool_notices"), (REST, "tool_rest")];
 const NOTICES: &str = "notices";
 const REST: &str = "rest";
 
-/// The field with the text of an answer whose value has no schema. The second string is the new
-/// name of a tool's own field with this name.
+/// The field with the text of an answer without a schema, and the new name of a tool's own field.
 const TEXT: (&str, &str) = ("text", "tool_text");
 
-/// The field for a value without room for the host's names.
+/// The field for a value that isn't an extensible object.
 const RESULT: &str = "result";
 
-/// Keywords of a schema that don't exclude further declared properties.
-const OPEN: [&str; 12] = [
+/// Keywords of schemas to which the host can add properties.
+const OPEN_KEYWORDS: [&str; 12] = [
     "type",
     "properties",
     "required",
@@ -42,22 +41,22 @@ const OPEN: [&str; 12] = [
     "$comment",
 ];
 
-/// Keywords whose values are data, not schemas.
+/// Schema keywords whose values are data, not schemas.
 const DATA: [&str; 6] = ["enum", "const", "default", "examples", "required", "dependentRequired"];
 
-/// Keywords whose values are maps from names to schemas.
+/// Schema keywords whose values are maps from names to schemas.
 const BY_NAME: [&str; 5] =
     ["properties", "patternProperties", "dependentSchemas", "$defs", "definitions"];
 
-/// The longest field name that needs no fence.
+/// Maximum length of a field name without a fence.
 const MAX_NAME: usize = 64;
 
 impl Answer {
-    /// Returns the structured answer for a model: an object with the host's `notices`, and with
-    /// `rest`, the position of the remaining text, if there is more.
+    /// Returns the structured answer for a model: an object with the host's `notices`. The field
+    /// `rest` names the place of an omitted part.
     ///
-    /// The object matches [`structured_schema`]. Texts from untrusted sources are fenced. Returns
-    /// `None` if the tool gave no structured answer, or one that doesn't match its schema.
+    /// The object matches [`structured_schema`]. Untrusted strings are fenced. Returns `None` if
+    /// the structured answer is missing or doesn't match the tool's schema.
     pub fn structured_for_model(&self, tool: &Definition) -> Option<Value> {
         let (structured, feedback) = match &self.outcome {
             Ok(output) => (&output.structured, None),
@@ -78,14 +77,13 @@ impl Answer {
             None => true,
         };
         let mut fields = match value {
-            Value::Object(fields) if takes_fields => move_own(fields, &OWN),
-            // The schema promises an object for every answer that isn't a failure.
+            Value::Object(fields) if takes_fields => rename_tool_fields(fields, &HOST_FIELDS),
             _ if takes_fields && schema.is_some() && self.outcome.is_ok() => return None,
             value => Map::from_iter([(RESULT.to_owned(), value)]),
         };
         if schema.is_none() {
             let text = self.outcome.as_ref().map_or_else(Failure::joined_text, Output::joined_text);
-            fields = move_own(fields, &[TEXT]);
+            fields = rename_tool_fields(fields, &[TEXT]);
             if !text.trim().is_empty() {
                 fields.insert(TEXT.0.to_owned(), Value::String(text));
             }
@@ -103,7 +101,6 @@ impl Answer {
         Some(Value::Object(fields))
     }
 
-    /// Returns the notices that aren't in the feedback of a failure already.
     fn other_notices<'a>(&'a self, feedback: Option<&'a str>) -> impl Iterator<Item = &'a str> {
         self.notices.iter().map(String::as_str).filter(move |notice| match feedback {
             Some(feedback) => !feedback.contains(notice),
@@ -112,8 +109,8 @@ impl Answer {
     }
 }
 
-/// Returns the JSON Schema of [`Answer::structured_for_model`], which is always an object. Returns
-/// `None` if the tool has no schema.
+/// Returns the JSON Schema of [`Answer::structured_for_model`]. Returns `None` if the tool has no
+/// schema.
 pub fn structured_schema(tool: &Definition) -> Option<Value> {
     let tool_schema = tool.output_schema.as_ref()?;
     let mut keywords = match tool_schema {
@@ -122,14 +119,15 @@ pub fn structured_schema(tool: &Definition) -> Option<Value> {
     };
     let properties = keywords.entry("properties").or_insert_with(|| json!({}));
     if let Value::Object(properties) = properties {
-        *properties = move_own(std::mem::take(properties), &OWN);
+        *properties = rename_tool_fields(std::mem::take(properties), &HOST_FIELDS);
         properties.insert(NOTICES.to_owned(), notices_schema());
         properties.insert(REST.to_owned(), rest_schema());
     }
     if let Some(Value::Array(required)) = keywords.get_mut("required") {
         for name in required {
-            if let Some((_, moved)) = OWN.iter().find(|(own, _)| name == own) {
-                *name = json!(moved);
+            let renamed = HOST_FIELDS.iter().find(|(host_name, _)| name == host_name);
+            if let Some((_, new_name)) = renamed {
+                *name = json!(new_name);
             }
         }
     }
@@ -153,46 +151,56 @@ fn rest_schema() -> Value {
     })
 }
 
-/// Checks whether a schema describes an object to which the host's fields can be added.
+/// Checks whether a schema describes an object to which the host can add fields.
 fn has_room(schema: &Value) -> bool {
     let Value::Object(keywords) = schema else { return false };
-    let is_open = keywords.keys().all(|keyword| OPEN.contains(&keyword.as_str()));
+    let is_open = keywords.keys().all(|keyword| OPEN_KEYWORDS.contains(&keyword.as_str()));
     if schema["type"] != "object" || !is_open {
         return false;
     }
-    // A field can't be renamed if the tool also has a field with the new name.
     let properties = &schema["properties"];
-    !OWN.iter().any(|(own, moved)| properties.get(own).is_some() && properties.get(moved).is_some())
+    for (host_name, new_name) in HOST_FIELDS {
+        if properties.get(host_name).is_some() && properties.get(new_name).is_some() {
+            return false;
+        }
+    }
+    true
 }
 
-/// Renames a tool's own fields that have the host's names.
-fn move_own(mut fields: Map<String, Value>, names: &[(&str, &str)]) -> Map<String, Value> {
-    for (own, moved) in names {
-        if let Some(value) = fields.remove(*own) {
-            fields.entry(*moved).or_insert(value);
+/// Renames fields of the tool that have a name of the host. `names` are pairs of the host's name
+/// and the new name of the tool's field.
+fn rename_tool_fields(
+    mut fields: Map<String, Value>,
+    names: &[(&str, &str)],
+) -> Map<String, Value> {
+    for (host_name, new_name) in names {
+        if let Some(value) = fields.remove(*host_name) {
+            fields.entry(*new_name).or_insert(value);
         }
     }
     fields
 }
 
-/// Returns the schema of an object whose `result` has this schema.
-fn wrapped(own: &Value) -> Map<String, Value> {
-    let mut inner = own.clone();
+fn wrapped(tool_schema: &Value) -> Map<String, Value> {
+    let mut inner = tool_schema.clone();
     let mut outer = Map::from_iter([
         ("type".to_owned(), json!("object")),
         ("required".to_owned(), json!([RESULT])),
     ]);
     if let Value::Object(fields) = &mut inner {
-        // An `$id` would change the root of the references inside.
+        // An `$id` changes the target of references inside the schema.
         fields.remove("$id");
-        outer.extend(fields.remove("$schema").map(|dialect| ("$schema".to_owned(), dialect)));
+        if let Some(dialect) = fields.remove("$schema") {
+            outer.insert("$schema".to_owned(), dialect);
+        }
     }
     rebase(&mut inner);
     outer.insert("properties".to_owned(), json!({ RESULT: inner }));
     outer
 }
 
-/// Adjusts the references of a schema to its new position.
+/// Changes references such as `#/$defs/x`, because the tool's schema is now below the field
+/// `result`.
 fn rebase(schema: &mut Value) {
     match schema {
         Value::Array(items) => items.iter_mut().for_each(rebase),
@@ -208,7 +216,8 @@ fn rebase(schema: &mut Value) {
     }
 }
 
-/// Removes rules from a schema that a fenced text would break.
+/// Removes keywords that a fenced string could violate, such as `maxLength`. Skips the values of
+/// `DATA` keywords, which contain no schemas.
 fn allow_fences(schema: &mut Value) {
     match schema {
         Value::Array(items) => items.iter_mut().for_each(allow_fences),
@@ -230,8 +239,8 @@ fn allow_fences(schema: &mut Value) {
     }
 }
 
-/// Collects the strings that a schema contains, as values or as fields. The tool defines these
-/// strings before the call.
+/// Adds the constants and field names of a schema to `known`. The tool defined these strings before
+/// the call, so they need no fence.
 fn collect_known<'s>(schema: &'s Value, known: &mut HashSet<&'s str>) {
     match schema {
         Value::Array(items) => items.iter().for_each(|item| collect_known(item, known)),
@@ -251,13 +260,15 @@ fn collect_known<'s>(schema: &'s Value, known: &mut HashSet<&'s str>) {
     }
 }
 
-/// Fences each text of a value, and each field name that is more than a name.
+/// Fences each string of a value, and each field name that isn't a plain name. Strings in `known`
+/// stay unfenced.
 fn fence_texts(value: &mut Value, fence: &Fence, known: &HashSet<&str>) {
     match value {
         Value::String(text) if !known.contains(text.as_str()) => *text = fence.wrap(text),
         Value::Array(items) => items.iter_mut().for_each(|item| fence_texts(item, fence, known)),
         Value::Object(fields) => {
             fields.values_mut().for_each(|value| fence_texts(value, fence, known));
+            // Most objects keep their fields.
             if fields.keys().all(|name| is_name(name) || known.contains(name.as_str())) {
                 return;
             }

@@ -19,18 +19,22 @@ use super::files::{self, CURRENT};
 use super::lines::Lines;
 use super::time;
 
-/// Most bytes of records that are read at once.
+const EVENT_BYTES: usize = 4096;
+
+/// Pause before the next look for a log that doesn't exist yet.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Maximum number of bytes of entries that are returned at once.
 const MAX_BYTES: usize = 1024 * 1024;
 
-/// Number of attempts to list the files when one seems to be missing. Another process may have
-/// rotated a file meanwhile.
+/// Number of attempts to list the files. A file can seem to be missing while another process
+/// rotates it.
 const TRIES: usize = 3;
 
-/// Bytes before the time of a record, and the time's own.
+/// The byte range of the time in an entry.
 const TIME: std::ops::Range<usize> = 7..34;
 
-/// A position in the log: the number and the hash of the entry before it. The default is the
-/// beginning.
+/// A position in the log, given by the entry before it. The default is the beginning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogPosition {
     /// The number of the entry, or 0 before the first entry.
@@ -51,37 +55,37 @@ impl From<Link> for LogPosition {
     }
 }
 
-/// Where a [`RecordReader`] begins.
+/// Where a [`RecordReader`] starts.
 #[derive(Clone, Debug)]
 pub enum ReadFrom {
-    /// After this record.
+    /// After this entry.
     Position(LogPosition),
-    /// At the first record of this time or later.
+    /// At the first entry of this time or later.
     Time(SystemTime),
 }
 
-/// An entry as it is in the log.
+/// An entry as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogRecord {
     /// The line of the entry, without its line end.
     pub line: Vec<u8>,
-    /// The position after the entry: its own number and hash.
+    /// The position after this entry.
     pub position: LogPosition,
-    /// The hash of the previous entry, which this entry's hash covers.
+    /// The hash of the previous entry.
     pub previous: String,
-    /// Whether the entry is unchanged and follows the previous entry.
+    /// Whether the hash is correct and the entry follows the previous entry.
     pub intact: bool,
     /// The number of entries that are missing before this entry. If this entry is
-    /// [`intact`](Self::intact), whole files are missing. Usually they were removed because of
-    /// `keep`, which [`Trail::verify`](crate::Trail::verify) checks.
+    /// [`intact`](Self::intact), whole files were removed, usually because of the limit `keep`.
+    /// [`Trail::verify`](crate::Trail::verify) checks the reason.
     pub missing: u64,
 }
 
-/// Reads entries in their order. A reader holds no lock, so it never delays a writer.
+/// Reads entries in order. A reader holds no lock, so it never delays a writer.
 pub struct RecordReader {
     path: PathBuf,
     from: ReadFrom,
-    /// The open log. `None` means that nothing was ever recorded.
+    /// The open log. `None` means that the log has no entries yet.
     opened: Option<Opened>,
 }
 
@@ -89,30 +93,27 @@ struct Opened {
     folder: PrivateFolder,
     key: Key,
     changes: OwnedFd,
-    /// Records before this time are passed over.
+    /// Entries before this time are skipped.
     from: Option<Vec<u8>>,
     after: Link,
-    /// The current file. `None` means that no file has been started.
+    /// The current file. `None` means that the log has no file yet.
     file: Option<LogPart>,
 }
 
-/// The file that is read.
 struct LogPart {
     number: u64,
     file: File,
     at: u64,
-    /// Whether the last entry of the file was read.
     ended: bool,
 }
 
 impl RecordReader {
-    /// Opens the log in the folders of a user. Creates and changes nothing. If nothing has been
-    /// recorded yet, reading starts with the first entry.
+    /// Opens the log in the folders of a user. Creates and changes nothing.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`] if the folder can't be read or trusted, if its key is lost, or if the
-    /// entry of the position is missing or different.
+    /// [`HostError::Io`] if the folder can't be read, if the key is lost, or if the entry of the
+    /// position is missing or different.
     pub fn open(folders: &Folders, from: ReadFrom) -> Result<Self, HostError> {
         let path = folders.data.join(files::FOLDER);
         let mut reader = Self { path, from, opened: None };
@@ -120,26 +121,24 @@ impl RecordReader {
         Ok(reader)
     }
 
-    /// Returns the beginning of the key's SHA-256 hash, which identifies the key without revealing
-    /// it. Returns `None` if there is no key yet.
+    /// Returns the beginning of the key's SHA-256 hash, or `None` if there is no key yet.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`] with the folder if the key can't be read.
+    /// [`HostError::Io`] if the key can't be read.
     pub fn key_id(&self) -> Result<Option<String>, HostError> {
-        self.opened
-            .as_ref()
-            .map(|opened| files::key_id(&opened.folder))
-            .transpose()
-            .map_err(HostError::io(self.path.join(files::KEY).display().to_string()))
+        let Some(opened) = &self.opened else { return Ok(None) };
+        let id = files::key_id(&opened.folder)
+            .map_err(HostError::io(self.path.join(files::KEY).display().to_string()))?;
+        Ok(Some(id))
     }
 
-    /// Returns the next entries, at most `most` entries and one mebibyte. The list is empty if
-    /// there are no more entries at the moment.
+    /// Returns the next entries, at most `most` entries and about one MiB. The list is empty if
+    /// there are no further entries at the moment.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`] with the folder if the log can't be read.
+    /// [`HostError::Io`] if the log can't be read.
     pub fn read(&mut self, most: usize) -> Result<Vec<LogRecord>, HostError> {
         self.find()?;
         let Some(opened) = &mut self.opened else { return Ok(Vec::new()) };
@@ -150,16 +149,16 @@ impl RecordReader {
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`] with the folder if waiting fails.
+    /// [`HostError::Io`] if waiting fails.
     pub fn wait(&mut self, most: Duration) -> Result<(), HostError> {
         let Some(opened) = &self.opened else {
-            std::thread::sleep(most.min(Duration::from_secs(1)));
+            // A missing folder can't be watched.
+            std::thread::sleep(most.min(PAUSE));
             return Ok(());
         };
         opened.wait(most).map_err(HostError::io(self.path.display().to_string()))
     }
 
-    /// Opens the log, unless it is already open or nothing has been recorded.
     fn find(&mut self) -> Result<(), HostError> {
         if self.opened.is_none() {
             self.opened = Opened::new(&self.path, &self.from)
@@ -170,6 +169,7 @@ impl RecordReader {
 }
 
 impl Opened {
+    /// Opens the log, and moves to the position `from`. Returns `None` if there is no log yet.
     fn new(path: &std::path::Path, from: &ReadFrom) -> io::Result<Option<Self>> {
         let folder = match PrivateFolder::open(path) {
             Ok(folder) => folder,
@@ -179,22 +179,18 @@ impl Opened {
             }
             Err(error) => return Err(error),
         };
-        // The folder is watched before it is read, so that no change between the two is missed.
+
+        // The watch starts before the reading, so that no change is missed.
         let changes = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-        let what = WatchFlags::MODIFY | WatchFlags::CREATE | WatchFlags::MOVED_FROM;
-        inotify::add_watch(&changes, path, what)?;
+        let events = WatchFlags::MODIFY | WatchFlags::CREATE | WatchFlags::MOVED_FROM;
+        inotify::add_watch(&changes, path, events)?;
+
         let Some(key) = files::key(&folder)? else {
-            // A writer creates the key before the first entry, so the reader looks for the key
-            // again.
-            if files::has_current_records(&folder) && files::key(&folder)?.is_none() {
-                return Err(io::Error::new(
-                    ErrorKind::NotFound,
-                    "`key`, the key of the records, is missing; restore it",
-                ));
-            }
+            check_key_not_lost(&folder)?;
             check_empty_log(from)?;
             return Ok(None);
         };
+
         let mut opened = Self { folder, key, changes, from: None, after: Link::START, file: None };
         match from {
             ReadFrom::Position(position) => opened.seek(position)?,
@@ -207,19 +203,23 @@ impl Opened {
         Ok(Some(opened))
     }
 
-    /// Returns the started files in order, each with its first entry.
+    /// Returns the files in order, with their first entries.
     fn files(&self) -> io::Result<Vec<(File, files::Begin)>> {
         let mut tries_left = TRIES;
         loop {
             let found = self.list_files()?;
-            let is_whole = found.windows(2).all(|pair| pair[1].1.file == pair[0].1.file + 1);
+            let numbers: Vec<u64> = found.iter().map(|(_, begin)| begin.file).collect();
+            let is_whole = numbers.windows(2).all(|pair| pair[1] == pair[0] + 1);
             tries_left -= 1;
+            // A file that was renamed during the listing leaves a gap, so the files are listed
+            // again. A gap in the last list means that a file was removed.
             if is_whole || tries_left == 0 {
                 return Ok(found);
             }
         }
     }
 
+    /// Lists the files once. Another process may rename a file during the listing.
     fn list_files(&self) -> io::Result<Vec<(File, files::Begin)>> {
         let mut names: Vec<String> =
             files::rotated(&self.folder)?.into_iter().map(files::name).collect();
@@ -239,7 +239,7 @@ impl Opened {
         Ok(found)
     }
 
-    /// Goes behind the record of a position.
+    /// Moves behind the entry of a position.
     fn seek(&mut self, position: &LogPosition) -> io::Result<()> {
         let Some(hash) = chain::from_hex(position.hash.as_bytes()) else {
             return Err(invalid(format!("`{}` isn't the hash of a record", position.hash)));
@@ -267,7 +267,7 @@ impl Opened {
             return Err(changed(wanted.seq));
         }
 
-        // The file of the record was removed, or the position is before the first record.
+        // The entry's file was removed, or the position is the beginning.
         if let Some((_, begin)) = found.first()
             && begin.seq == wanted.seq + 1
             && begin.previous != wanted.hash
@@ -282,14 +282,14 @@ impl Opened {
         Ok(())
     }
 
-    /// Moves to the file that contains a time.
+    /// Moves to the file that contains the moment `from`.
     fn seek_time(&mut self, from: Vec<u8>) -> io::Result<()> {
         let mut found = self.files()?;
-        let index =
-            found.iter().rposition(|(_, begin)| begin.ts.as_bytes() <= &from[..]).unwrap_or(0);
+        let last_before = found.iter().rposition(|(_, begin)| begin.ts.as_bytes() <= &from[..]);
+        let index = last_before.unwrap_or(0);
         if index < found.len() {
             let (file, begin) = found.swap_remove(index);
-            // Entries before this file aren't missing, because they weren't requested.
+            // Entries before this file weren't requested, so they aren't missing.
             self.after = Link { seq: begin.seq - 1, hash: begin.previous };
             self.begin_with(Some((file, begin)));
         }
@@ -297,26 +297,28 @@ impl Opened {
         Ok(())
     }
 
-    /// Reads from the beginning of this file.
     fn begin_with(&mut self, file: Option<(File, files::Begin)>) {
         self.file =
             file.map(|(file, begin)| LogPart { number: begin.file, file, at: 0, ended: false });
     }
 
+    /// Returns the next entries of all files, at most `most` entries.
     fn read(&mut self, most: usize) -> io::Result<Vec<LogRecord>> {
         let mut records = Vec::new();
         let mut bytes = 0;
         loop {
-            // The kind of change doesn't matter, because the present files are read.
+            // Forgets changes before reading, so that a change during the reading ends the next
+            // wait.
             self.forget_changes()?;
             self.read_file(most, &mut bytes, &mut records)?;
-            if records.len() >= most || bytes >= MAX_BYTES || !self.go_on()? {
+            let is_full = records.len() >= most || bytes >= MAX_BYTES;
+            if is_full || !self.move_on()? {
                 return Ok(records);
             }
         }
     }
 
-    /// Reads on in the current file.
+    /// Adds the next entries of the current file to `records`, and their lengths to `bytes`.
     fn read_file(
         &mut self,
         most: usize,
@@ -332,16 +334,19 @@ impl Opened {
             )));
         }
         let mut lines = Lines::new(&part.file, part.at, size);
-        while records.len() < most && *bytes < MAX_BYTES && !part.ended {
+        while !part.ended {
+            let is_full = records.len() >= most || *bytes >= MAX_BYTES;
+            if is_full {
+                break;
+            }
             let Some(line) = lines.next()? else { break };
             if !line.whole {
-                // A line without an end is still being written.
                 break;
             }
             part.at = line.to;
             let Some(sealed) = SealedRecord::parse(line.bytes) else { continue };
             part.ended = chain::kind(line.bytes) == b"end";
-            let record = check(&self.key, &self.after, &sealed, line.bytes);
+            let record = checked_record(&self.key, &self.after, &sealed, line.bytes);
             self.after = sealed.link;
             if let Some(from) = self.from.as_deref()
                 && let Some(time) = line.bytes.get(TIME)
@@ -355,28 +360,31 @@ impl Opened {
         Ok(())
     }
 
-    /// Moves to the next file if the current file has ended and a next file exists. Returns whether
-    /// there may be more entries to read.
-    fn go_on(&mut self) -> io::Result<bool> {
-        let Some(part) = &self.file else {
+    /// Returns the number of the newest file, or `None` if this file has no entry yet.
+    fn newest_number(&self) -> io::Result<Option<u64>> {
+        match self.folder.file(CURRENT) {
+            Ok(file) => Ok(begin(&file, CURRENT)?.map(|begin| begin.file)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Moves to the next file if the current file is finished. Returns whether more entries may
+    /// follow.
+    fn move_on(&mut self) -> io::Result<bool> {
+        let Some(current) = &self.file else {
             let first = self.files()?.into_iter().next();
             self.begin_with(first);
             return Ok(self.file.is_some());
         };
-        // A cheap check comes first, since usually nothing has changed.
-        let newest = match self.folder.file(CURRENT) {
-            Ok(file) => begin(&file, CURRENT)?.map(|begin| begin.file),
-            Err(error) if error.kind() == ErrorKind::NotFound => None,
-            Err(error) => return Err(error),
-        };
-        let has_next = newest.is_some_and(|number| number > part.number);
+        let number = current.number;
+        let has_next = self.newest_number()?.is_some_and(|newest| newest > number);
         if !has_next {
             return Ok(false);
         }
-        // The last entries of the file may have been written after it was read.
-        let number = part.number;
-        let size = part.file.metadata()?.len();
-        if !part.ended && has_line(&part.file, part.at, size)? {
+        // Entries may have been written after the last read.
+        let size = current.file.metadata()?.len();
+        if !current.ended && has_line(&current.file, current.at, size)? {
             return Ok(true);
         }
         let next = self.files()?.into_iter().find(|(_, begin)| begin.file > number);
@@ -387,11 +395,13 @@ impl Opened {
         Ok(true)
     }
 
-    fn wait(&self, most: Duration) -> io::Result<()> {
-        let seconds = i64::try_from(most.as_secs()).unwrap_or(i64::MAX);
-        let most = Timespec { tv_sec: seconds, tv_nsec: most.subsec_nanos().into() };
+    /// Waits until a file of the log changes, until `timeout` has passed, or until a signal
+    /// arrives.
+    fn wait(&self, timeout: Duration) -> io::Result<()> {
+        let seconds = i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX);
+        let timeout = Timespec { tv_sec: seconds, tv_nsec: timeout.subsec_nanos().into() };
         let mut watched = [PollFd::new(&self.changes, PollFlags::IN)];
-        match poll(&mut watched, Some(&most)) {
+        match poll(&mut watched, Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -399,7 +409,9 @@ impl Opened {
 
     fn forget_changes(&self) -> io::Result<()> {
         loop {
-            match rustix::io::retry_on_intr(|| rustix::io::read(&self.changes, &mut [0; 4096])) {
+            match rustix::io::retry_on_intr(|| {
+                rustix::io::read(&self.changes, &mut [0; EVENT_BYTES])
+            }) {
                 Ok(_) => {}
                 Err(rustix::io::Errno::AGAIN) => return Ok(()),
                 Err(error) => return Err(error.into()),
@@ -408,12 +420,12 @@ impl Opened {
     }
 }
 
-/// Returns the first entry of a file, or `None` if it hasn't been written yet.
+/// Returns the first entry of a file, or `None` if the file has no entry yet.
 ///
 /// # Errors
 ///
-/// Returns an error if the file begins with anything else, because its position in the log is then
-/// unknown.
+/// Returns an error if the file starts with something else, because the file's position in the log
+/// is then unknown.
 fn begin(file: &File, name: &str) -> io::Result<Option<files::Begin>> {
     if !has_line(file, 0, file.metadata()?.len())? {
         return Ok(None);
@@ -421,40 +433,53 @@ fn begin(file: &File, name: &str) -> io::Result<Option<files::Begin>> {
     match files::begin(file)? {
         Some(begin) => Ok(Some(begin)),
         None => Err(invalid(format!(
-            "{name} doesn't begin like a file of the log; `toolhold audit verify` shows details"
+            "{name} lacks the first entry that every file of the log has; `toolhold audit verify` \
+             shows details"
         ))),
     }
 }
 
-/// Checks whether a part of a file has a whole line.
 fn has_line(file: &File, from: u64, to: u64) -> io::Result<bool> {
     Ok(Lines::new(file, from, to).next()?.is_some_and(|line| line.whole))
 }
 
-/// Returns the entry of a line, compared with the previous entry.
-fn check(key: &Key, after: &Link, sealed: &SealedRecord<'_>, line: &[u8]) -> LogRecord {
-    let next = after.seq + 1;
-    let missing = sealed.link.seq.saturating_sub(next);
+/// Checks an entry against `after`, the link of the previous entry.
+fn checked_record(key: &Key, after: &Link, sealed: &SealedRecord<'_>, line: &[u8]) -> LogRecord {
+    let expected_seq = after.seq + 1;
+    let missing = sealed.link.seq.saturating_sub(expected_seq);
     let mut previous: Hash = after.hash;
-    // The first entry of a file states the previous hash, because the previous files may have been
+    // The first entry of a file repeats the previous hash, because the previous file may have been
     // removed.
     if missing > 0
         && let Some(begin) = files::begin_of(line)
     {
         previous = begin.previous;
     }
-    let in_place = sealed.link.seq == next || previous != after.hash;
+    let starts_after_gap = previous != after.hash;
+    let is_in_place = sealed.link.seq == expected_seq || starts_after_gap;
     LogRecord {
         line: line.to_vec(),
         position: sealed.link.into(),
         previous: chain::to_hex(&previous),
-        intact: in_place && sealed.follows(key, &previous),
+        intact: is_in_place && sealed.follows(key, &previous),
         missing,
     }
 }
 
-/// Checks that a reader can start in a log without entries. Only the first position exists in this
-/// log.
+/// Checks that a log without a key has no entries.
+fn check_key_not_lost(folder: &PrivateFolder) -> io::Result<()> {
+    // A writer may have created the key and an entry after the first look, so the reader looks for
+    // the key again.
+    if files::has_current_records(folder) && files::key(folder)?.is_none() {
+        return Err(io::Error::new(
+            ErrorKind::NotFound,
+            "`key`, the key of the records, is missing; restore it",
+        ));
+    }
+    Ok(())
+}
+
+/// Checks the starting point in a log without entries. Only the beginning exists there.
 fn check_empty_log(from: &ReadFrom) -> io::Result<()> {
     match from {
         ReadFrom::Position(position) if position.seq > 0 => Err(changed(position.seq)),

@@ -135,7 +135,7 @@ fn file_that_begins_otherwise_is_an_error_and_no_empty_log() {
         let text = first + &lines[1..].concat();
         scene.write("audit.jsonl", text.as_bytes());
         let told = open(&scene, after(&LogPosition::default())).err().expect("it is refused");
-        assert!(told.to_string().contains("doesn't begin like"), "{told}");
+        assert!(told.to_string().contains("lacks the first entry"), "{told}");
     }
     // A file that is replaced while it is read.
     scene.write("audit.jsonl", lines.concat().as_bytes());
@@ -143,7 +143,7 @@ fn file_that_begins_otherwise_is_an_error_and_no_empty_log() {
     read(&mut reader);
     fs::rename(scene.path("audit.jsonl"), scene.path("aside")).expect("it is there");
     scene.write("audit.jsonl", lines[1..].concat().as_bytes());
-    assert!(reader.read(7).is_err_and(|error| error.to_string().contains("doesn't begin like")));
+    assert!(reader.read(7).is_err_and(|error| error.to_string().contains("lacks the first entry")));
 }
 
 #[test]

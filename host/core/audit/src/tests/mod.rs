@@ -235,7 +235,7 @@ fn missing_doubled_and_moved_records_are_reported() {
         ],
     );
     check(&[0, 1, 2, 3, 4], &[": the end is cut off: the last record is 5, and there were 6"]);
-    check(&[1, 2, 3, 4, 5], &[":1: the file doesn't begin like a file of the log"]);
+    check(&[1, 2, 3, 4, 5], &[":1: the file lacks the first entry that every file of the log has"]);
     check(&[], &[": the end is cut off: the last record is 0, and there were 6"]);
 }
 

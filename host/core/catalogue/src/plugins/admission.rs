@@ -1,6 +1,5 @@
-//! Decides by `[installing]` whether a component may be loaded. The decision uses the bytes that
-//! are loaded, and is made at every load. The user can edit the file with the data that was stored
-//! at installation, so that file isn't proof.
+//! Decides by `[installing]` whether a component may be loaded. Each load checks the bytes of the
+//! component, because the user can edit the lock file.
 
 use std::fmt;
 use std::path::Path;
@@ -19,45 +18,45 @@ const SOURCES: &str = "installing.sources";
 const ALLOWED: &str = "installing.allowed";
 const REQUIRE_SIGNATURE: &str = "installing.require_signature";
 
-/// The reason why `[installing]` prevents a component from being loaded: the rule, its place, and
-/// the remedy.
+/// The reason why `[installing]` prevents a component from being loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum AdmissionError {
-    /// Plugins may not come from the component's source.
-    #[error("its source isn't in `{SOURCES}` ({place}): {from}{remedy}")]
+    /// `installing.sources` doesn't contain the component's source.
+    #[error("the plugin's source isn't in `{SOURCES}` ({place}): {from}{remedy}")]
     Source {
-        /// Where the rule is.
+        /// Where the rule was written.
         place: Source,
-        /// The plugin's source, neutralised.
+        /// The component's source, neutralised.
         from: String,
         /// The remedy.
         remedy: Remedy,
     },
     /// The component's file wasn't read.
-    #[error("its file wasn't read, so it can't be verified")]
+    #[error("the component can't be verified, because the file wasn't read")]
     Unread,
     /// The signatures of the component can't be read.
-    #[error("its signature can't be read: {0}")]
+    #[error("the signature can't be read: {0}")]
     Signatures(#[from] SigningError),
-    /// The component doesn't have the signatures that it needs.
+    /// A required signature is missing or invalid.
     #[error("{refusal}{}{}{remedy}", describe_key(.key.as_ref()), describe_rule(.rule.as_ref()))]
     Signature {
         /// The fault of the signatures.
         refusal: SignatureRefusal,
-        /// Where the key is that the refusal is about.
+        /// Where the key of the signature is configured.
         key: Option<Source>,
-        /// Where the rule is that a signature is required.
+        /// Where the rule was written that requires a signature.
         rule: Option<Source>,
         /// The remedy.
         remedy: Remedy,
     },
-    /// The plugin isn't among the allowed plugins.
+    /// `installing.allowed` doesn't contain the component.
     #[error(
-        "`{ALLOWED}` ({place}) has no entry for it: its digest is sha256:{digest}, and {}{remedy}",
+        "`{ALLOWED}` ({place}) has no entry for this plugin: the digest is sha256:{digest}, and \
+         {}{remedy}",
         describe_signer(.signer)
     )]
     NotAllowed {
-        /// Where the rule is.
+        /// Where the rule was written.
         place: Source,
         /// The component's digest.
         digest: String,
@@ -78,17 +77,17 @@ fn describe_rule(place: Option<&Source>) -> String {
 
 fn describe_signer(signer: &Result<String, SignatureRefusal>) -> String {
     match signer {
-        Ok(key) => format!("it is signed by key `{key}`"),
+        Ok(key) => format!("the signature is from key `{key}`"),
         Err(refusal) => refusal.to_string(),
     }
 }
 
-/// The remedy for a rule, which only the rule's owner can change.
+/// The remedy for a rule. Only the rule's owner can change it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// The rule is in a ceiling with this path.
+    /// The rule is in the ceiling at this path. Ask its administrator.
     Ask(String),
-    /// The rule is the user's.
+    /// The rule is in the user's configuration. The text says what to change.
     Change(&'static str),
 }
 
@@ -112,35 +111,41 @@ impl fmt::Display for Remedy {
     }
 }
 
-/// Checks whether `[installing]` may prevent a component from being loaded.
 pub(super) fn is_restricted(config: &Config) -> bool {
     !config.values.installing.allows_everything()
 }
 
-/// Refuses a component that `[installing]` doesn't allow. The component's signatures are next to
-/// its file. `source` is the source from which it was installed, or its file. Blocks.
+/// Refuses a component that `[installing]` doesn't allow. The signatures are next to `file`.
+/// `source` is the source of the installation, or the path of the file. Blocks.
 ///
 /// # Errors
 ///
-/// [`HostError::Load`] with the rule, its place, and the remedy, if the component isn't allowed.
+/// [`HostError::Load`] with the rule and the remedy if the component isn't allowed.
 pub(super) fn check(
     config: &Config,
     candidate: &Candidate,
     source: &str,
     file: &Path,
 ) -> Result<(), HostError> {
+    let plugin = candidate.info().manifest.name.clone();
+    check_candidate(config, candidate, source, file)
+        .map_err(|error| HostError::Load { plugin, reason: error.to_string() })
+}
+
+fn check_candidate(
+    config: &Config,
+    candidate: &Candidate,
+    source: &str,
+    file: &Path,
+) -> Result<(), AdmissionError> {
     let info = candidate.info();
-    let name = &info.manifest.name;
-    let result = check_source(config, source).and_then(|()| {
-        let wasm = candidate.bytes().ok_or(AdmissionError::Unread)?;
-        let signatures = read_signatures_beside(file)?;
-        let plugin = SignedPlugin { wasm, name, source: Some(source) };
-        check_signed(config, plugin, &info.digest, &signatures)
-    });
-    match result {
-        Ok(_) => Ok(()),
-        Err(error) => Err(HostError::Load { plugin: name.clone(), reason: error.to_string() }),
-    }
+    check_source(config, source)?;
+    let wasm = candidate.bytes().ok_or(AdmissionError::Unread)?;
+    let signatures = read_signatures_beside(file)?;
+    let plugin = SignedPlugin { wasm, name: &info.manifest.name, source: Some(source) };
+    // Loading accepts every signer that the check accepts.
+    let _signer = check_signed(config, plugin, &info.digest, &signatures)?;
+    Ok(())
 }
 
 /// Checks whether plugins may come from a source.
@@ -149,22 +154,24 @@ pub(super) fn check(
 ///
 /// Returns an error if `installing.sources` doesn't allow the source.
 pub fn check_source(config: &Config, source: &str) -> Result<(), AdmissionError> {
-    if config.values.installing.sources.iter().any(|pattern| pattern.0.matches(source)) {
+    let is_allowed =
+        config.values.installing.sources.iter().any(|pattern| pattern.0.matches(source));
+    if is_allowed {
         return Ok(());
     }
     Err(AdmissionError::Source {
         place: config.source(SOURCES),
         from: neutral_line(source),
-        remedy: Remedy::new(config, SOURCES, "add the source there"),
+        remedy: Remedy::new(config, SOURCES, "add the source to that list"),
     })
 }
 
-/// Returns the signer of a component that `[installing]` allows: the name of a trusted key, or the
-/// reason why there is no signer.
+/// Checks whether `[installing]` allows a component. Returns the name of the trusted key that
+/// signed the component, or the reason why no trusted key signed it.
 ///
 /// # Errors
 ///
-/// Returns the rule that denies the component, its place, and the remedy.
+/// Returns an error with the rule and the remedy if the component isn't allowed.
 pub fn check_signed(
     config: &Config,
     plugin: SignedPlugin<'_>,
@@ -175,11 +182,13 @@ pub fn check_signed(
     let keys: Vec<TrustedKey> = installing.keys.iter().map(InstallKey::trusted).collect();
     let today = today();
     let signer = match verify_plugin(plugin, signatures, &keys, today) {
+        Ok(signer) => Ok(signer.name),
         Err(refusal) if installing.require_signature || refusal.is_alarming() => {
-            return Err(refused(config, refusal));
+            return Err(signature_error(config, refusal));
         }
-        verified => verified.map(|signer| signer.name),
+        Err(refusal) => Err(refusal),
     };
+
     let has_entry = installing.allowed.iter().any(|entry| {
         if !entry.matches(plugin.name, digest) {
             return false;
@@ -189,37 +198,35 @@ pub fn check_signed(
             keys.iter().filter(|known| known.key == key.0).cloned().collect();
         verify_plugin(plugin, signatures, &entry_keys, today).is_ok()
     });
-    if !has_entry && !installing.allows_every_plugin() {
-        let own = "add an entry with this digest or with its signer's key";
-        return Err(AdmissionError::NotAllowed {
-            place: config.source(ALLOWED),
-            digest: digest.to_owned(),
-            signer,
-            remedy: Remedy::new(config, ALLOWED, own),
-        });
+    if has_entry || installing.allows_every_plugin() {
+        return Ok(signer);
     }
-    Ok(signer)
+    let advice = "add an entry with this digest or with its signer's key";
+    Err(AdmissionError::NotAllowed {
+        place: config.source(ALLOWED),
+        digest: digest.to_owned(),
+        signer,
+        remedy: Remedy::new(config, ALLOWED, advice),
+    })
 }
 
-/// Returns the error for a refusal, with the place of the key and the place of the rule.
-fn refused(config: &Config, refusal: SignatureRefusal) -> AdmissionError {
+/// Creates the error for a missing or invalid signature.
+fn signature_error(config: &Config, refusal: SignatureRefusal) -> AdmissionError {
     let installing = &config.values.installing;
     let index = match refusal.key_name() {
         Some(name) => installing.keys.iter().position(|key| key.name == name),
         None => None,
     };
     let key = index.map(|index| format!("installing.keys.{index}"));
-    // The remedy is about the rule that decides. If the refusal is a warning sign, that is the rule
-    // about the key.
-    let decisive = match &key {
+    // A signature that suggests an attack is refused even if no signature is required, so the key
+    // is the deciding rule.
+    let deciding_rule = match &key {
         Some(key) if refusal.is_alarming() => key,
         _ => REQUIRE_SIGNATURE,
     };
-    let own = "get it from its author, signed by a key that you trust";
-    AdmissionError::Signature {
-        remedy: Remedy::new(config, decisive, own),
-        refusal,
-        key: key.map(|key| config.source(&key)),
-        rule: installing.require_signature.then(|| config.source(REQUIRE_SIGNATURE)),
-    }
+    let advice = "get the plugin from its author, signed by a key that you trust";
+    let remedy = Remedy::new(config, deciding_rule, advice);
+    let rule =
+        if installing.require_signature { Some(config.source(REQUIRE_SIGNATURE)) } else { None };
+    AdmissionError::Signature { remedy, refusal, key: key.map(|key| config.source(&key)), rule }
 }

@@ -1,22 +1,23 @@
-//! Checks the commands that plugins start against the rules about commands, and passes failed
-//! commands to the sandbox advice.
+//! Checks commands of plugins against the rules, and gives advice about failed commands.
 
 use std::sync::Arc;
 
 use toolhold_contract::Denial;
+use toolhold_contract::text::{cut, neutral_line};
 use toolhold_engine::capability::process::{CommandAdvisor, FailedCommand};
 use toolhold_policy::Decision;
 
 use super::advice::SandboxAdvisor;
 
-/// Checks commands against the rules about commands, which apply in addition to the grants.
+/// Maximum length of a command line in a denial, in bytes. A longer line is cut.
+const MAX_SHOWN_LINE: usize = 512;
+
+/// Checks commands against the rules about commands, in addition to the grants.
 pub trait CommandGate: Send + Sync {
-    /// Returns the decision that denies a command line of a plugin or requires approval. Returns
-    /// `None` if the rules allow it.
+    /// Returns the decision if a rule denies a command line or requires approval.
     fn check_command(&self, line: &str) -> Option<Decision>;
 }
 
-/// Combines the gate for commands and the advisor that knows the sandbox.
 pub(super) struct PluginAdvisor {
     pub(super) gate: Arc<dyn CommandGate>,
     pub(super) sandbox: SandboxAdvisor,
@@ -24,13 +25,10 @@ pub(super) struct PluginAdvisor {
 
 impl CommandAdvisor for PluginAdvisor {
     fn blocked(&self, line: &str) -> Option<Denial> {
-        // A decision to ask denies the command here, because approval isn't possible in the middle
-        // of a call.
+        // Nobody can be asked during the call, so a command that needs approval is denied.
         let decision = self.gate.check_command(line)?;
-        Some(decision.denial(format!(
-            "run {}",
-            toolhold_contract::text::neutral_line(toolhold_contract::text::cut(line, 512))
-        )))
+        let shown_line = neutral_line(cut(line, MAX_SHOWN_LINE));
+        Some(decision.denial(format!("run {shown_line}")))
     }
 
     fn advice(&self, failed: &FailedCommand<'_>) -> Vec<String> {

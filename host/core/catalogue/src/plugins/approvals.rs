@@ -1,5 +1,5 @@
-//! Reads and changes the lock file: approves, installs, rolls back and removes versions of plugins.
-//! An approval applies to a name and a digest.
+//! Approves, installs, rolls back and removes versions of plugins in the lock file. An approval
+//! applies to a name and a digest.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashSet};
@@ -19,28 +19,26 @@ use toolhold_data_dir::state;
 
 use super::lock_file::{ApprovedPlugin, FilePlace, LockFile, LockedPlugin, PluginSource};
 
-/// The file in the data folder.
 const FILE: &str = "toolhold.lock";
 
-/// One of several plugins that are installed in one step.
+/// One of several plugins in an installation.
 #[derive(Clone, Debug)]
 pub struct NewPlugin {
     /// The name of the plugin.
     pub name: String,
     /// The entry for the lock file.
     pub approved: ApprovedPlugin,
-    /// The signatures of the component, which are stored next to it.
+    /// The signatures of the component. They are stored next to the component.
     pub signatures: Vec<Vec<u8>>,
-    /// The digest of the active version at the time of the user's decision. `None` means that there
-    /// was no version.
+    /// The digest of the active version when the user decided, or `None` if the plugin wasn't
+    /// installed.
     pub expected: Option<String>,
 }
 
 /// The approvals of a user, in the lock file.
 ///
-/// A copy of each approved component is stored, so that the component still runs if its file is
-/// replaced. Each change of the lock file is atomic: a reader sees the state before or after it.
-/// The functions block.
+/// A copy of each approved component is stored, so that the component still runs after its file is
+/// replaced. Changes of the lock file are atomic. All functions block.
 #[derive(Clone, Debug)]
 pub struct PluginApprovals {
     data: PathBuf,
@@ -49,17 +47,17 @@ pub struct PluginApprovals {
 type All = BTreeMap<String, LockedPlugin>;
 
 impl PluginApprovals {
-    /// Returns the approvals in the data folder.
+    /// Opens the approvals in the data folder.
     pub fn open(folders: &Folders) -> Self {
         Self { data: folders.data.clone() }
     }
 
-    /// Returns the lock file.
+    /// Returns the path of the lock file.
     pub fn file(&self) -> PathBuf {
         self.data.join(FILE)
     }
 
-    /// Returns every plugin of the lock file, by name.
+    /// Returns all plugins in the lock file, by name.
     ///
     /// # Errors
     ///
@@ -68,24 +66,27 @@ impl PluginApprovals {
         Ok(state::read::<LockFile>(&self.data, FILE)?.plugins)
     }
 
-    /// Finishes an interrupted installation of a bundle that is already active. Call this function
-    /// before the configuration is read.
+    /// Finishes an interrupted installation of a bundle. Call this function before reading the
+    /// configuration, because a bundle may contain a configuration file.
     ///
     /// # Errors
     ///
-    /// Returns an error if a file can't be moved to its destination. A damaged lock file isn't
-    /// reported here.
+    /// Returns an error if a file can't be moved to its destination. A damaged lock file is
+    /// ignored, because a later read of the lock file reports the damage.
     pub fn finish(&self) -> Result<(), HostError> {
         if !state::exists(&self.data, FILE) {
             return Ok(());
         }
-        match state::read::<LockFile>(&self.data, FILE) {
-            Ok(lock) if !lock.pending.is_empty() => self.update(|_| Ok(())),
-            _ => Ok(()),
+        let lock = state::read::<LockFile>(&self.data, FILE);
+        let is_interrupted = lock.is_ok_and(|lock| !lock.pending.is_empty());
+        if is_interrupted {
+            // `update` moves the pending files.
+            self.update(|_| Ok(()))?;
         }
+        Ok(())
     }
 
-    /// Changes the lock file, once an interrupted installation is finished.
+    /// Changes the lock file, after finishing an interrupted installation.
     fn update<R>(
         &self,
         change: impl FnOnce(&mut All) -> Result<R, HostError>,
@@ -96,15 +97,16 @@ impl PluginApprovals {
         })
     }
 
-    /// Installs several components and files in one step.
+    /// Installs several components and files together.
     ///
     /// If the process ends early, the next [`finish`](Self::finish) activates all of them or none.
-    /// Only one process at a time may call this function. `component` reads one of `plugins`.
+    /// Only one process at a time may call this function. `component` reads the component of a
+    /// plugin.
     ///
     /// # Errors
     ///
-    /// [`HostError`] if something can't be stored, if another version of a plugin is active by now,
-    /// or if a component has another digest. In these cases nothing changes.
+    /// [`HostError`] if something can't be stored, if the active version of a plugin isn't the
+    /// expected version, or if a component has another digest. Nothing changes then.
     pub fn install_all(
         &self,
         plugins: &[NewPlugin],
@@ -122,7 +124,7 @@ impl PluginApprovals {
             for plugin in plugins {
                 let candidate = component(plugin)?;
                 self.put(&folder, &candidate, plugin)?;
-                put_in_force(&mut all, &plugin.name, plugin.approved.clone());
+                activate(&mut all, &plugin.name, plugin.approved.clone());
             }
             has_staged = true;
             for (place, bytes) in files {
@@ -145,7 +147,11 @@ impl PluginApprovals {
         written.and(finished)
     }
 
-    /// Stores the component of a new plugin.
+    /// Stores the component of a plugin of a bundle.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the component has another digest than `plugin`, or can't be stored.
     fn put(
         &self,
         folder: &PrivateFolder,
@@ -154,21 +160,21 @@ impl PluginApprovals {
     ) -> Result<(), HostError> {
         let digest = &plugin.approved.digest;
         let is_unchanged = candidate.info().digest == *digest;
-        match candidate.bytes() {
-            Some(bytes) if is_unchanged => put_component(folder, digest, bytes, &plugin.signatures)
-                .map_err(self.storing_error()),
-            _ => Err(failed(&plugin.name, "its component changed meanwhile; try again")),
+        if is_unchanged && let Some(bytes) = candidate.bytes() {
+            return put_component(folder, digest, bytes, &plugin.signatures)
+                .map_err(self.storing_error());
         }
+        Err(load_error(&plugin.name, "the component changed in the meantime; try again"))
     }
 
     /// Approves exactly this component for its name, in place of the previous approval. An
-    /// [offered](Self::offer) update is installed.
+    /// [offered](Self::offer) update with this component is installed.
     ///
     /// # Errors
     ///
     /// [`HostError`] if the approval can't be stored.
     pub fn approve(&self, candidate: &Candidate) -> Result<(), HostError> {
-        // A signature that can't be read isn't valid, and is reported when it is needed.
+        // Loading reports an unreadable signature if a signature is required.
         let signatures = match &candidate.info().origin {
             Origin::File(path) => read_signatures_beside(path).unwrap_or_default(),
             Origin::BuiltIn => Vec::new(),
@@ -181,20 +187,19 @@ impl PluginApprovals {
             {
                 approved.source.clone_from(&offered.source);
             }
-            put_in_force(all, name, approved);
+            activate(all, name, approved);
             Ok(())
         })
     }
 
-    /// Installs a component and approves it. The signatures are stored next to the component's
-    /// copy.
+    /// Installs and approves a component. The signatures are stored next to its copy.
     ///
-    /// `expected` is the digest of the active version at the time of the user's decision, or `None`
-    /// if there was no plugin with this name.
+    /// `expected` is the digest of the active version when the user decided, or `None` if the
+    /// plugin wasn't installed.
     ///
     /// # Errors
     ///
-    /// [`HostError`] if the component can't be stored, or if another version is active by now.
+    /// [`HostError`] if the component can't be stored, or if the active version isn't `expected`.
     pub fn install(
         &self,
         candidate: &Candidate,
@@ -206,17 +211,17 @@ impl PluginApprovals {
         self.store(candidate, signatures, |all, mut approved| {
             check_unchanged(all, name, expected)?;
             approved.source = Some(source);
-            put_in_force(all, name, approved);
+            activate(all, name, approved);
             Ok(())
         })
     }
 
-    /// Stores an update of an installed plugin until it is approved. The active version runs
-    /// meanwhile.
+    /// Stores an update of an installed plugin until the update is approved. The active version
+    /// runs meanwhile.
     ///
     /// # Errors
     ///
-    /// [`HostError`] if the update can't be stored, or if another version is active by now.
+    /// [`HostError`] if the update can't be stored, or if the active version isn't `expected`.
     pub fn offer(
         &self,
         candidate: &Candidate,
@@ -235,8 +240,8 @@ impl PluginApprovals {
         })
     }
 
-    /// Activates the previous version again. Returns the new active version and the version that it
-    /// replaced.
+    /// Activates the previous version again. Returns the new active version and the replaced
+    /// version.
     ///
     /// # Errors
     ///
@@ -246,12 +251,12 @@ impl PluginApprovals {
             let locked = all.get_mut(name).ok_or_else(|| no_earlier(name))?;
             let earlier = locked.previous.first().cloned().ok_or_else(|| no_earlier(name))?;
             if self.component(name, &earlier)?.is_none() {
-                return Err(failed(
+                return Err(load_error(
                     name,
-                    "the copy of its earlier version is damaged, so nothing was changed",
+                    "the copy of the earlier version is damaged, so nothing was changed",
                 ));
             }
-            // The replaced version isn't stored. So a second rollback goes further back, and an
+            // The replaced version isn't stored, so that a second rollback goes further back. An
             // update installs the newer version again.
             locked.previous.remove(0);
             let replaced = std::mem::replace(&mut locked.approved, earlier.clone());
@@ -260,14 +265,17 @@ impl PluginApprovals {
         })
     }
 
-    /// Removes a plugin from the lock file, with its copies. Returns whether the lock file
-    /// contained it.
+    /// Removes a plugin and its copies. Returns `false` if the lock file doesn't contain the
+    /// plugin.
     ///
     /// # Errors
     ///
     /// [`HostError`] if the file can't be written.
     pub fn remove(&self, name: &str) -> Result<bool, HostError> {
-        let remaining = self.update(|all| Ok(all.remove(name).map(|_| all.clone())))?;
+        let remaining = self.update(|all| match all.remove(name) {
+            Some(_) => Ok(Some(all.clone())),
+            None => Ok(None),
+        })?;
         let Some(remaining) = remaining else { return Ok(false) };
         if let Ok(folder) = PrivateFolder::open(&self.path()) {
             remove_unused(&folder, &remaining);
@@ -275,8 +283,8 @@ impl PluginApprovals {
         Ok(true)
     }
 
-    /// Stores the component before it changes the lock file, so that each approval has its
-    /// component.
+    /// Stores a component, and then changes the lock file with `change`. This order guarantees that
+    /// every approved component exists.
     fn store(
         &self,
         candidate: &Candidate,
@@ -286,14 +294,17 @@ impl PluginApprovals {
         let PluginInfo { manifest, digest, .. } = &**candidate.info();
         let digest = digest.clone();
         let version = manifest.version.clone();
-        let bytes = candidate
-            .bytes()
-            .ok_or_else(|| failed(&manifest.name, "its file wasn't read, so it can't be kept"))?;
+        let bytes = candidate.bytes().ok_or_else(|| {
+            load_error(
+                &manifest.name,
+                "the component can't be stored, because the file wasn't read",
+            )
+        })?;
         self.update(|all| {
             let folder = PrivateFolder::make(&self.path()).map_err(self.storing_error())?;
             put_component(&folder, &digest, bytes, signatures).map_err(self.storing_error())?;
             let result = change(all, ApprovedPlugin { digest, version, source: None });
-            // The copies for a rejected change are also removed.
+            // Removes the new copy if the change was refused.
             remove_unused(&folder, all);
             result
         })
@@ -303,8 +314,7 @@ impl PluginApprovals {
         HostError::io(format!("storing {}", self.path().display()))
     }
 
-    /// Returns the stored copy of the approved component, or `None` if the copy has changed since
-    /// the approval.
+    /// Returns the stored copy of an approved component, or `None` if the copy has changed.
     ///
     /// # Errors
     ///
@@ -319,31 +329,29 @@ impl PluginApprovals {
         let candidate = Candidate::opened(file, &path)?.under(name);
         let info = candidate.info();
         let is_approved = info.digest == approved.digest && info.manifest.name == name;
-        Ok(is_approved.then_some(candidate))
+        Ok(if is_approved { Some(candidate) } else { None })
     }
 
-    /// Returns the path of the stored copy of a component. The signatures of the component are next
-    /// to the copy.
+    /// Returns the path of the stored copy of a component. Its signatures are next to the copy.
     pub fn copy_path(&self, approved: &ApprovedPlugin) -> PathBuf {
         self.path().join(file_name(&approved.digest))
     }
 
-    /// Opens the file at [`copy_path`](Self::copy_path) without checking its contents.
+    /// Opens the file at [`copy_path`](Self::copy_path) without checking its content.
     pub(super) fn open_copy(&self, approved: &ApprovedPlugin) -> io::Result<File> {
         PrivateFolder::open(&self.path())?.file(&file_name(&approved.digest))
     }
 
-    /// Returns the folder of the copies.
     fn path(&self) -> PathBuf {
         self.data.join("approved")
     }
 }
 
-fn failed(plugin: &str, reason: &str) -> HostError {
+fn load_error(plugin: &str, reason: &str) -> HostError {
     HostError::Load { plugin: plugin.to_owned(), reason: reason.to_owned() }
 }
 
-fn put_in_force(all: &mut All, name: &str, approved: ApprovedPlugin) {
+fn activate(all: &mut All, name: &str, approved: ApprovedPlugin) {
     match all.get_mut(name) {
         Some(locked) => locked.replace(approved),
         None => drop(all.insert(name.to_owned(), LockedPlugin::new(approved))),
@@ -351,27 +359,30 @@ fn put_in_force(all: &mut All, name: &str, approved: ApprovedPlugin) {
 }
 
 fn no_earlier(name: &str) -> HostError {
-    failed(name, "no earlier version of it is kept")
+    load_error(name, "no earlier version is stored")
 }
 
-/// Checks the active version. A decision of the user applies only if this version hasn't changed
-/// since.
+/// Checks that the active version hasn't changed since the user's decision.
 fn check_unchanged(all: &All, name: &str, expected: Option<&str>) -> Result<(), HostError> {
-    let digest = all.get(name).map(|locked| &*locked.approved.digest);
-    if digest == expected {
+    let active = all.get(name).map(|locked| &*locked.approved.digest);
+    if active == expected {
         Ok(())
     } else {
-        Err(failed(name, "another process changed it meanwhile; try again"))
+        Err(load_error(name, "another process changed the plugin in the meantime; try again"))
     }
 }
 
-/// Removes components that the lock file doesn't contain. Errors are ignored, because these files
-/// only use space.
+/// Removes copies of components that the lock file doesn't contain. Errors are ignored, because
+/// unused files only take space.
 fn remove_unused(folder: &PrivateFolder, all: &All) {
-    let used: HashSet<String> =
-        all.values().flat_map(LockedPlugin::versions).map(|one| file_name(&one.digest)).collect();
+    let mut used_names = HashSet::new();
+    for version in all.values().flat_map(LockedPlugin::versions) {
+        used_names.insert(file_name(&version.digest));
+    }
     for name in folder.names(usize::MAX).unwrap_or_default() {
-        if !used.contains(name.strip_suffix(EXTENSION).unwrap_or(&name)) {
+        // The files of signatures are named after their component, with an extension.
+        let component_name = name.strip_suffix(EXTENSION).unwrap_or(&name);
+        if !used_names.contains(component_name) {
             let _ = folder.remove(&name);
         }
     }
@@ -381,7 +392,8 @@ fn file_name(digest: &str) -> String {
     format!("{digest}.wasm")
 }
 
-/// Stores a component after its signatures, so that a signed component never exists without them.
+/// Stores a component and its signatures. The signatures come first, so that a signed component
+/// never exists without them.
 fn put_component(
     folder: &PrivateFolder,
     digest: &str,
@@ -395,37 +407,35 @@ fn put_component(
     folder.put(&name, component)
 }
 
-/// Returns the reason why a component without an approval is held back, and what to do.
+/// Returns the reason why a component without approval is held, and the remedy.
 pub(super) fn hold_reason(
     name: &str,
     info: &PluginInfo,
     approved: Option<&ApprovedPlugin>,
 ) -> String {
     let version = &info.manifest.version;
-    let what = match approved {
+    let old_version = approved.map(|approved| &approved.version);
+    let what = match old_version {
         None => format!("version {version} was never approved"),
-        Some(ApprovedPlugin { version: old, .. }) if old == version => {
-            format!("it changed, but its version is still {version}")
+        Some(old) if old == version => {
+            format!("the component changed, but the version is still {version}")
         }
-        Some(ApprovedPlugin { version: old, .. })
-            if compare_versions(version, old) == Some(Ordering::Less) =>
-        {
+        Some(old) if compare_versions(version, old) == Some(Ordering::Less) => {
             format!(
                 "version {version} isn't approved and is a downgrade from the approved version {old}"
             )
         }
-        Some(ApprovedPlugin { version: old, .. }) => {
-            format!("version {version} isn't approved; the approved version is {old}")
-        }
+        Some(old) => format!("version {version} isn't approved; the approved version is {old}"),
     };
     let name = shell_word(name);
     format!(
-        "{what}; inspect it with `toolhold plugin inspect {name}`, then run `toolhold plugin approve {name}`"
+        "{what}; check the component with `toolhold plugin inspect {name}`, then run `toolhold \
+         plugin approve {name}`"
     )
 }
 
-/// Compares two versions as semantic versions. One or two missing numbers at the end are treated as
-/// 0. Returns `None` if one of the versions has another form.
+/// Compares two versions as semantic versions. `1` and `1.0` are equal to `1.0.0`. Returns `None`
+/// if a version has another form.
 pub fn compare_versions(version: &str, other: &str) -> Option<Ordering> {
     let version = parse_version(version)?;
     let other = parse_version(other)?;
@@ -433,9 +443,11 @@ pub fn compare_versions(version: &str, other: &str) -> Option<Ordering> {
 }
 
 fn parse_version(version: &str) -> Option<Version> {
+    /// Dots between the three numbers of a semantic version.
+    const DOTS: usize = 2;
     let numbers_end = version.find(['-', '+']).unwrap_or(version.len());
     let (numbers, suffix) = version.split_at(numbers_end);
-    let missing_numbers = 2_usize.saturating_sub(numbers.matches('.').count());
+    let missing_numbers = DOTS.saturating_sub(numbers.matches('.').count());
     let zeros = ".0".repeat(missing_numbers);
     Version::parse(&format!("{numbers}{zeros}{suffix}")).ok()
 }

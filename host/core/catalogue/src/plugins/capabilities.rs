@@ -1,4 +1,4 @@
-//! The grants in the table of a plugin that isn't built in, for the engine and in words.
+//! The grants of third-party plugins, for the engine and in words.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,12 +17,13 @@ use toolhold_store::{Quota, Store};
 use super::policies::{GrantResolver, INDEXES, MIB, STORES};
 
 impl GrantResolver {
-    /// Returns the grant of the model in a table of `[providers]`. An empty name grants no model.
+    /// Returns the grant of the embedding model in a table of `[providers]`. An empty name grants
+    /// no model.
     pub(super) fn embeddings(&self, table: &str) -> EmbeddingsGrant {
         EmbeddingsGrant { model: self.providers.embedding_models.get(table).cloned() }
     }
 
-    /// Returns the grants of a third-party plugin. Grants apply to the plugin's name.
+    /// Returns the grants of the third-party plugin with this name.
     ///
     /// # Errors
     ///
@@ -42,14 +43,21 @@ impl GrantResolver {
         })
     }
 
+    /// Returns the configured capabilities of a third-party plugin.
     fn capabilities(&self, name: &str, plugin: &Plugin) -> Result<CapabilityGrants, HostError> {
         let egress = self.config.egress_of_plugin(name, &self.folders, &self.directory)?;
-        let parts = plugin.parts_cpu_secs.get();
-        let has_tasks = plugin.schedule_tasks.get() > 0;
         let embeddings = if plugin.embeddings.is_empty() {
             None
         } else {
             Some(self.embeddings(&plugin.embeddings))
+        };
+        let parts = match plugin.parts_cpu_secs.get() {
+            0 => None,
+            seconds => Some(Duration::from_secs(seconds)),
+        };
+        let schedule = match plugin.schedule_tasks.get() {
+            0 => None,
+            _ => Some(ScheduleGrant),
         };
         let mut capabilities = CapabilityGrants {
             http: egress.map(|settings| self.egress(settings)),
@@ -58,16 +66,18 @@ impl GrantResolver {
             store: self.store(name, plugin),
             index: self.index(name, plugin),
             embeddings,
-            parts: (parts > 0).then(|| Duration::from_secs(parts)),
-            schedule: has_tasks.then_some(ScheduleGrant),
+            parts,
+            schedule,
         };
         let processes = self.config.processes_of_plugin(name, &self.folders, &self.directory)?;
         if let Some(grants) = processes {
-            self.add_processes(&mut capabilities, &format!("plugins.{name}"), grants)?;
+            let hosts = capabilities.http.clone();
+            self.add_processes(&mut capabilities, &format!("plugins.{name}"), grants, hosts)?;
         }
         Ok(capabilities)
     }
 
+    /// Returns the store of a plugin, or `None` for a plugin without bytes for a store.
     fn store(&self, name: &str, plugin: &Plugin) -> Option<Arc<Store>> {
         let bytes = plugin.store_mib.get().saturating_mul(MIB);
         if bytes == 0 {
@@ -77,22 +87,24 @@ impl GrantResolver {
         Some(Arc::new(Store::named(self.folders.data.join(STORES), name, quota)))
     }
 
+    /// Returns the search index of a plugin, or `None` for a plugin without bytes for an index.
     fn index(&self, name: &str, plugin: &Plugin) -> Option<IndexGrant> {
         let bytes = plugin.index_mib.get().saturating_mul(MIB);
         if bytes == 0 {
             return None;
         }
         let quota = IndexQuota { bytes, documents: plugin.index_documents() };
-        let documents = DocumentIndex::named(self.folders.data.join(INDEXES), name, quota, false);
-        Some(IndexGrant { documents: Arc::new(documents), is_derived: false, vectors: None })
+        let is_derived = false;
+        let folder = self.folders.data.join(INDEXES);
+        let documents = Arc::new(DocumentIndex::named(folder, name, quota, is_derived));
+        Some(IndexGrant { documents, is_derived, vectors: None })
     }
 }
 
-/// Describes the grant of a capability in a plugin's table. Returns `None` if nothing is granted.
+/// Describes what a plugin's table grants for a capability, or returns `None` for no grant.
 pub fn grant_in_words(config: &Config, plugin: &str, capability: &str) -> Option<String> {
     let plugin = config.values.plugins.get(plugin)?;
     match Capability::named(capability)? {
-        // Both reach only the granted directories.
         Capability::Files | Capability::Search => {
             join(plugin.allowed_paths.iter().map(|allowed| allowed.path.as_str().to_owned()))
         }
@@ -100,7 +112,7 @@ pub fn grant_in_words(config: &Config, plugin: &str, capability: &str) -> Option
             let mut grants: Vec<String> =
                 plugin.programs.iter().map(|program| program.as_str().to_owned()).collect();
             if plugin.judged_programs {
-                grants.push("what `bash` may run".to_owned());
+                grants.push("all programs that `bash` may run".to_owned());
             }
             if plugin.shell {
                 grants.push("every program, through a shell".to_owned());
@@ -129,7 +141,7 @@ pub fn grant_in_words(config: &Config, plugin: &str, capability: &str) -> Option
         }
         Capability::Parts => {
             let secs = plugin.parts_cpu_secs.get();
-            (secs > 0).then(|| format!("{secs} s of processor time a call"))
+            (secs > 0).then(|| format!("{secs} s of CPU time for each call"))
         }
         Capability::Service => {
             let services = plugin.services.get();

@@ -1,8 +1,8 @@
-//! Lets a process ask a host in another process about its plugins and other data of the host. The
-//! connection is a socket in the data folder, which only the folder's user can open.
+//! Lets a process ask a running host about its plugins. The connection is a socket in the data
+//! folder, which only the user can open.
 //!
-//! A question is one line, and the answer is one JSON array. A host answers while it runs, so there
-//! are no state files that could be outdated.
+//! A question is one line, and the answer is a JSON array. No state is in files, because files
+//! could be outdated.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -18,19 +18,18 @@ use toolhold_data_dir::PrivateFolder;
 
 use super::PluginState;
 
-/// Time limit for one read or write of the other process.
+/// Time limit for one read or write.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Time limit for loading changed plugins. Compiling a component takes a while.
+/// Time limit for loading changed plugins, which may have to be compiled.
 const LOADING: Duration = Duration::from_secs(150);
 
-/// Most bytes of a question.
+/// Maximum length of a question in bytes. A longer question is cut.
 const MAX_QUESTION: usize = 64;
 
-/// Most hosts that are asked.
 const MAX_HOSTS: usize = 256;
 
-/// Most bytes of an answer.
+/// Maximum length of an answer in bytes.
 const MAX_ANSWER: u64 = 16 << 20;
 
 /// A question to a host.
@@ -38,14 +37,14 @@ const MAX_ANSWER: u64 = 16 << 20;
 pub enum Ask {
     /// Requests the states of the host's plugins.
     Plugins,
-    /// Requests the states after the host has read its plugins' files again, including failed ones.
+    /// Requests the states after reading all plugin files again, including files that failed
+    /// before.
     Reload,
 }
 
 impl Ask {
     const ALL: [Self; 2] = [Self::Plugins, Self::Reload];
 
-    /// Returns the question that has this word.
     pub(super) fn parse(question: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|ask| ask.word() == question)
     }
@@ -67,8 +66,8 @@ pub struct HostPlugins {
     pub plugins: Vec<PluginState>,
 }
 
-/// Asks all running hosts of this user that watch their plugins. Hosts that don't answer are
-/// omitted. Blocks.
+/// Sends `ask` to this user's running hosts, and returns the states of their plugins. Only hosts
+/// that reload changed plugins answer. Blocks.
 ///
 /// # Errors
 ///
@@ -84,8 +83,8 @@ pub fn ask_hosts(folders: &Folders, ask: Ask) -> Result<Vec<HostPlugins>, HostEr
     Ok(hosts)
 }
 
-/// Asks all running hosts of this user that watch their plugins a question of one line. Returns the
-/// answers with the process IDs. Hosts that don't answer in time are omitted. Blocks.
+/// Asks the same hosts as [`ask_hosts`] a question of one line. Returns the process ID and the
+/// answer of each host. Hosts that don't answer in time are omitted. Blocks.
 ///
 /// # Errors
 ///
@@ -96,28 +95,35 @@ pub fn ask_each(
     patience: Duration,
 ) -> Result<Vec<(u32, Vec<u8>)>, HostError> {
     let path = sockets_path(folders);
-    let sockets = PrivateFolder::open(&path).and_then(|folder| {
+    let folder_and_names = PrivateFolder::open(&path).and_then(|folder| {
         let names = folder.names(MAX_HOSTS)?;
         Ok((folder, names))
     });
-    match sockets {
-        Ok((folder, names)) => {
-            Ok(names.iter().filter_map(|name| ask_one(&folder, name, question, patience)).collect())
+    let (folder, names) = match folder_and_names {
+        Ok(found) => found,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => {
+            let to_host_error = HostError::io(path.display().to_string());
+            return Err(to_host_error(error));
         }
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(HostError::io(path.display().to_string())(error)),
+    };
+    let mut answers = Vec::new();
+    for name in &names {
+        answers.extend(ask_one(&folder, name, question, patience));
     }
+    Ok(answers)
 }
 
-/// Asks the host of one socket. Returns its process ID and its answer, or `None` if there is no
-/// answer.
+/// Asks the host of the socket `name`. Returns the host's process ID and answer, or `None` without
+/// an answer in time.
 fn ask_one(
     folder: &PrivateFolder,
     name: &str,
     question: &str,
     patience: Duration,
 ) -> Option<(u32, Vec<u8>)> {
-    let pid = name.split_once('-')?.0.parse().ok()?;
+    let (pid_text, _number) = name.split_once('-')?;
+    let pid = pid_text.parse().ok()?;
     let Ok(mut stream) = UnixStream::connect(socket_path(folder, name)) else {
         // The host ended without removing its socket.
         let _ = folder.remove(name);
@@ -131,7 +137,6 @@ fn ask_one(
     Some((pid, answer))
 }
 
-/// The socket on which a host receives questions.
 pub(super) struct Listener {
     socket: UnixListener,
     folder: PrivateFolder,
@@ -139,11 +144,12 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    /// Starts to listen. Questions wait until [`serve`](Self::serve) answers them.
+    /// Opens the socket for questions. Each question waits until [`serve`](Self::serve) is called.
     pub(super) fn open(folders: &Folders) -> std::io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let folder = PrivateFolder::make(&sockets_path(folders))?;
-        let name = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{}-{number}", std::process::id());
         // An ended process with the same ID may have left its socket.
         let _ = folder.remove(&name);
         let socket = UnixListener::bind(socket_path(&folder, &name))?;
@@ -181,11 +187,16 @@ fn serve_one(
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut question = Vec::new();
     let mut byte = [0];
-    while question.len() < MAX_QUESTION && stream.read(&mut byte)? == 1 && byte != *b"\n" {
+    while question.len() < MAX_QUESTION {
+        let is_at_end = stream.read(&mut byte)? == 0;
+        if is_at_end || byte == *b"\n" {
+            break;
+        }
         question.push(byte[0]);
     }
-    match std::str::from_utf8(&question).ok().and_then(answer) {
-        Some(answer) => stream.write_all(&answer),
+    let Ok(question) = std::str::from_utf8(&question) else { return Ok(()) };
+    match answer(question) {
+        Some(json) => stream.write_all(&json),
         None => Ok(()),
     }
 }
@@ -194,8 +205,8 @@ fn sockets_path(folders: &Folders) -> PathBuf {
     folders.data.join("hosts")
 }
 
-/// Returns the path of a socket in an open folder. The path is short enough for a socket's address,
-/// even if the folder's own path is long.
+/// Returns a path of a socket that fits into a socket address. The folder's own path may be too
+/// long.
 fn socket_path(folder: &PrivateFolder, name: &str) -> PathBuf {
     Path::new("/proc/self/fd").join(folder.as_fd().as_raw_fd().to_string()).join(name)
 }

@@ -1,4 +1,4 @@
-//! Loads the built-in filters with the operator's rules, and reloads them when the rules change.
+//! Loads the built-in filters with the user's rules, and reloads them when the rules change.
 
 use std::path::PathBuf;
 use std::sync::PoisonError;
@@ -13,25 +13,25 @@ use super::slot::Slot;
 use super::{Plugins, blocking};
 use crate::filter_chain::Chain;
 
-/// The built-in filters, and the operator's rules that were read last.
+/// The built-in filters, and the rules of the last load.
 #[derive(Clone)]
 pub(super) struct BuiltInFilters {
     builtin: Builtin,
     rules: FilterRules,
 }
 
-/// The operator's own rules for filters.
+/// The user's own rules for filters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FilterRulesState {
     /// The file with the rules. The file may be missing.
     pub path: PathBuf,
-    /// Problems with the rules. A problem with the whole file disables all rules. A problem with
-    /// one rule disables this rule.
+    /// Problems with the rules. A problem with the whole file disables all rules. A problem with a
+    /// rule disables only the rule.
     pub problems: Vec<String>,
 }
 
 impl Plugins {
-    /// Returns the built-in filters with the operator's rules.
+    /// Loads the built-in filters with the user's rules. Invalid rules are ignored.
     pub(super) async fn load_filters(&self, builtin: &Builtin) -> Result<Plugin, HostError> {
         let mut rules = self.read_rules().await?;
         if let Some(reason) = &rules.unusable {
@@ -53,14 +53,10 @@ impl Plugins {
         Ok(plugin)
     }
 
-    /// Reloads the operator's rules if they have changed. If the rules can't be read, nothing
-    /// changes.
+    /// Reloads the user's rules if they have changed. Unreadable rules change nothing.
     pub(super) async fn reload_rules(&self) {
-        let Some(BuiltInFilters { builtin, rules }) =
-            self.filters.lock().unwrap_or_else(PoisonError::into_inner).clone()
-        else {
-            return;
-        };
+        let loaded_filters = self.filters.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(BuiltInFilters { builtin, rules }) = loaded_filters else { return };
         let Ok(new_rules) = self.read_rules().await else { return };
         if new_rules == rules {
             return;
@@ -88,7 +84,6 @@ impl Plugins {
         }
     }
 
-    /// Puts the built-in filters into their slot, and publishes them.
     fn serve_filters(&self, plugin: &Plugin) -> Result<(), HostError> {
         let mut slots = self.slots();
         if let Some(slot) = slots.iter_mut().find(|slot| slot.name == BUILT_IN_FILTERS) {
@@ -97,12 +92,15 @@ impl Plugins {
         self.publish_slots(&slots)
     }
 
-    /// Returns the file of the operator's filter rules, and the problems of the rules.
+    /// Returns the file of the user's filter rules, and their problems, or `None` without the
+    /// built-in filters.
     pub fn filter_rules(&self) -> Option<FilterRulesState> {
-        let BuiltInFilters { rules, .. } =
-            self.filters.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
-        let mut problems = Vec::from_iter(rules.unusable);
-        problems.extend(rules.problems);
+        let loaded_filters = self.filters.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let BuiltInFilters { rules, .. } = loaded_filters?;
+        let mut problems = rules.problems;
+        if let Some(reason) = rules.unusable {
+            problems.insert(0, reason);
+        }
         let slots = self.slots();
         if let Some(slot) = slots.iter().find(|slot| slot.name == BUILT_IN_FILTERS)
             && let Some(running) = &slot.running
@@ -112,15 +110,16 @@ impl Plugins {
         Some(FilterRulesState { path: rules.path, problems })
     }
 
-    /// Returns the filters of the running plugins, in the configured order.
+    /// Returns the filters of the running plugins, in the configured order. The chain also names
+    /// the first plugin that should run but doesn't.
     pub(super) fn chain(&self, slots: &[Slot]) -> Chain {
         let mut plugins = Vec::new();
         let mut missing = None;
         for name in &self.policies.config.values.tools.filters.chain {
             let slot = self.find_in_chain(slots, name);
             let running = slot.and_then(|slot| slot.running.as_ref());
-            // The built-in filters may be missing, since an embedding program may omit them. They
-            // never block an answer.
+            // An embedding program may omit the built-in filters, because they contain no security
+            // filters.
             let may_be_missing = name == BUILT_IN_FILTERS && slot.is_none();
             if let Some(running) = running {
                 plugins.push(&running.plugin);
@@ -135,16 +134,16 @@ impl Plugins {
         Chain::new(plugins, missing)
     }
 
-    /// Returns the first plugin that has this name or replaces the plugin of this name.
+    /// Returns the plugin with this name, or the plugin that replaces it.
     fn find_in_chain<'s>(&self, slots: &'s [Slot], name: &str) -> Option<&'s Slot> {
         let plugins = &self.policies.config.values.plugins;
         slots.iter().find(|slot| {
-            slot.name == name
-                || plugins.get(&slot.name).is_some_and(|plugin| plugin.replaces == name)
+            let is_replacement =
+                plugins.get(&slot.name).is_some_and(|plugin| plugin.replaces == name);
+            slot.name == name || is_replacement
         })
     }
 
-    /// Loads the built-in filters with the given rules.
     async fn filters_with(
         &self,
         builtin: &Builtin,
@@ -152,8 +151,9 @@ impl Plugins {
     ) -> Result<Plugin, HostError> {
         let mut policy = self.policies.built_in(builtin.name)?;
         if let Some(rules) = rules {
-            let config = Map::from_iter([(PluginConfig::RULES.to_owned(), rules.into())]);
-            policy.config = PluginConfig::new(config).into();
+            // The filters get the rules as one of their settings.
+            let settings = Map::from_iter([(PluginConfig::RULES.to_owned(), rules.into())]);
+            policy.config = PluginConfig::new(settings).into();
         }
         let plugin = self.runtime.load_built_in(builtin, policy).await?;
         for problem in plugin.filter_problems() {

@@ -1,5 +1,4 @@
-//! Inspects a component without granting it anything, and finds the differences between two
-//! versions.
+//! Inspects a component without granting it anything, and compares two versions.
 
 use std::sync::Arc;
 
@@ -12,25 +11,25 @@ use toolhold_config::Folders;
 
 use super::lock_file::PluginSource;
 
-/// A component with the tools that it offers.
+/// A component and its tools.
 #[derive(Clone, Debug)]
 pub struct PluginInspection {
-    /// Facts that are read without running the component.
+    /// Data that is read without running the component.
     pub info: Arc<PluginInfo>,
     /// The tools of the component.
     pub tools: Vec<Arc<Definition>>,
-    /// The exported functions that aren't tools, each with the reason. Only used for a component
-    /// that doesn't know Toolhold.
+    /// Exported functions that aren't tools, with the reason. Always empty for components that were
+    /// written for Toolhold.
     pub left_out: Vec<String>,
 }
 
 impl PluginInspection {
-    /// Loads a component without grants, gets its tools, and drops it. `command` is the template of
-    /// its arguments, if the operator's table makes the component a command.
+    /// Loads a component without grants, reads its tools, and unloads the component. `command` is
+    /// the template of its arguments, if the configuration uses the component as a command.
     ///
     /// # Errors
     ///
-    /// [`HostError`] with the reason if the component can't be loaded.
+    /// [`HostError`] if the component can't be loaded.
     pub async fn new(
         candidate: Candidate,
         folders: &Folders,
@@ -45,42 +44,44 @@ impl PluginInspection {
             helper: None,
             ..RuntimeConfig::default()
         })?;
-        let command = command.map(Arc::new);
-        let policy = PluginGrants { inspect_only: true, command, ..PluginGrants::default() };
-        let plugin = runtime.load(candidate, policy).await?;
+        let grants = PluginGrants {
+            inspect_only: true,
+            command: command.map(Arc::new),
+            ..PluginGrants::default()
+        };
+        let plugin = runtime.load(candidate, grants).await?;
         let info = Arc::clone(plugin.info());
         let left_out = plugin.left_out().to_vec();
         Ok(Self { info, tools: plugin.tools(), left_out })
     }
 }
 
-/// The names of the trusted keys that signed the active version and another version. `None` means
-/// that no trusted key signed the version.
+/// The names of the trusted keys that signed two versions. `None` means that no trusted key signed
+/// the version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignerChange {
-    /// The signer of the version in force.
+    /// The signer of the active version.
     pub old: Option<String>,
     /// The signer of the other version.
     pub new: Option<String>,
 }
 
 impl SignerChange {
-    /// Returns the change between the sources of two versions, or `None` if the sources are equal.
+    /// Returns the change of the signer, or `None` if the signer is the same.
     pub fn between(old: Option<&PluginSource>, new: Option<&PluginSource>) -> Option<Self> {
         let old = old.and_then(|source| source.signer.clone());
         let new = new.and_then(|source| source.signer.clone());
         if old == new { None } else { Some(Self { old, new }) }
     }
 
-    /// Checks whether the active version has a signer that the other version lacks. This may mean
-    /// that someone else controls the source.
+    /// Checks whether the active version has a signer. An update without this signer may come from
+    /// someone who took over the source.
     pub fn is_loss(&self) -> bool {
         self.old.is_some()
     }
 }
 
-/// The differences between a plugin's version and the previous version. If all fields are empty,
-/// only the code differs.
+/// The differences between two versions of a plugin. Empty fields mean that only the code differs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Difference {
     /// The versions, if they differ.
@@ -105,7 +106,7 @@ pub struct Difference {
     pub tools_changed: Vec<ToolChange>,
 }
 
-/// The old value and the new value.
+/// An old and a new value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
     /// The old value.
@@ -137,6 +138,10 @@ impl Difference {
             new_manifest.capabilities.iter().map(describe_capability).collect();
         let old_tools: Vec<_> = old.tools.iter().map(|tool| tool.name.clone()).collect();
         let new_tools: Vec<_> = new.tools.iter().map(|tool| tool.name.clone()).collect();
+        let mut tools_changed = Vec::new();
+        for tool in &new.tools {
+            tools_changed.extend(find_changes(&old.tools, tool));
+        }
         Self {
             version: change(&old_manifest.version, &new_manifest.version),
             description: change(&old_manifest.description, &new_manifest.description),
@@ -146,11 +151,7 @@ impl Difference {
             imports_removed: without(&old.info.imports, &new.info.imports),
             tools_added: without(&new_tools, &old_tools),
             tools_removed: without(&old_tools, &new_tools),
-            tools_changed: new
-                .tools
-                .iter()
-                .flat_map(|tool| find_changes(&old.tools, tool))
-                .collect(),
+            tools_changed,
         }
     }
 }
@@ -168,13 +169,16 @@ fn without(items: &[String], excluded: &[String]) -> Vec<String> {
 }
 
 fn change(old: &str, new: &str) -> Option<Change> {
-    (old != new).then(|| Change { old: old.to_owned(), new: new.to_owned() })
+    if old == new {
+        return None;
+    }
+    Some(Change { old: old.to_owned(), new: new.to_owned() })
 }
 
-/// A function that returns the text of a part of a tool's definition.
+/// Returns a part of a definition as text.
 type DefinitionPart = fn(&Definition) -> String;
 
-/// Compares each part of a tool with the old tool of the same name.
+/// Returns the changed parts of the definition of `tool`. A new tool has no changes.
 fn find_changes(old_tools: &[Arc<Definition>], tool: &Definition) -> Vec<ToolChange> {
     let Some(old) = old_tools.iter().find(|old| old.name == tool.name) else { return Vec::new() };
     let parts: [(&'static str, DefinitionPart); 8] = [
@@ -190,15 +194,14 @@ fn find_changes(old_tools: &[Arc<Definition>], tool: &Definition) -> Vec<ToolCha
         ("fence", |tool| tool.fence.clone().unwrap_or_default()),
     ];
     let mut changes = Vec::new();
-    for (what, part) in parts {
-        if let Some(change) = change(&part(old), &part(tool)) {
-            changes.push(ToolChange { tool: tool.name.clone(), what, change });
+    for (name, to_text) in parts {
+        if let Some(change) = change(&to_text(old), &to_text(tool)) {
+            changes.push(ToolChange { tool: tool.name.clone(), what: name, change });
         }
     }
     changes
 }
 
-/// Lists the annotations that are true.
 fn describe_annotations(annotations: Annotations) -> String {
     let Annotations { read_only, destructive, idempotent, open_world, cacheable } = annotations;
     let words = [
@@ -208,7 +211,11 @@ fn describe_annotations(annotations: Annotations) -> String {
         (open_world, "open-world"),
         (cacheable, "cacheable"),
     ];
-    let true_words: Vec<&str> =
-        words.iter().filter(|(is_true, _)| *is_true).map(|(_, word)| *word).collect();
+    let mut true_words = Vec::new();
+    for (is_true, word) in words {
+        if is_true {
+            true_words.push(word);
+        }
+    }
     true_words.join(", ")
 }

@@ -1,5 +1,5 @@
-//! Loads found plugins, several at a time. Plugins that are loaded at the same time are published
-//! together, because creating a catalogue of many plugins takes long.
+//! Loads several plugins at a time. A catalogue of many plugins takes long to create, so plugins
+//! that load at about the same time are published together.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
@@ -19,22 +19,22 @@ use super::slot::{ComponentSource, Running, Slot};
 use super::{ApprovedPlugin, FoundComponent, HeldVersion, Plugins};
 use super::{admission, approvals, blocking, folder, reason_of};
 
-/// Plugins that are loaded at a time, at least. A plugin that only waits delays no other.
+/// Minimum number of parallel loads, so that a slow plugin doesn't delay the others.
 const MIN_LOADS: usize = 4;
 
-/// Time after a file's last change for which a file that doesn't load may be incomplete.
-const HALF_WRITTEN: Duration = Duration::from_secs(2);
+/// A file that fails to load so soon after its last change may be incomplete.
+const FRESH: Duration = Duration::from_secs(2);
 
-/// Time for which a loaded plugin waits for other plugins, so that they are published together.
-const TOGETHER: Duration = Duration::from_millis(5);
+/// Time that a loaded plugin waits for other plugins to be published together.
+const PUBLISHING_DELAY: Duration = Duration::from_millis(5);
 
-/// The decision on the version in a file.
+/// The decision on a file's version.
 enum Verdict {
-    /// The version already serves.
+    /// The version already runs.
     Unchanged,
-    /// The version doesn't serve.
+    /// The version doesn't run.
     Wait(HeldVersion),
-    /// The version starts to serve.
+    /// The version becomes active.
     Serve {
         plugin: Plugin,
         /// Whether a person has approved the version.
@@ -42,23 +42,23 @@ enum Verdict {
     },
 }
 
-/// The decision on a file that was read. No slot has changed yet.
+/// The decision on a file, before it is applied to the slot.
 struct Decision {
     name: String,
     place: ComponentSource,
     stamp: Option<FileStamp>,
     verdict: Verdict,
-    half_written: bool,
+    may_be_incomplete: bool,
 }
 
-/// The outcome of one task of [`Plugins::load_all`].
+/// The result of one task of [`Plugins::load_all`].
 enum LoadOutcome {
     Decided(Decision),
-    /// The plugin with this name needs nothing more.
+    /// The plugin with this name needs no change.
     Done(String),
 }
 
-/// A version that was put into its slot. The value has the slot's previous version and generation.
+/// A version in its slot, with the slot's previous version and generation.
 struct ServedVersion {
     name: String,
     plugin: Plugin,
@@ -66,13 +66,12 @@ struct ServedVersion {
 }
 
 impl Plugins {
-    /// Loads several plugins at a time, so that a slow plugin doesn't delay others. Returns whether
-    /// a file may be incomplete.
+    /// Loads several plugins at a time. Returns whether a file may be incomplete.
     pub(super) async fn load_all(
         self: &Arc<Self>,
         components: Vec<FoundComponent>,
         approved: &Arc<BTreeMap<String, ApprovedPlugin>>,
-        again: bool,
+        retry_failed: bool,
     ) -> bool {
         if components.is_empty() {
             // Counting the cores takes many system calls.
@@ -89,14 +88,14 @@ impl Plugins {
             loads.spawn(async move {
                 let _permit = permits.acquire_owned().await;
                 let name = found.name.clone();
-                match plugins.decide(found, approved.get(&name), again).await {
+                match plugins.decide(found, approved.get(&name), retry_failed).await {
                     Some(decision) => LoadOutcome::Decided(decision),
                     None => LoadOutcome::Done(name),
                 }
             });
         }
 
-        let mut half_written = false;
+        let mut may_be_incomplete = false;
         while let Some(first) = loads.join_next().await {
             let mut decisions = Vec::new();
             let mut done = HashSet::new();
@@ -107,11 +106,11 @@ impl Plugins {
                     Err(error) => tracing::error!("loading a plugin: {error}"),
                 }
             }
-            if decisions.iter().any(|decision| decision.half_written) {
-                half_written = true;
+            if decisions.iter().any(|decision| decision.may_be_incomplete) {
+                may_be_incomplete = true;
             }
-            let (served, need_earlier) = self.apply(decisions, approved, done);
-            for name in need_earlier {
+            let (served, need_approved_version) = self.apply(decisions, approved, done);
+            for name in need_approved_version {
                 let plugins = Arc::clone(self);
                 let approved = approved.get(&name).cloned();
                 loads.spawn(async move {
@@ -128,12 +127,12 @@ impl Plugins {
                 });
             }
         }
-        // If loading panicked, no name was reported, and calls would wait for the plugin.
+        // A panicked task reports no name. Calls must not wait for its plugin forever.
         self.end_loading(&names);
-        half_written
+        may_be_incomplete
     }
 
-    /// Marks these plugins as no longer being loaded, so that calls don't wait for them.
+    /// Marks these plugins as no longer loading, so that calls don't wait for them.
     fn end_loading(&self, names: &HashSet<String>) {
         let mut slots = self.slots();
         if end_loading(&mut slots, names) {
@@ -141,16 +140,17 @@ impl Plugins {
         }
     }
 
-    /// Reads one file and decides what happens. Returns `None` if the file hasn't changed.
+    /// Reads a file and decides on its version. Returns `None` for an unchanged file. With
+    /// `retry_failed`, files that failed before are read again.
     async fn decide(
         self: &Arc<Self>,
         found: FoundComponent,
         approved: Option<&ApprovedPlugin>,
-        again: bool,
+        retry_failed: bool,
     ) -> Option<Decision> {
         let FoundComponent { name, place, source, file } = found;
         let stamp = file.as_ref().ok().map(|(_, stamp)| *stamp);
-        if !self.needs_decision(&name, stamp, approved, again) {
+        if !self.needs_decision(&name, stamp, approved, retry_failed) {
             return None;
         }
 
@@ -165,23 +165,25 @@ impl Plugins {
         };
 
         let fails_to_load = matches!(&verdict, Verdict::Wait(waiting) if !waiting.held);
-        let is_fresh = stamp.is_some_and(|stamp| stamp.is_fresh(HALF_WRITTEN));
-        let half_written = self.watched && fails_to_load && is_fresh;
-        Some(Decision { name, place, stamp, verdict, half_written })
+        let is_fresh = stamp.is_some_and(|stamp| stamp.is_fresh(FRESH));
+        let may_be_incomplete = self.watched && fails_to_load && is_fresh;
+        Some(Decision { name, place, stamp, verdict, may_be_incomplete })
     }
 
-    /// Checks whether a found file must be read. This is true if the file is new or has changed, if
-    /// its held version was approved meanwhile, or if `again` requests another attempt.
+    /// Checks whether a file must be read: the file is new or changed or couldn't be opened, its
+    /// version was approved meanwhile, or its version failed and `retry_failed` is set.
     fn needs_decision(
         &self,
         name: &str,
         stamp: Option<FileStamp>,
         approved: Option<&ApprovedPlugin>,
-        again: bool,
+        retry_failed: bool,
     ) -> bool {
         let slots = self.slots();
         let Some(slot) = slots.iter().find(|slot| slot.name == name) else { return true };
-        if matches!(slot.place, ComponentSource::BuiltIn | ComponentSource::Given(_)) {
+        let has_other_plugin =
+            matches!(slot.place, ComponentSource::BuiltIn | ComponentSource::Given(_));
+        if has_other_plugin {
             tracing::warn!(
                 "the plugin `{}` is ignored: another plugin has its name",
                 folder::shown(name)
@@ -198,10 +200,11 @@ impl Plugins {
         }
         let Some(waiting) = &slot.waiting else { return false };
         let approved_digest = approved.map(|approved| &*approved.digest);
-        again || (waiting.held && waiting.digest.as_deref() == approved_digest)
+        let was_approved = waiting.held && waiting.digest.as_deref() == approved_digest;
+        retry_failed || was_approved
     }
 
-    /// Reads the component in an open file.
+    /// Reads the component in a file. The rules of `[installing]` must allow the component.
     async fn read_candidate(
         self: &Arc<Self>,
         name: &str,
@@ -216,14 +219,16 @@ impl Plugins {
             if !admission::is_restricted(&plugins.policies.config) {
                 return plugins.runtime.candidate(file, &path, stamp);
             }
-            // The runtime's cached data about a file isn't proof, so the file is read.
+            // `Runtime::candidate` may use cached data instead of the file. An attacker could
+            // replace the file and keep the data of an allowed component, so the file itself is
+            // read here.
             let candidate = Candidate::opened(file, &path)?.under(&name);
             plugins.admitted(candidate, source, &path)
         })
         .await?
     }
 
-    /// Decides what happens to the version in a file.
+    /// Decides whether a component runs, or waits for approval or a correction.
     async fn consider(
         &self,
         name: &str,
@@ -232,20 +237,19 @@ impl Plugins {
         approved: Option<&ApprovedPlugin>,
     ) -> Verdict {
         let info = Arc::clone(candidate.info());
-        if info.manifest.name != name {
-            let real = &info.manifest.name;
-            let fix = match place {
-                ComponentSource::Folder(_) => format!("name the file `{real}.wasm`"),
-                _ => format!("the table has to be [plugins.{real}]"),
-            };
-            let reason = format!("its manifest names it `{real}`; {fix}");
+        let real_name = &info.manifest.name;
+        if real_name != name {
+            let reason = wrong_name_reason(real_name, place);
             return Verdict::Wait(HeldVersion::failed(Some(&info), reason));
         }
-        if self.slots().iter().any(|slot| slot.name == name && slot.digest() == Some(&info.digest))
-        {
+        let already_runs = self
+            .slots()
+            .iter()
+            .any(|slot| slot.name == name && slot.digest() == Some(&info.digest));
+        if already_runs {
             return Verdict::Unchanged;
         }
-        // A new version of an installed plugin always needs an approval.
+        // A new version of an installed plugin always needs approval.
         let is_trusted = self.policies.config.reload(name) == Reload::Trust
             && !matches!(place, ComponentSource::Installed(_));
         let is_approved = approved.is_some_and(|approved| approved.digest == info.digest);
@@ -259,8 +263,8 @@ impl Plugins {
         }
     }
 
-    /// Returns the component if the configuration allows it. `source` is the source from which the
-    /// component was installed. The default is its file. Blocks.
+    /// Returns the component if `[installing]` allows it. `source` is the source of the
+    /// installation, by default the path of the file. Blocks.
     pub(super) fn admitted(
         &self,
         candidate: Candidate,
@@ -268,15 +272,22 @@ impl Plugins {
         file: &Path,
     ) -> Result<Candidate, HostError> {
         let config = &self.policies.config;
-        if admission::is_restricted(config) {
-            let path = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
-            let source = source.unwrap_or_else(|| path.display().to_string());
-            admission::check(config, &candidate, &source, file)?;
+        if !admission::is_restricted(config) {
+            return Ok(candidate);
         }
+        let source = match source {
+            Some(source) => source,
+            None => {
+                // The path stays relative if the working directory is unknown.
+                let path = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+                path.display().to_string()
+            }
+        };
+        admission::check(config, &candidate, &source, file)?;
         Ok(candidate)
     }
 
-    /// Loads a component with the policy of its plugin.
+    /// Loads a component with the configured digest and grants of its plugin.
     async fn load(
         &self,
         name: &str,
@@ -287,9 +298,9 @@ impl Plugins {
         self.runtime.load(candidate, policy).await
     }
 
-    /// Applies decisions: new versions become active, or old versions stay active. `done` has the
-    /// plugins that need nothing more. Returns the new active versions, and the names of plugins
-    /// that need their previously approved version.
+    /// Applies decisions to the slots, and publishes a new catalogue. `done` are plugins that need
+    /// no change. Returns the new active versions, and the names of plugins that need their
+    /// previously approved version.
     fn apply(
         &self,
         decisions: Vec<Decision>,
@@ -303,46 +314,44 @@ impl Plugins {
         for decision in decisions {
             served.extend(self.put(&mut slots, decision));
         }
-        let mut need_earlier = find_needing_earlier(&slots, &names, approved);
-        done.extend(names.iter().filter(|name| !need_earlier.contains(name)).cloned());
+        let mut need_approved_version = find_needing_approved_version(&slots, &names, approved);
+        done.extend(names.iter().filter(|name| !need_approved_version.contains(name)).cloned());
         let loading_ended = end_loading(&mut slots, &done);
 
-        // The reasons for missing plugins may have changed even if no tool has changed.
-        let is_due = !names.is_empty() || loading_ended;
-        if is_due && self.publish_slots(&slots).is_err() {
-            // Two tools have the same name. The later tool is refused.
+        let needs_publishing = !names.is_empty() || loading_ended;
+        if needs_publishing && self.publish_slots(&slots).is_err() {
+            // Two tools have the same name, so the later tool is refused.
             served = self.serve_each(&mut slots, served);
-            need_earlier = find_needing_earlier(&slots, &names, approved);
+            need_approved_version = find_needing_approved_version(&slots, &names, approved);
             self.publish_or_log(&slots);
         }
         for ServedVersion { name, plugin, .. } in &served {
             let generation = slot_of(&mut slots, name).map_or(0, |slot| slot.generation);
             tracing::info!(plugin = name, generation, digest = plugin.info().digest, "serves");
         }
-        (served.into_iter().map(|version| version.plugin).collect(), need_earlier)
+        (served.into_iter().map(|version| version.plugin).collect(), need_approved_version)
     }
 
-    /// Puts a decision into the slot of its plugin without creating a catalogue. Returns the
-    /// version if it becomes active with the next catalogue.
+    /// Puts a decision into its slot. Returns the version if the next catalogue activates it.
     fn put(&self, slots: &mut Vec<Slot>, decision: Decision) -> Option<ServedVersion> {
-        let Decision { name, place, stamp, verdict, half_written } = decision;
-        let index = slots.iter().position(|slot| slot.name == name).unwrap_or_else(|| {
+        let Decision { name, place, stamp, verdict, may_be_incomplete } = decision;
+        if !slots.iter().any(|slot| slot.name == name) {
             slots.push(Slot::new(name.clone(), place.clone()));
-            slots.len() - 1
-        });
-        let slot = &mut slots[index];
+        }
+        let slot = slot_of(slots, &name)?;
         slot.place = place;
         slot.stamp = stamp;
 
         match verdict {
             Verdict::Unchanged => {
-                slot.wait(None, half_written);
+                slot.set_waiting(None, may_be_incomplete);
                 None
             }
             Verdict::Wait(waiting) => {
-                // Calls of this version would fail. The approved copy may run instead.
+                // The file of the running version has changed, so its calls fail. The approved copy
+                // may run instead.
                 slot.running.take_if(|running| running.plugin.differs_from_file());
-                slot.wait(Some(waiting), half_written);
+                slot.set_waiting(Some(waiting), may_be_incomplete);
                 None
             }
             Verdict::Serve { plugin, is_approved } => {
@@ -353,19 +362,18 @@ impl Plugins {
                 if let Err(error) = result {
                     slot.set_running(before);
                     let failed = HeldVersion::failed(Some(plugin.info()), reason_of(&error));
-                    slot.wait(Some(failed), half_written);
+                    slot.set_waiting(Some(failed), may_be_incomplete);
                     return None;
                 }
-                slot.wait(None, half_written);
+                slot.set_waiting(None, may_be_incomplete);
                 Some(ServedVersion { name, plugin, before })
             }
         }
     }
 
-    /// Publishes several versions one after the other. Refuses versions whose tools have a name
-    /// that another tool has. Returns the active versions.
+    /// Publishes versions one after the other, after publishing all together has failed. Refuses a
+    /// version whose tool has the name of another tool. Returns the active versions.
     fn serve_each(&self, slots: &mut [Slot], versions: Vec<ServedVersion>) -> Vec<ServedVersion> {
-        // First, all slots return to their earlier versions.
         let mut taken_back = Vec::new();
         for version in versions.into_iter().rev() {
             let Some(slot) = slot_of(slots, &version.name) else { continue };
@@ -385,13 +393,13 @@ impl Plugins {
             let Some(slot) = slot_of(slots, &version.name) else { continue };
             slot.set_running(version.before);
             let failed = HeldVersion::failed(Some(version.plugin.info()), reason_of(&error));
-            slot.wait(Some(failed), false);
+            let may_be_incomplete = false;
+            slot.set_waiting(Some(failed), may_be_incomplete);
         }
         served
     }
 
-    /// Activates the previously approved version of a plugin if no version of the plugin is
-    /// running.
+    /// Loads the previously approved version of a plugin from its stored copy.
     async fn fall_back(self: &Arc<Self>, name: &str, approved: ApprovedPlugin) {
         let plugins = Arc::clone(self);
         let plugin = name.to_owned();
@@ -408,65 +416,74 @@ impl Plugins {
             let copy = plugins.approvals.copy_path(&approved);
             plugins.admitted(candidate, source, &copy).map(Some)
         });
+        // A plugin without a valid copy keeps no running version.
         let Ok(Ok(Some(candidate))) = component.await else { return };
 
         let loaded = match self.load(name, candidate).await {
             Ok(plugin) => plugin,
             Err(error) => {
                 tracing::warn!(
-                    "the previously approved version of `{name}` doesn't load either: {error}"
+                    "the previously approved version of `{name}` also fails to load: {error}"
                 );
                 return;
             }
         };
         let mut slots = self.slots();
         let Some(slot) = slot_of(&mut slots, name) else { return };
-        if slot.serve(&loaded, true).is_err() || self.publish_slots(&slots).is_err() {
-            // Publishing needs all slots, so the slot is looked up again.
-            if let Some(slot) = slot_of(&mut slots, name) {
-                slot.running = None;
-            }
+        let is_approved = true;
+        let result = slot.serve(&loaded, is_approved).and_then(|()| self.publish_slots(&slots));
+        if result.is_err()
+            && let Some(slot) = slot_of(&mut slots, name)
+        {
+            slot.running = None;
         }
     }
 }
 
-/// Returns the first outcome and the outcomes that follow within a short time, so that they are
-/// published together.
+/// Returns the reason why a component with another name in its manifest isn't loaded.
+fn wrong_name_reason(real_name: &str, place: &ComponentSource) -> String {
+    let fix = match place {
+        ComponentSource::Folder(_) => format!("name the file `{real_name}.wasm`"),
+        _ => format!("the table has to be [plugins.{real_name}]"),
+    };
+    format!("the plugin's name in the manifest is `{real_name}`; {fix}")
+}
+
+/// Returns the first outcome and the outcomes within the next [`PUBLISHING_DELAY`].
 async fn collect_outcomes(
     first: Result<LoadOutcome, JoinError>,
     loads: &mut JoinSet<LoadOutcome>,
 ) -> Vec<Result<LoadOutcome, JoinError>> {
     let mut outcomes = vec![first];
-    let end = Instant::now() + TOGETHER;
+    let end = Instant::now() + PUBLISHING_DELAY;
     while let Ok(Some(next)) = timeout_at(end, loads.join_next()).await {
         outcomes.push(next);
     }
     outcomes
 }
 
-/// Checks whether an approved version should run because no version of the plugin is running. The
-/// version in the file is held or fails, and isn't the approved version.
-fn needs_earlier(slot: &Slot, approved: Option<&ApprovedPlugin>) -> bool {
+/// Checks whether the approved version should run in place of a held or failed version in the file.
+fn needs_approved_version(slot: &Slot, approved: Option<&ApprovedPlugin>) -> bool {
     let (Some(approved), Some(waiting)) = (approved, &slot.waiting) else { return false };
     slot.running.is_none() && waiting.digest.as_ref() != Some(&approved.digest)
 }
 
-/// Returns the named plugins that need their previously approved version.
-fn find_needing_earlier(
+/// Returns the plugins among `names` that need their previously approved version.
+fn find_needing_approved_version(
     slots: &[Slot],
     names: &HashSet<String>,
     approved: &BTreeMap<String, ApprovedPlugin>,
 ) -> Vec<String> {
-    let mut need_earlier = Vec::new();
+    let mut need_approved_version = Vec::new();
     for slot in slots {
-        if names.contains(&slot.name) && needs_earlier(slot, approved.get(&slot.name)) {
-            need_earlier.push(slot.name.clone());
+        if names.contains(&slot.name) && needs_approved_version(slot, approved.get(&slot.name)) {
+            need_approved_version.push(slot.name.clone());
         }
     }
-    need_earlier
+    need_approved_version
 }
 
-/// Marks these plugins as no longer being loaded. Returns whether any of them was being loaded.
+/// Marks the named plugins as no longer loading. Returns whether any of them was loading.
 fn end_loading(slots: &mut [Slot], names: &HashSet<String>) -> bool {
     let mut has_ended = false;
     for slot in slots {

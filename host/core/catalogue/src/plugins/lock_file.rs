@@ -1,5 +1,4 @@
-//! The format of the lock file: installed and approved versions, their sources, and files that
-//! become active together with it.
+//! The format of the lock file: approved versions, their sources, and unfinished installations.
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;
@@ -11,18 +10,18 @@ use serde::{Deserialize, Serialize};
 use toolhold_contract::HostError;
 use toolhold_data_dir::PrivateFolder;
 
-/// Maximum number of stored earlier versions of an installed plugin.
+/// Maximum number of stored earlier versions of a plugin.
 const MAX_PREVIOUS: usize = 8;
 
-/// The permissions of files next to the lock file. All users of the machine must be able to read
-/// the ceiling.
+/// The permissions of files that are installed with a bundle. A bundle can contain the ceiling,
+/// which all users of the machine must be able to read.
 const MODE: u32 = 0o644;
 
-/// The contents of the lock file. `pending` is next to the plugins, and is no plugin's name.
+/// The content of the lock file. No plugin can have the name `$pending`.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct LockFile {
-    /// Files that were written and must still be moved to their destinations. Writing the lock file
-    /// with these entries activates all of them in one step.
+    /// Files that must still be moved to their destinations. A single write of the lock file
+    /// activates both these files and the plugins.
     #[serde(default, rename = "$pending", skip_serializing_if = "Vec::is_empty")]
     pub(super) pending: Vec<FilePlace>,
     #[serde(flatten)]
@@ -30,13 +29,13 @@ pub(super) struct LockFile {
 }
 
 impl LockFile {
-    /// Moves the pending files to their destinations. This function can be repeated.
+    /// Moves the pending files to their destinations. A repetition after an error skips files that
+    /// were already moved.
     pub(super) fn finish(&mut self) -> Result<(), HostError> {
         for place in &self.pending {
-            place.replace().map_err(HostError::io(format!(
-                "finishing the installation of a bundle: {}",
-                place.folder.join(&place.name).display()
-            )))?;
+            let path = place.folder.join(&place.name);
+            let action = format!("finishing the installation of a bundle: {}", path.display());
+            place.replace().map_err(HostError::io(action))?;
         }
         self.pending.clear();
         Ok(())
@@ -46,18 +45,18 @@ impl LockFile {
 /// Where an installed plugin came from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PluginSource {
-    /// The source as the user gave it: a path, an address or a reference.
+    /// The source as the user wrote it: a path, an address or a reference.
     pub given: String,
-    /// The exact source at the time of installation, for example with the digest of a manifest in a
-    /// registry.
+    /// The exact source at the time of the installation. A source in a registry contains the digest
+    /// of a manifest.
     pub resolved: String,
     /// The name of the trusted key that signed the component.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signer: Option<String>,
     /// The time of the installation, in seconds since 1970.
     pub installed_at: u64,
-    /// The name of the trusted key that signed the plugin's bundle. The plugin is then updated with
-    /// a bundle, and not from its source.
+    /// The name of the trusted key that signed the plugin's bundle. Only another bundle can update
+    /// the plugin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bundle: Option<String>,
 }
@@ -65,12 +64,11 @@ pub struct PluginSource {
 /// An approved version of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApprovedPlugin {
-    /// SHA-256 of the component.
+    /// The SHA-256 digest of the component.
     pub digest: String,
     /// The version in the plugin's manifest.
     pub version: String,
-    /// The source of the installation. `None` means that the plugin wasn't installed. It was
-    /// approved in the plugin folder or at the path in the configuration.
+    /// The source of the installation. `None` means that a file of the user was approved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<PluginSource>,
 }
@@ -78,13 +76,13 @@ pub struct ApprovedPlugin {
 /// The entry of a plugin in the lock file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockedPlugin {
-    /// The version in force.
+    /// The active version.
     #[serde(flatten)]
     pub approved: ApprovedPlugin,
-    /// Earlier versions of an installed plugin, with the most recent first.
+    /// Earlier versions of an installed plugin, the most recent first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub previous: Vec<ApprovedPlugin>,
-    /// An update that needs approval. The version in force serves meanwhile.
+    /// An update that needs approval. The active version runs meanwhile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offered: Option<ApprovedPlugin>,
 }
@@ -94,13 +92,14 @@ impl LockedPlugin {
         Self { approved, previous: Vec::new(), offered: None }
     }
 
-    /// Activates another version. If the old version was installed, it becomes the first of the
-    /// earlier versions.
+    /// Activates another version. A replaced installed version becomes the first of the earlier
+    /// versions.
     pub(super) fn replace(&mut self, approved: ApprovedPlugin) {
         self.offered.take_if(|offered| offered.digest == approved.digest);
+        let is_installed = approved.source.is_some();
         let replaced = std::mem::replace(&mut self.approved, approved);
-        let is_installed = self.approved.source.is_some();
         if !is_installed {
+            // Only installed versions can be activated again.
             self.previous.clear();
             return;
         }
@@ -114,13 +113,13 @@ impl LockedPlugin {
         self.previous.truncate(MAX_PREVIOUS);
     }
 
-    /// Returns all versions with stored components.
+    /// Returns all versions with a stored component.
     pub fn versions(&self) -> impl Iterator<Item = &ApprovedPlugin> {
         std::iter::once(&self.approved).chain(&self.previous).chain(&self.offered)
     }
 }
 
-/// The destination of a file. Only this user may be able to change its folder.
+/// The destination of a file. Only the user may be able to change its folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilePlace {
     /// The folder.
@@ -130,7 +129,6 @@ pub struct FilePlace {
 }
 
 impl FilePlace {
-    /// Returns the temporary name of the new file.
     fn staged(&self) -> String {
         format!("{}.pending", self.name)
     }
@@ -138,26 +136,26 @@ impl FilePlace {
     /// Writes the new file next to its destination.
     pub(super) fn stage(&self, bytes: &[u8]) -> io::Result<()> {
         let mut file = PrivateFolder::open(&self.folder)?.updated(&self.staged())?;
-        // A file of an earlier process is overwritten.
+        // A new file can have the content of an interrupted process.
         file.set_len(0)?;
         file.write_all(bytes)?;
         file.set_permissions(Permissions::from_mode(MODE))?;
         file.sync_all()
     }
 
-    /// Removes the new file if it hasn't been moved to its destination. Errors are ignored, because
-    /// nothing reads this file.
+    /// Removes the staged file. Errors are ignored, because nothing reads this file.
     pub(super) fn discard(&self) {
         let _ = PrivateFolder::open(&self.folder).and_then(|folder| folder.remove(&self.staged()));
     }
 
+    /// Moves the staged file to its destination.
     fn replace(&self) -> io::Result<()> {
-        let replaced = PrivateFolder::open(&self.folder)
+        let result = PrivateFolder::open(&self.folder)
             .and_then(|folder| folder.replace(&self.staged(), &self.name));
-        match replaced {
-            // The file has already been moved to its destination.
+        match result {
+            // An earlier attempt has already moved the file.
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-            replaced => replaced,
+            other => other,
         }
     }
 }

@@ -1,9 +1,8 @@
-//! The plugins of a host: the active version of each plugin, held versions with the reason, and
-//! reloading while calls run.
+//! The plugins of a host: active versions, held versions, and reloading while calls run.
 //!
 //! A new version is loaded completely before a new catalogue replaces the old one. Each call uses
-//! one catalogue, so it runs on the version against which it was checked. A version that can't be
-//! loaded changes nothing.
+//! one catalogue, so the version that was checked also runs. A version that can't be loaded changes
+//! nothing.
 
 mod admission;
 mod advice;
@@ -31,7 +30,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use tokio::sync::{OwnedMutexGuard, watch};
 use toolhold_config::{BUILT_IN_FILTERS, Reload};
 use toolhold_contract::{CancellationToken, HostError, ToolSource};
-use toolhold_engine::{Builtin, Candidate, Runtime};
+use toolhold_engine::{Builtin, Candidate, PluginGrants, Runtime};
 use toolhold_system::watch::FileStamp;
 
 pub use admission::{AdmissionError, Remedy, check_signed, check_source};
@@ -55,40 +54,36 @@ use crate::filter_chain::Chain;
 use folder::{PluginFileError, PluginFolder};
 use slot::{ComponentSource, Running, Slot};
 
-/// The plugins of a host, and the catalogue of their tools.
+/// The plugins of a host, and the catalogue of all tools.
 pub struct Plugins {
     runtime: Arc<Runtime>,
     policies: GrantResolver,
     approvals: PluginApprovals,
-    /// The tools of providers that aren't plugins.
+    /// The tools of sources that aren't plugins.
     others: Vec<Arc<Tool>>,
     slots: Mutex<Vec<Slot>>,
     catalogue: RwLock<Arc<Catalogue>>,
-    /// The lock for reloads, so that only one reload runs at a time.
+    /// Only one reload runs at a time.
     changing: Arc<tokio::sync::Mutex<()>>,
-    /// The number of published catalogues.
     changes: watch::Sender<u64>,
     /// Whether plugins are reloaded when their files change.
     watched: bool,
-    /// The built-in filters, and the operator's rules with which they were loaded.
     filters: Mutex<Option<filters::BuiltInFilters>>,
     /// Answers questions of other processes that aren't about plugins.
     other_questions: OnceLock<AnswerQuestion>,
 }
 
-/// Answers a question of another process with JSON. A question has one line. The function returns
-/// `None` for an unknown question.
+/// Answers a one-line question of another process with JSON, or returns `None` for an unknown
+/// question.
 pub type AnswerQuestion = Box<dyn Fn(&str) -> Option<Vec<u8>> + Send + Sync>;
 
-/// Plugins that were found and aren't loaded yet. No other reload starts before this value is
-/// dropped.
+/// Plugins that were found but not loaded yet. Other reloads wait until this value is dropped.
 pub struct FoundPlugins {
     _changing: OwnedMutexGuard<()>,
     components: Vec<FoundComponent>,
     approved: Arc<BTreeMap<String, ApprovedPlugin>>,
 }
 
-/// The component that was found for a name.
 struct FoundComponent {
     name: String,
     place: ComponentSource,
@@ -98,33 +93,36 @@ struct FoundComponent {
 }
 
 impl Plugins {
-    /// Sets the function that answers questions of other processes that aren't about plugins. Only
-    /// the first function is used.
+    /// Sets the function that answers questions of other processes that aren't about plugins. Later
+    /// calls are ignored.
     pub fn answer_questions(&self, answer: AnswerQuestion) {
         let _ = self.other_questions.set(answer);
     }
 
-    /// Starts without plugins. With `watched`, a watch reloads plugins when their files change, so
-    /// a file that may be incomplete isn't reported yet.
+    /// Starts without plugins. With `watched`, plugins are reloaded when their files change. A file
+    /// that may be incomplete then isn't reported yet.
     ///
     /// # Errors
     ///
-    /// Returns an error if the schema of another provider's tool isn't valid.
+    /// Returns an error if the schema of another source's tool is invalid.
     pub fn new(
         runtime: Arc<Runtime>,
         policies: GrantResolver,
         others: &[Arc<dyn ToolSource>],
         watched: bool,
     ) -> Result<Self, HostError> {
-        let others =
-            others.iter().map(Tool::from_provider).collect::<Result<Vec<_>, _>>()?.concat();
+        let mut other_tools = Vec::new();
+        for provider in others {
+            other_tools.extend(Tool::from_provider(provider)?);
+        }
         let approvals = PluginApprovals::open(&policies.folders);
-        let catalogue = Catalogue::new(others.clone(), Chain::default(), Vec::new())?;
+        let missing = Vec::new();
+        let catalogue = Catalogue::new(other_tools.clone(), Chain::default(), missing)?;
         Ok(Self {
             runtime,
             policies,
             approvals,
-            others,
+            others: other_tools,
             slots: Mutex::default(),
             catalogue: RwLock::new(Arc::new(catalogue)),
             changing: Arc::default(),
@@ -140,7 +138,7 @@ impl Plugins {
         Arc::clone(&self.catalogue.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns a receiver that is notified of every change of the plugins.
+    /// Returns a receiver that is notified of every new catalogue.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
@@ -150,11 +148,11 @@ impl Plugins {
         self.slots().iter().map(Slot::state).collect()
     }
 
-    /// Loads a built-in plugin, unless the operator replaced it.
+    /// Loads a built-in plugin, unless the configuration replaces it.
     ///
     /// # Errors
     ///
-    /// [`HostError`] with the reason if the plugin can't be loaded.
+    /// [`HostError`] if the plugin can't be loaded.
     pub async fn add_built_in(&self, builtin: &Builtin) -> Result<(), HostError> {
         if self.policies.is_replaced(builtin.name) {
             return Ok(());
@@ -165,33 +163,36 @@ impl Plugins {
             self.runtime.load_built_in(builtin, self.policies.built_in(builtin.name)?).await?
         };
         let mut slot = Slot::new(builtin.name.to_owned(), ComponentSource::BuiltIn);
-        slot.serve(&plugin, true)?;
+        let is_approved = true;
+        slot.serve(&plugin, is_approved)?;
         plugin.remember().await;
         self.slots().push(slot);
         self.publish()
     }
 
-    /// Loads a component that was named for this run. Naming the component approves its current
+    /// Loads a component that a flag named for this run. The flag approves the component's current
     /// content.
     ///
     /// # Errors
     ///
-    /// [`HostError`] with the reason if the component can't be loaded.
+    /// [`HostError`] if the component can't be loaded.
     pub async fn add_given(self: &Arc<Self>, path: &Path) -> Result<(), HostError> {
         let file = path.to_owned();
-        let candidate = blocking(move || Candidate::file(&file)).await??;
+        let opened = blocking(move || Candidate::file(&file)).await?;
+        let candidate = opened?;
         let name = candidate.info().manifest.name.clone();
         if let Some(other) = self.slots().iter().find(|slot| slot.name == name) {
             let reason = match &other.place {
                 ComponentSource::BuiltIn => {
-                    "a built-in plugin has that name; rename this one".to_owned()
+                    "a built-in plugin has this name; rename this plugin".to_owned()
                 }
-                ComponentSource::Given(file) => format!("{} already has that name", file.display()),
+                ComponentSource::Given(file) => format!("{} already has this name", file.display()),
                 ComponentSource::Named(file)
                 | ComponentSource::Folder(file)
                 | ComponentSource::Installed(file) => {
                     format!(
-                        "{} already has that name; leave out `--plugin`, or remove the other one",
+                        "{} already has this name; leave out `--plugin`, or remove the other \
+                         plugin",
                         file.display()
                     )
                 }
@@ -201,30 +202,32 @@ impl Plugins {
         self.policies.check_digest(&name, &candidate.info().digest)?;
         let plugins = Arc::clone(self);
         let file = path.to_owned();
-        let candidate = blocking(move || plugins.admitted(candidate, None, &file)).await??;
+        let admitted = blocking(move || plugins.admitted(candidate, None, &file)).await?;
+        let candidate = admitted?;
         let policy = self.policy_for(&name, &candidate).await?;
+        let policy = PluginGrants { only_this_run: true, ..policy };
         let plugin = self.runtime.load(candidate, policy).await?;
         let mut slot = Slot::new(name, ComponentSource::Given(path.to_owned()));
-        slot.serve(&plugin, true)?;
+        let is_approved = true;
+        slot.serve(&plugin, is_approved)?;
         plugin.remember().await;
         self.slots().push(slot);
         self.publish()
     }
 
-    /// Loads new and changed plugins from the plugin folder and the named paths, and removes
-    /// plugins without a file.
+    /// Loads new and changed plugins, and removes plugins without a file.
     ///
-    /// With `again`, also retries unchanged files that failed before. Returns whether a file may be
-    /// incomplete, so that another reload should follow soon.
-    pub async fn reload(self: &Arc<Self>, again: bool) -> bool {
+    /// With `retry_failed`, files that failed before are read again. Returns `true` if a file may
+    /// be incomplete, because another reload should follow soon.
+    pub async fn reload(self: &Arc<Self>, retry_failed: bool) -> bool {
         match self.find().await {
-            Some(found) => self.load_found(found, again).await,
+            Some(found) => self.load_found(found, retry_failed).await,
             None => false,
         }
     }
 
-    /// Finds the plugins of the plugin folder and of the named paths. New plugins are marked as
-    /// being loaded. Returns `None` if the search fails.
+    /// Finds configured plugins, installed plugins, and plugins in the plugin folder. Marks new
+    /// plugins as loading, and removes plugins without a file. Returns `None` if the search fails.
     pub async fn find(self: &Arc<Self>) -> Option<FoundPlugins> {
         let changing = Arc::clone(&self.changing).lock_owned().await;
         self.reload_rules().await;
@@ -238,11 +241,11 @@ impl Plugins {
         });
         let (components, locked) = search.await.ok()?;
         let approved: BTreeMap<String, ApprovedPlugin> =
-            locked.into_iter().map(|(name, locked)| (name, locked.approved)).collect();
+            locked.into_iter().map(|(name, plugin)| (name, plugin.approved)).collect();
         self.drop_missing(&components);
 
-        // New plugins get their slots now, so that the order of tools doesn't depend on how long
-        // each plugin takes to load.
+        // New plugins get their slots now, so that the order of tools doesn't depend on loading
+        // times.
         let mut slots = self.slots();
         let known: HashSet<String> = slots.iter().map(|slot| slot.name.clone()).collect();
         for found in &components {
@@ -256,8 +259,8 @@ impl Plugins {
         Some(FoundPlugins { _changing: changing, components, approved: Arc::new(approved) })
     }
 
-    /// Loads the found plugins that every call needs: filters for answers, and plugins that replace
-    /// a built-in plugin.
+    /// Loads the found plugins that every call needs: filters, and replacements of built-in
+    /// plugins.
     pub async fn load_needed(self: &Arc<Self>, found: &mut FoundPlugins) {
         let chain = &self.policies.config.values.tools.filters.chain;
         self.load_some(found, |name| {
@@ -266,11 +269,11 @@ impl Plugins {
         .await;
     }
 
-    /// Loads the found plugin of the tool with this name. Returns whether there is a plugin for the
-    /// tool.
+    /// Loads the found plugin of the tool with this name. Returns whether a plugin was found.
     pub async fn load_for(self: &Arc<Self>, found: &mut FoundPlugins, tool: &str) -> bool {
         let plugin = tool.split_once("__").map_or(tool, |(plugin, _)| plugin);
         let count_before = found.components.len();
+        // `load_some` removes the loaded plugin from `found`.
         self.load_some(found, |name| name == plugin).await;
         found.components.len() < count_before
     }
@@ -288,42 +291,42 @@ impl Plugins {
         self.publish_or_log(&slots);
     }
 
-    /// Loads the found plugins whose names are selected.
+    /// Loads the found plugins that `is_selected` selects, and removes them from `found`.
     async fn load_some(
         self: &Arc<Self>,
         found: &mut FoundPlugins,
         is_selected: impl Fn(&String) -> bool,
     ) {
         let selected = found.components.extract_if(.., |found| is_selected(&found.name)).collect();
-        self.load_all(selected, &found.approved, false).await;
+        let retry_failed = false;
+        self.load_all(selected, &found.approved, retry_failed).await;
     }
 
-    /// Loads the found plugins. `again` and the return value have the meaning of
-    /// [`reload`](Self::reload).
-    pub async fn load_found(self: &Arc<Self>, found: FoundPlugins, again: bool) -> bool {
-        self.load_all(found.components, &found.approved, again).await
+    /// Loads the found plugins. `retry_failed` and the result are as in [`reload`](Self::reload).
+    pub async fn load_found(self: &Arc<Self>, found: FoundPlugins, retry_failed: bool) -> bool {
+        self.load_all(found.components, &found.approved, retry_failed).await
     }
 
-    /// Returns the catalogue for a call of the tool `name`. Waits only while a plugin that may have
-    /// this tool is being loaded.
+    /// Returns the catalogue for a call of the tool `name`. Waits while a plugin that may have the
+    /// tool is loading.
     pub async fn catalogue_for(&self, name: &str, cancel: &CancellationToken) -> Arc<Catalogue> {
         loop {
             // The subscription comes before the check, so that no change is missed.
             let mut changes = self.changes();
             let catalogue = self.catalogue();
-            if !catalogue.may_come(name) || cancel.is_cancelled() {
+            if !catalogue.may_be_loading(name) || cancel.is_cancelled() {
                 return catalogue;
             }
             let _ = cancel.run_until_cancelled(changes.changed()).await;
         }
     }
 
-    /// Returns the names of the plugins that are being loaded for the first time.
+    /// Returns the names of the plugins that are loading for the first time.
     pub fn loading(&self) -> Vec<String> {
         self.catalogue().loading().to_vec()
     }
 
-    /// Finds every plugin with a file in the configuration, installed, or in the folder.
+    /// Finds plugins with a configured path, installed plugins, and plugins in the plugin folder.
     fn find_components(&self, locked: &BTreeMap<String, LockedPlugin>) -> Vec<FoundComponent> {
         let mut components = Vec::new();
         for (name, path) in self.policies.named() {
@@ -334,7 +337,8 @@ impl Plugins {
         }
         for (name, locked) in locked {
             let is_installed = locked.approved.source.is_some();
-            if is_installed && !components.iter().any(|found| found.name == *name) {
+            let has_configured_path = components.iter().any(|found| found.name == *name);
+            if is_installed && !has_configured_path {
                 components.push(self.find_installed(name, locked));
             }
         }
@@ -345,12 +349,12 @@ impl Plugins {
         components
     }
 
-    /// Returns the component of an installed plugin. An update that waits for approval is held back
-    /// like a changed file, and the version in force serves.
+    /// Returns the component of an installed plugin, or of its update that waits for approval. The
+    /// update is held like a changed file, and the active version runs.
     fn find_installed(&self, name: &str, locked: &LockedPlugin) -> FoundComponent {
         let version = locked.offered.as_ref().unwrap_or(&locked.approved);
         let path = self.approvals.copy_path(version);
-        let file = match self.approvals.open_copy(version) {
+        let file_and_stamp = match self.approvals.open_copy(version) {
             Ok(file) => folder::stamp_of(&file).map(|stamp| (file, stamp)),
             Err(error) => Err(PluginFileError::Copy { path: path.clone(), error }),
         };
@@ -359,11 +363,11 @@ impl Plugins {
             name: name.to_owned(),
             place: ComponentSource::Installed(path),
             source,
-            file,
+            file: file_and_stamp,
         }
     }
 
-    /// Removes plugins whose files no longer exist.
+    /// Removes plugins without a file. A plugin from another place gets a new slot.
     fn drop_missing(&self, found: &[FoundComponent]) {
         let mut slots = self.slots();
         let count_before = slots.len();
@@ -382,31 +386,32 @@ impl Plugins {
         self.publish_slots(&self.slots())
     }
 
-    /// Publishes slots whose tools have been published before, so their names can't conflict.
+    /// Publishes slots whose tool names were already checked.
     fn publish_or_log(&self, slots: &[Slot]) {
         if let Err(error) = self.publish_slots(slots) {
             tracing::error!("{error}");
         }
     }
 
-    /// Makes a catalogue of the running versions, for new calls.
     fn publish_slots(&self, slots: &[Slot]) -> Result<(), HostError> {
-        let plugin_tools = slots
-            .iter()
-            .filter_map(|slot| slot.running.as_ref())
-            .flat_map(|running| &running.tools);
-        let tools = plugin_tools.chain(&self.others).map(Arc::clone).collect();
+        let mut tools = Vec::new();
+        let mut loading = Vec::new();
+        for slot in slots {
+            tools.extend_from_slice(slot.tools());
+            if slot.loading {
+                loading.push(slot.name.clone());
+            }
+        }
+        tools.extend_from_slice(&self.others);
         let missing = self.list_missing(slots);
-        let loading = slots.iter().filter(|slot| slot.loading).map(|slot| slot.name.clone());
-        let catalogue =
-            Catalogue::new(tools, self.chain(slots), missing)?.with_loading(loading.collect());
+        let catalogue = Catalogue::new(tools, self.chain(slots), missing)?.with_loading(loading);
         *self.catalogue.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(catalogue);
         self.changes.send_modify(|count| *count += 1);
         Ok(())
     }
 
-    /// Returns the plugins whose expected component isn't loaded, each with a sentence that says
-    /// why. A version before may serve.
+    /// Returns the plugins whose expected component isn't loaded, and a sentence with the reason.
+    /// An older version may run.
     fn list_missing(&self, slots: &[Slot]) -> Vec<(String, String)> {
         let mut missing = Vec::new();
         for slot in slots {
@@ -416,8 +421,8 @@ impl Plugins {
             let sentence = match &slot.running {
                 None => format!("The plugin `{name}` is not loaded: {reason}"),
                 Some(_) => format!(
-                    "The new component of the plugin `{name}` is not loaded, and the version \
-                     before serves: {reason}"
+                    "The new component of the plugin `{name}` is not loaded, so the previous \
+                     version stays in use: {reason}"
                 ),
             };
             missing.push((name.clone(), sentence));
@@ -431,7 +436,7 @@ impl Plugins {
             let reason = if plugin.source.is_empty() {
                 format!("there is no {name}.wasm in {}", folder.display())
             } else {
-                "it isn't installed: run `toolhold plugin install`".to_owned()
+                "the plugin isn't installed: run `toolhold plugin install`".to_owned()
             };
             missing.push((name.clone(), format!("The plugin `{name}` is not loaded: {reason}")));
         }
@@ -443,20 +448,18 @@ impl Plugins {
     }
 }
 
-/// Adds the components of the plugin folder. A component with the name of an earlier component is
-/// ignored.
+/// Adds the components of the plugin folder, except known names.
 fn find_in_folder(
     path: &Path,
     components: &mut Vec<FoundComponent>,
 ) -> Result<(), PluginFileError> {
     let Some(folder) = PluginFolder::open(path)? else { return Ok(()) };
-    let names = folder.names()?;
-    let elsewhere = components.len();
-    for name in names {
+    let mut found_in_folder = Vec::new();
+    for name in folder.names()? {
         let path = folder.path_of(&name);
-        let earlier = components[..elsewhere].iter().find(|found| found.name == name);
-        if let Some(earlier) = earlier {
-            let why = match earlier.place {
+        let elsewhere = components.iter().find(|found| found.name == name);
+        if let Some(elsewhere) = elsewhere {
+            let why = match elsewhere.place {
                 ComponentSource::Installed(_) => format!("`{name}` is installed"),
                 _ => format!("[plugins.{name}] names another file"),
             };
@@ -465,14 +468,15 @@ fn find_in_folder(
         }
         let file = folder.open_plugin(&name);
         let place = ComponentSource::Folder(path);
-        components.push(FoundComponent { name, place, source: None, file });
+        found_in_folder.push(FoundComponent { name, place, source: None, file });
     }
+    components.append(&mut found_in_folder);
     Ok(())
 }
 
 impl Slot {
-    /// Activates a version. `is_approved` is `true` if a person has approved the version, so its
-    /// claims are trusted.
+    /// Activates a version. `is_approved` means that a person has approved the version, so its
+    /// promises are trusted.
     fn serve(
         &mut self,
         plugin: &toolhold_engine::Plugin,
@@ -485,10 +489,8 @@ impl Slot {
     }
 }
 
-/// Returns the component for a name, even if it would not be loaded.
-///
-/// The component is at the configured path, installed, or in the plugin folder. For an installed
-/// plugin with an update that waits for approval, the function returns the update. Blocks.
+/// Returns the component for a name, even if the host doesn't load it. An update of an installed
+/// plugin that waits for approval comes before the active version. Blocks.
 ///
 /// # Errors
 ///
@@ -502,25 +504,29 @@ pub fn candidate(
     if let Some(path) = config.plugin_path(name, folders, directory) {
         return Candidate::file(&path).map(|candidate| candidate.under(name));
     }
+
     let approvals = PluginApprovals::open(folders);
     if let Some(locked) = approvals.all()?.get(name)
         && locked.approved.source.is_some()
     {
         let version = locked.offered.as_ref().unwrap_or(&locked.approved);
         return approvals.component(name, version)?.ok_or_else(|| {
-            let reason = "its copy is damaged; install it again with `toolhold plugin add`";
+            let reason = "the stored copy is damaged; install the plugin again with `toolhold \
+                          plugin add`";
             unusable(name, reason)
         });
     }
+
     let path = config.plugin_folder(folders, directory);
-    let folder = PluginFolder::open(&path)
-        .map_err(|error| unusable(name, format!("{}: {error}", path.display())))?
-        .ok_or_else(|| absent(name, &path))?;
+    let opened = PluginFolder::open(&path)
+        .map_err(|error| unusable(name, format!("{}: {error}", path.display())))?;
+    let folder = opened.ok_or_else(|| absent(name, &path))?;
     let names = folder.names().map_err(|error| unusable(name, error.to_string()))?;
     if !names.iter().any(|known| known == name) {
         return Err(absent(name, &path));
     }
-    let (file, _) = folder.open_plugin(name).map_err(|error| unusable(name, error.to_string()))?;
+    let (file, _stamp) =
+        folder.open_plugin(name).map_err(|error| unusable(name, error.to_string()))?;
     Candidate::opened(file, &folder.path_of(name)).map(|candidate| candidate.under(name))
 }
 
@@ -536,7 +542,6 @@ fn unusable(name: &str, reason: impl Into<String>) -> HostError {
     HostError::Load { plugin: folder::shown(name), reason: reason.into() }
 }
 
-/// Returns the reason alone, without the plugin's name.
 fn reason_of(error: &HostError) -> String {
     match error {
         HostError::Load { reason, .. } => reason.clone(),
@@ -544,7 +549,6 @@ fn reason_of(error: &HostError) -> String {
     }
 }
 
-/// Runs blocking work on a separate thread.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, HostError> {

@@ -1,5 +1,6 @@
-//! Converts the configuration to the runtime's policy for each plugin: its grants and limits.
+//! Converts the configuration to the grants and limits of each plugin.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -16,7 +17,7 @@ use toolhold_engine::capability::providers::CapabilityProviders;
 use toolhold_engine::capability::schedule::ScheduleGrant;
 use toolhold_engine::capability::service::PluginServices;
 use toolhold_engine::{Builtin, Limits, PluginConfig, PluginGrants, RuntimeConfig};
-use toolhold_net::{Egress, Network, Settings};
+use toolhold_net::{Egress, HostAccess, Network, Settings};
 use toolhold_policy::files::{Grant, OwnFolder};
 use toolhold_store::index::{DocumentIndex, IndexQuota};
 use toolhold_store::{Quota, Store};
@@ -29,33 +30,37 @@ use super::advisor::{CommandGate, PluginAdvisor};
 
 pub(super) const MIB: u64 = 1 << 20;
 
-/// The folder in the data folder for the stores of plugins. `INDEXES` is the folder for the
-/// documents that they search.
+/// The folders for the stores and for the search indexes of plugins, in the data folder.
 pub(super) const STORES: &str = "stores";
 pub(super) const INDEXES: &str = "indexes";
 
-/// Returns the documents of the built-in memory, which `toolhold memory` also reads.
+/// Returns the index of the built-in memory.
 pub fn memory(config: &Config, folders: &Folders) -> DocumentIndex {
     let memory = &config.values.tools.memory;
     let quota = IndexQuota {
         bytes: memory.index_mib.get().saturating_mul(MIB),
         documents: memory.index_documents(),
     };
-    DocumentIndex::named(folders.data.join(INDEXES), MEMORY, quota, false)
+    let is_derived = false;
+    DocumentIndex::named(folders.data.join(INDEXES), MEMORY, quota, is_derived)
 }
 
-/// The folder of the memory in [`INDEXES`], and the folder of the code index.
+/// The folders of the memory and of the code index, in [`INDEXES`].
 const MEMORY: &str = "memory";
 const CODE: &str = "code";
 
-/// Maximum number of language servers in one session.
-const LANGUAGE_SERVERS: u64 = 4;
+/// Minimum size of a document in the code index, in bytes, for calculating the number of documents.
+/// Most documents have about one KiB.
+const MIN_CODE_DOCUMENT: u64 = 512;
 
-/// The store of the last answers of compilers and linters.
+/// Maximum number of running language servers of a session.
+const MAX_LANGUAGE_SERVERS: u64 = 4;
+
+/// The store for the last answers of compilers and linters.
 const DIAGNOSTICS: &str = "diagnostics";
-const DIAGNOSTICS_KEPT: Quota = Quota { bytes: 64 * MIB, keys: 10_000 };
+const DIAGNOSTICS_QUOTA: Quota = Quota { bytes: 64 * MIB, keys: 10_000 };
 
-/// Creates the policy of each plugin when it is loaded.
+/// Creates the grants of each plugin when it is loaded.
 pub struct GrantResolver {
     /// The configuration.
     pub config: Config,
@@ -63,27 +68,26 @@ pub struct GrantResolver {
     pub folders: Folders,
     /// The real path of the working directory.
     pub directory: PathBuf,
-    /// Folders that the built-in tools for files and commands may read without a grant.
+    /// Folders that the built-in file tools and commands may read without a configured grant.
     pub readable: Vec<PathBuf>,
-    /// The models and databases that the program provides for capabilities.
+    /// The models and databases of the embedding program.
     pub providers: CapabilityProviders,
-    /// Toolhold's own files and folders, which no grant includes.
-    own: Vec<OwnFolder>,
-    /// The grants for the commands of the built-in shell. Looking them up reads many links, so this
-    /// is done once.
-    shell: OnceLock<ProcessGrants>,
-    /// The grants for the built-in file tools, which are also looked up once.
-    file: OnceLock<Option<Arc<Grants>>>,
+    /// Toolhold's own files and folders. No grant includes them.
+    protected: Vec<OwnFolder>,
+    /// The grants for the built-in shell. Their creation reads many links, so they are created
+    /// once.
+    shell_grants: OnceLock<ProcessGrants>,
+    /// The grants for the built-in file tools, created once.
+    file_grants: OnceLock<Option<Arc<Grants>>>,
     /// Decides on the commands of processes.
     gate: Arc<dyn CommandGate>,
-    /// The program of the confining helper process.
+    /// The program of the helper process that starts sandboxes.
     helper: Option<PathBuf>,
-    /// Network parts that all plugins share and that aren't in the configuration.
+    /// Network settings that aren't in the configuration.
     network: Network,
 }
 
-/// Returns where the server `name` of `[mcp.servers]` runs, whether it may use the network, and its
-/// environment. Returns `None` if the configuration has no such server.
+/// Returns the sandbox of the server `name` in `[mcp.servers]`, or `None` for an unknown server.
 ///
 /// # Errors
 ///
@@ -109,9 +113,9 @@ pub fn server_places(
         context,
         ..
     } = grants;
-    let own = config.protected(folders, directory);
+    let protected = config.protected(folders, directory);
     let places = Places {
-        grants: Arc::new(open(files, own)?),
+        grants: Arc::new(open(files, protected)?),
         also: extra_trees,
         also_hidden: hidden,
         sockets: Vec::new(),
@@ -122,31 +126,35 @@ pub fn server_places(
         known: RememberedPlaces::default(),
     };
     let network = grants.network == NetworkGrant::Allow;
-    Ok(Some(ServerPlaces { places, network, environment, advisor: SandboxAdvisor { context } }))
+    let hosts = config.egress_of_server(name, folders, directory)?;
+    let advisor = SandboxAdvisor { context };
+    Ok(Some(ServerPlaces { places, network, hosts, environment, advisor }))
 }
 
-/// Where a server runs.
+/// The sandbox of an upstream server.
 #[derive(Debug)]
 pub struct ServerPlaces {
-    /// The places that the server sees and may change.
+    /// The paths that the server may read or change.
     pub places: Places,
-    /// Whether the server may use the network.
+    /// Whether the server may use the whole network.
     pub network: bool,
+    /// The rules for the server's connections to hosts. `None` if no host is granted.
+    pub hosts: Option<Settings>,
     /// The whole environment of the server.
     pub environment: Vec<(String, String)>,
-    /// The advisor on failures of which the sandbox may be the cause.
+    /// Gives advice about failures that the sandbox may have caused.
     pub advisor: SandboxAdvisor,
 }
 
-fn open(files: FileGrants, own: Vec<OwnFolder>) -> Result<Grants, HostError> {
+fn open(files: FileGrants, protected: Vec<OwnFolder>) -> Result<Grants, HostError> {
     let FileGrants { grants, deny_read, allow_read, deny_write } = files;
-    Grants::open(grants, own, |rules| rules.with_globs(deny_read, allow_read, deny_write))
+    Grants::open(grants, protected, |rules| rules.with_globs(deny_read, allow_read, deny_write))
         .map_err(|error| HostError::Config(error.to_string()))
 }
 
 impl GrantResolver {
-    /// Creates a resolver. `files` has the components that the configuration doesn't name. Tools
-    /// may not write to these components, because the host loads them at its next start.
+    /// Creates a resolver. `files` are components without a configured path. Tools may not write to
+    /// these files, because the host loads them at its next start.
     pub fn new(
         config: Config,
         folders: Folders,
@@ -156,33 +164,34 @@ impl GrantResolver {
         helper: Option<PathBuf>,
         network: Network,
     ) -> Self {
-        // Looked up once, since that reads many links.
-        let files = files
-            .iter()
-            .map(|path| OwnFolder { path: directory.join(path), secret: false })
-            .flat_map(with_its_links);
-        let own = config.protected(&folders, &directory).into_iter().chain(files).collect();
+        let mut protected = config.protected(&folders, &directory);
+        for path in files {
+            // Looking up links takes long, so they are looked up once.
+            let file = OwnFolder { path: directory.join(path), secret: false };
+            protected.extend(with_its_links(file));
+        }
         Self {
             config,
             folders,
             directory,
             readable: Vec::new(),
             providers: CapabilityProviders::default(),
-            own,
-            shell: OnceLock::new(),
-            file: OnceLock::new(),
+            protected,
+            shell_grants: OnceLock::new(),
+            file_grants: OnceLock::new(),
             gate,
             helper,
             network,
         }
     }
 
-    /// Returns the policy of a built-in plugin. A plugin that isn't in the table gets no grants.
+    /// Returns the grants of a built-in plugin. Plugins that [`BuiltInPlugin`] doesn't list get no
+    /// grants.
     pub fn built_in(&self, name: &str) -> Result<PluginGrants, HostError> {
         let plugin = BuiltInPlugin::named(name);
         let table = plugin.map_or("tools", |plugin| plugin.table);
-        let mut policy =
-            self.policy(table, FileGrants::default(), self.config.values.tools.limits)?;
+        let no_files = FileGrants::default();
+        let mut policy = self.policy(table, no_files, self.config.values.tools.limits)?;
         if let Some(plugin) = plugin {
             for grant in plugin.grants {
                 policy = self.with_grant(policy, table, *grant)?;
@@ -191,6 +200,7 @@ impl GrantResolver {
         Ok(policy)
     }
 
+    /// Adds a grant of a built-in plugin. `table` is the plugin's table in the configuration.
     fn with_grant(
         &self,
         mut policy: PluginGrants,
@@ -216,19 +226,20 @@ impl GrantResolver {
         }
     }
 
-    /// Returns the files of the file tools, which code search shares.
+    /// Returns the grants of the file tools and of code search, or `None` if no directory is
+    /// granted.
     fn file_grants(&self) -> Result<Option<Arc<Grants>>, HostError> {
-        if let Some(grants) = self.file.get() {
+        if let Some(grants) = self.file_grants.get() {
             return Ok(grants.clone());
         }
         let mut files = self.config.built_in_files(&self.folders, &self.directory)?;
         self.add_readable(&mut files);
-        let grants = self.opened(files)?;
-        Ok(self.file.get_or_init(|| grants).clone())
+        let grants = self.open_any(files)?;
+        Ok(self.file_grants.get_or_init(|| grants).clone())
     }
 
-    /// Adds commands. If commands are disabled or no program is allowed, each call fails with the
-    /// reason.
+    /// Adds the grants of the shell. With disabled commands or without an allowed program, each
+    /// call fails with the reason.
     fn with_commands(
         &self,
         mut policy: PluginGrants,
@@ -236,80 +247,88 @@ impl GrantResolver {
     ) -> Result<PluginGrants, HostError> {
         let mut grants = self.shell_grants()?;
         self.add_readable(&mut grants.files);
-        policy.files = self.opened(grants.files.clone())?;
-        self.add_processes(&mut policy.capabilities, table, grants)?;
+        policy.files = self.open_any(grants.files.clone())?;
+        let hosts = self.config.egress_of_shell(&self.folders, &self.directory)?;
+        let hosts = hosts.map(|settings| self.egress(settings));
+        self.add_processes(&mut policy.capabilities, table, grants, hosts)?;
         Ok(policy)
     }
 
-    /// Adds the documents of the memory.
+    /// Adds the index of the memory, and the model for its embeddings.
     fn with_memory(&self, mut policy: PluginGrants) -> PluginGrants {
         let documents = Arc::new(memory(&self.config, &self.folders));
-        policy.capabilities.index =
-            Some(IndexGrant { documents, is_derived: false, vectors: None });
+        let index = IndexGrant { documents, is_derived: false, vectors: None };
+        policy.capabilities.index = Some(index);
         let model = self.embeddings(&self.config.values.tools.memory.embeddings);
         policy.capabilities.embeddings = Some(model);
         policy
     }
 
-    /// Adds the code index, and the time for updating it.
+    /// Adds the code index, and time for updating it. The index is derived, because it can be
+    /// created again from the code.
     fn with_code_index(&self, mut policy: PluginGrants) -> PluginGrants {
         let settings = &self.config.values.index;
         let bytes = settings.max_mib.get().saturating_mul(MIB);
-        // The documents of code have about a KiB each.
-        let quota = IndexQuota { bytes, documents: bytes / 512 };
-        let documents =
-            Arc::new(DocumentIndex::named(self.folders.data.join(INDEXES), CODE, quota, true));
+        let quota = IndexQuota { bytes, documents: bytes / MIN_CODE_DOCUMENT };
+        let is_derived = true;
+        let folder = self.folders.data.join(INDEXES);
+        let documents = Arc::new(DocumentIndex::named(folder, CODE, quota, is_derived));
         let vectors = self.providers.vector_database.clone();
-        policy.capabilities.index = Some(IndexGrant { documents, is_derived: true, vectors });
+        policy.capabilities.index = Some(IndexGrant { documents, is_derived, vectors });
         policy.capabilities.embeddings = Some(self.embeddings(&settings.embeddings));
-        let time = Duration::from_secs(settings.update_secs.get());
-        policy.limits.cpu += time;
+
+        let update_time = Duration::from_secs(settings.update_secs.get());
+        policy.limits.cpu += update_time;
         // The parsers run on all processors.
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let processors = u32::try_from(processors).unwrap_or(1);
-        policy.capabilities.parts = Some(time.saturating_mul(processors));
-        let table = json!({
+        let parallel_parsers = u32::try_from(processors).unwrap_or(1);
+        let parser_time = update_time.saturating_mul(parallel_parsers);
+        policy.capabilities.parts = Some(parser_time);
+        let plugin_settings = json!({
             "max_files": settings.max_files.get(),
             "update_secs": settings.update_secs.get(),
             "lsp": self.config.values.tools.code.lsp,
         });
-        let config = table.as_object().cloned().unwrap_or_default();
-        PluginGrants { config: PluginConfig::new(config).into(), ..policy }
+        if let Value::Object(plugin_settings) = plugin_settings {
+            policy.config = PluginConfig::new(plugin_settings).into();
+        }
+        policy
     }
 
-    /// Adds the language servers that code search may start. If they are disabled, code search
-    /// starts no program, and all its calls only read. Code search never writes files.
+    /// Adds the language servers of code search. With disabled language servers, code search starts
+    /// no program, and all its calls only read.
     fn with_language_servers(&self, mut policy: PluginGrants) -> Result<PluginGrants, HostError> {
         let settings = &self.config.values.tools.code.lsp;
         let mut grants = self.shell_grants()?;
         grants.judged = settings.enabled;
-        grants.services = LANGUAGE_SERVERS;
-        // The configuration sets the commands of language servers.
+        grants.services = MAX_LANGUAGE_SERVERS;
+        // Only the user chooses the commands of language servers, in the configuration.
         grants.judged_services = settings.enabled;
         grants.shell = false;
         grants.network = NetworkGrant::Deny;
-        self.add_processes(&mut policy.capabilities, "tools.shell", grants)?;
+        self.add_processes(&mut policy.capabilities, "tools.shell", grants, None)?;
         if !settings.enabled {
             return Ok(PluginGrants { read_only: true, only_reads: true, ..policy });
         }
         let mut files = self.config.built_in_files(&self.folders, &self.directory)?;
         self.add_readable(&mut files);
-        policy.files = self.opened(read_only(files))?;
-        let time = policy.limits.call + Duration::from_secs(settings.timeout.get());
-        policy.limits.call = time.min(policy.limits.max_call);
+        policy.files = self.open_any(read_only(files))?;
+        // A call may wait for a language server in addition to its own work.
+        let call_time = policy.limits.call + Duration::from_secs(settings.timeout.get());
+        policy.limits.call = call_time.min(policy.limits.max_call);
         Ok(policy)
     }
 
     fn shell_grants(&self) -> Result<ProcessGrants, HostError> {
-        if let Some(grants) = self.shell.get() {
+        if let Some(grants) = self.shell_grants.get() {
             return Ok(grants.clone());
         }
         let grants = self.config.processes_of_shell(&self.folders, &self.directory)?;
-        Ok(self.shell.get_or_init(|| grants).clone())
+        Ok(self.shell_grants.get_or_init(|| grants).clone())
     }
 
-    /// Adds compilers and linters. They may read the files that commands may read, and start the
-    /// programs that commands may start.
+    /// Adds the grants for running compilers and linters. These programs may read the same files as
+    /// commands, and the rules for `bash` decide on each program.
     fn with_compilers(
         &self,
         mut policy: PluginGrants,
@@ -317,32 +336,34 @@ impl GrantResolver {
     ) -> Result<PluginGrants, HostError> {
         let settings = &self.config.values.tools.diagnostics;
         let mut grants = self.shell_grants()?;
-        policy.files = self.opened(read_only(grants.files.clone()))?;
+        policy.files = self.open_any(read_only(grants.files.clone()))?;
+        // The rules for `bash` decide only if commands are enabled. The programs need no shell.
         grants.judged = grants.shell;
         grants.shell = false;
-        // The access to the network is decided for each command.
         grants.network = NetworkGrant::Deny;
-        self.add_processes(&mut policy.capabilities, table, grants)?;
+        self.add_processes(&mut policy.capabilities, table, grants, None)?;
+
         let stores = self.folders.data.join(STORES);
-        let store = Store::named(stores, DIAGNOSTICS, DIAGNOSTICS_KEPT);
+        let store = Store::named(stores, DIAGNOSTICS, DIAGNOSTICS_QUOTA);
         policy.capabilities.store = Some(Arc::new(store));
-        if let Ok(Value::Object(config)) = serde_json::to_value(settings) {
-            policy.config = PluginConfig::new(config).into();
+        if let Ok(Value::Object(plugin_settings)) = serde_json::to_value(settings) {
+            policy.config = PluginConfig::new(plugin_settings).into();
         }
-        policy.limits.call =
-            Duration::from_secs(settings.timeout.get()).min(policy.limits.max_call);
+        let timeout = Duration::from_secs(settings.timeout.get());
+        policy.limits.call = timeout.min(policy.limits.max_call);
         Ok(policy)
     }
 
-    /// Adds the readable folders that aren't granted yet. Without any grant, the tools are
-    /// disabled, and nothing is added.
+    /// Adds the [`readable`](Self::readable) folders that aren't granted yet. Tools without any
+    /// grant are disabled and get no folders.
     fn add_readable(&self, files: &mut FileGrants) {
         let Some(first) = files.grants.first() else { return };
-        // A denial names the place of the operator's list, also for the added folders.
+        // A denial in an added folder names the place of the configured list.
         let place = first.place.clone();
         let mut added = Vec::new();
         for path in &self.readable {
-            if files.grants.iter().any(|grant| path.starts_with(&grant.path)) {
+            let is_granted = files.grants.iter().any(|grant| path.starts_with(&grant.path));
+            if is_granted {
                 continue;
             }
             added.push(Grant { place: place.clone(), ..self.config.grant_of_skills(path) });
@@ -350,55 +371,59 @@ impl GrantResolver {
         files.grants.extend(added);
     }
 
-    /// Returns the file of the operator's rules for filters.
+    /// Returns the file of the user's filter rules.
     pub fn filter_rules_path(&self) -> PathBuf {
         self.config.filter_rules_path(&self.folders, &self.directory)
     }
 
+    /// Returns grants with files and limits, and without capabilities. `table` is the configuration
+    /// table of the plugin or tools.
     pub(super) fn policy(
         &self,
         table: &str,
         files: FileGrants,
         limits: config::Limits,
     ) -> Result<PluginGrants, HostError> {
-        let mut limits = self.limits(limits);
+        let mut call_limits = self.limits(limits);
+        // Failures by a limit name the plugin's own table of limits.
         if table.starts_with("plugins.") {
-            limits.table = self.config.own_table(&format!("{table}.limits")).into();
+            call_limits.table = self.config.own_table(&format!("{table}.limits")).into();
         }
         Ok(PluginGrants {
-            files: self.opened(files)?,
+            files: self.open_any(files)?,
             working_directory: Some(self.directory.clone()),
-            limits,
+            limits: call_limits,
             table: self.config.own_table(table).into(),
             ..PluginGrants::default()
         })
     }
 
-    /// Returns the egress of a plugin's requests.
     pub(super) fn egress(&self, mut settings: Settings) -> Arc<Egress> {
-        let Network { resolver, listening, trust, .. } = self.network.clone();
-        settings.network = Network { resolver, listening, trust, ..settings.network };
+        let Network { resolver, listening, trust, log, .. } = self.network.clone();
+        settings.network = Network { resolver, listening, trust, log, ..settings.network };
         Arc::new(Egress::new(settings))
     }
 
     fn open(&self, files: FileGrants) -> Result<Grants, HostError> {
-        open(files, self.own.clone())
+        open(files, self.protected.clone())
     }
 
-    /// Opens the granted directories. Returns `None` if no files are granted.
-    fn opened(&self, files: FileGrants) -> Result<Option<Arc<Grants>>, HostError> {
+    /// Opens the granted directories. Returns `None` if no directory is granted.
+    fn open_any(&self, files: FileGrants) -> Result<Option<Arc<Grants>>, HostError> {
         if files.grants.is_empty() {
             return Ok(None);
         }
         Ok(Some(Arc::new(self.open(files)?)))
     }
 
-    /// Adds the processes of a plugin, including those that keep running after a call.
+    /// Adds the processes of a plugin, including programs that keep running after a call. `hosts`
+    /// are hosts that processes without the network may reach.
     pub(super) fn add_processes(
         &self,
         capabilities: &mut CapabilityGrants,
         table: &str,
         grants: ProcessGrants,
+        hosts: Option<Arc<Egress>>,
     ) -> Result<(), HostError> {
         let ProcessGrants {
             files,
@@ -421,7 +446,8 @@ impl GrantResolver {
             PluginAdvisor { gate: Arc::clone(&self.gate), sandbox: SandboxAdvisor { context } };
         let most = usize::try_from(services).unwrap_or_default();
         if most > 0 {
-            // Changes that services make later couldn't be undone.
+            // The changes of a program after its call can't be undone, so the program may only
+            // read.
             let files = read_only(files.clone());
             let mut also = also.clone();
             also.iter_mut().for_each(|tree| tree.access = TreeAccess::Read);
@@ -455,6 +481,7 @@ impl GrantResolver {
             judged,
             shell,
             network: network == NetworkGrant::Allow,
+            hosts: hosts.map(|egress| Arc::new(HostAccess::new(egress))),
             places,
             environment,
             table: self.config.own_table(table).into(),
@@ -463,13 +490,14 @@ impl GrantResolver {
         Ok(())
     }
 
-    /// Returns the limits of calls, in the runtime's form.
+    /// Returns the limits of calls for the runtime.
     pub fn limits(&self, limits: config::Limits) -> Limits {
         let tools = &self.config.values.tools;
         let defaults = Limits::default();
         let result = mebibytes(limits.result_mib.get());
         // The host must be able to copy a whole answer and the data around it.
-        let host_allocation = defaults.host_allocation.max(result.saturating_mul(2));
+        let answer_with_data = result.saturating_mul(2);
+        let host_allocation = defaults.host_allocation.max(answer_with_data);
         Limits {
             call: tools.call_time(),
             max_call: tools.max_call_time(),
@@ -484,7 +512,7 @@ impl GrantResolver {
         }
     }
 
-    /// Returns the names and files of the plugins that have a file in the configuration.
+    /// Returns the plugins with a configured path.
     pub fn named(&self) -> Vec<(String, PathBuf)> {
         let mut named = Vec::new();
         for name in self.config.values.plugins.keys() {
@@ -495,26 +523,26 @@ impl GrantResolver {
         named
     }
 
-    /// Refuses a component if its digest isn't the one in the configuration.
+    /// Refuses a component if its digest isn't the configured digest.
     pub(super) fn check_digest(&self, name: &str, digest: &str) -> Result<(), HostError> {
         let Some(plugin) = self.config.values.plugins.get(name) else { return Ok(()) };
         let expected = plugin.digest.as_str();
-        if expected.is_empty() || expected == digest {
+        let allows_any_digest = expected.is_empty();
+        if allows_any_digest || expected == digest {
             return Ok(());
         }
         let table = self.config.own_table(&format!("plugins.{name}")).name;
-        let reason = format!("its digest is {digest}, and `digest` in {table} names {expected}");
+        let reason = format!("the digest is {digest}, but `digest` in {table} is {expected}");
         Err(HostError::Load { plugin: name.to_owned(), reason })
     }
 
-    /// Returns the built-in plugin that a plugin replaces.
     pub(super) fn replaced_by(&self, name: &str) -> Option<&str> {
         let replaced = self.config.values.plugins.get(name)?.replaces.as_str();
         if replaced.is_empty() { None } else { Some(replaced) }
     }
 
-    /// Checks whether another plugin replaces a built-in one. The other plugin may fail to load: a
-    /// replaced plugin must not return by accident.
+    /// Checks whether another plugin replaces a built-in plugin. The built-in plugin stays disabled
+    /// even if its replacement fails to load.
     pub fn is_replaced(&self, builtin: &str) -> bool {
         self.config.values.plugins.values().any(|plugin| plugin.replaces == builtin)
     }
@@ -523,32 +551,31 @@ impl GrantResolver {
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`] with the place of an invalid `replaces`.
+    /// [`HostError::Config`] if a `replaces` is invalid.
     pub fn check_replacements(&self, builtins: &[Builtin]) -> Result<(), HostError> {
-        let mut seen: Vec<(&str, &str)> = Vec::new();
+        let builtin_names: Vec<&str> = builtins.iter().map(|builtin| builtin.name).collect();
+        let mut replacements: HashMap<&str, &str> = HashMap::new();
         for name in self.config.values.plugins.keys() {
             let Some(replaced) = self.replaced_by(name) else { continue };
             let source = self.config.source(&format!("plugins.{name}.replaces"));
-            if !builtins.iter().any(|builtin| builtin.name == replaced) {
-                let names: Vec<&str> = builtins.iter().map(|builtin| builtin.name).collect();
-                let available = if names.is_empty() {
+            if !builtin_names.contains(&replaced) {
+                let available = if builtin_names.is_empty() {
                     "this program has no built-in plugins".to_owned()
                 } else {
-                    format!("use one of: {}", names.join(", "))
+                    format!("use one of: {}", builtin_names.join(", "))
                 };
                 let message = format!("`replaces` doesn't name a built-in plugin; {available}");
                 return Err(HostError::Config(Problem::new(source, message).to_string()));
             }
-            if let Some((_, other)) = seen.iter().find(|(known, _)| *known == replaced) {
+            if let Some(other) = replacements.insert(replaced, name) {
                 let message = format!("[plugins.{other}] already replaces `{replaced}`");
                 return Err(HostError::Config(Problem::new(source, message).to_string()));
             }
-            seen.push((replaced, name));
         }
         Ok(())
     }
 
-    /// Returns the folder whose plugins are loaded.
+    /// Returns the plugin folder.
     pub fn folder(&self) -> PathBuf {
         self.config.plugin_folder(&self.folders, &self.directory)
     }
@@ -560,8 +587,9 @@ pub fn runtime_config(
     folders: Option<&Folders>,
     helper: Option<PathBuf>,
 ) -> RuntimeConfig {
+    let concurrency = usize::try_from(config.values.tools.max_concurrent.get()).unwrap_or(0);
     RuntimeConfig {
-        concurrency: usize::try_from(config.values.tools.max_concurrent.get()).unwrap_or(0),
+        concurrency,
         memory: most_memory(config),
         keep_ready: Duration::from_secs(config.values.tools.keep_ready.get()),
         cache: folders.map(compiled_folder),

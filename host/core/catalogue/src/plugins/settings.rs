@@ -13,13 +13,14 @@ use super::{Plugins, blocking};
 use crate::schema::{self, InvalidSchemaError};
 use crate::validate;
 
-/// Maximum number of problems that one error lists. `MAX_PLACE` is the maximum length of a place in
-/// bytes.
+/// Maximum number of problems in one error.
 const MAX_PROBLEMS: usize = 5;
+
+/// Maximum length of a key's place in bytes.
 const MAX_PLACE: usize = 300;
 
 impl Plugins {
-    /// Returns the policy of a third-party plugin with its settings.
+    /// Returns the grants of a third-party plugin, with settings that match the plugin's schema.
     pub(super) async fn policy_for(
         &self,
         name: &str,
@@ -30,14 +31,16 @@ impl Plugins {
             load_error(name, format!("{} ({})", problem.message, shown(&problem.source)))
         })?;
         let info = Arc::clone(candidate.info());
-        let config = self.policies.config.clone();
-        let config = match &info.manifest.config_schema {
-            None => written,
-            Some(_) => blocking(move || check_settings(written, &info.manifest, &config))
-                .await?
-                .map_err(|error| load_error(name, error.to_string()))?,
+        let has_schema = info.manifest.config_schema.is_some();
+        let settings = if has_schema {
+            let config = self.policies.config.clone();
+            let checked =
+                blocking(move || check_settings(written, &info.manifest, &config)).await?;
+            checked.map_err(|error| load_error(name, error.to_string()))?
+        } else {
+            written
         };
-        Ok(PluginGrants { config: PluginConfig::new(config).into(), ..policy })
+        Ok(PluginGrants { config: PluginConfig::new(settings).into(), ..policy })
     }
 }
 
@@ -45,27 +48,26 @@ fn load_error(name: &str, reason: String) -> HostError {
     HostError::Load { plugin: name.to_owned(), reason }
 }
 
-/// Returns the place of a setting, shortened, since a flag may be as long as its value.
+/// Returns the place of a setting. Flags contain their whole value, so the place is cut.
 fn shown(place: &Source) -> String {
     neutral_line(cut(&place.to_string(), MAX_PLACE))
 }
 
-/// A reason why the settings of a plugin can't be used.
 #[derive(Debug, thiserror::Error)]
 enum SettingsError {
-    #[error("its settings have too many values, or levels, to check against its schema")]
+    #[error("the settings have too many values, or levels, to check against the plugin's schema")]
     TooLarge,
-    #[error("the `config_schema` of its manifest can't be used: {0}")]
+    #[error("the `config_schema` of the manifest can't be used: {0}")]
     Schema(#[from] InvalidSchemaError),
-    /// The error's problems say which key is wrong, where it is set, and what is expected.
+    /// Each problem names the wrong key, its place and the expected value.
     #[error(
-        "its settings don't match the schema in its manifest: {}; `toolhold plugin inspect {plugin}` shows the keys",
+        "the settings don't match the schema in the plugin's manifest: {}; `toolhold plugin \
+         inspect {plugin}` shows the keys",
         .problems.join("; ")
     )]
     Mismatch { plugin: String, problems: Vec<String> },
 }
 
-/// Adds the defaults of the schema to the settings, and checks them against the schema.
 fn check_settings(
     mut written: Map<String, Value>,
     manifest: &Manifest,
@@ -93,7 +95,6 @@ fn check_settings(
         let source = if first_part.is_empty() {
             config.source_below(&table)
         } else {
-            // A JSON pointer escapes `/` and `~`.
             let key = first_part.replace("~1", "/").replace("~0", "~");
             config.source_below(&format!("{table}.{}", dotted_name(&key)))
         };

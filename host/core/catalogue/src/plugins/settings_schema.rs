@@ -13,41 +13,48 @@ use super::folder::PluginFolder;
 use super::{candidate, reason_of};
 use crate::schema::{self, InvalidSchemaError};
 
-/// Maximum total size of the schemas of all plugins, in bytes. One schema has at most 64 KiB.
+/// Maximum size of the schemas of all plugins in bytes. Schemas beyond this limit are omitted.
 const MAX_TOTAL: usize = 4 << 20;
 
-/// Keywords whose values are data, not schemas.
-const DATA: [&str; 4] = ["const", "default", "enum", "examples"];
+/// Schema keywords whose values are data, not schemas.
+const DATA_KEYWORDS: [&str; 4] = ["const", "default", "enum", "examples"];
 
-/// Keywords that give a schema its own name or root. Inside another document, they would change the
-/// meaning of references.
-const NAMES: [&str; 5] = ["$schema", "$id", "$anchor", "$dynamicAnchor", "$vocabulary"];
+/// Maximum length of a plugin's name in a note, in bytes.
+const MAX_NAME: usize = 80;
 
-/// Returns the JSON Schema of the configuration. Below `plugins.NAME.config`, the schema contains
-/// the schema in each plugin's manifest. Omitted schemas are logged with the reason. Blocks.
+/// Maximum length of an error in a note, in bytes.
+const MAX_ERROR: usize = 1024;
+
+/// Keywords that give a schema its own name or root, and change the meaning of references in
+/// another document.
+const NAMING_KEYWORDS: [&str; 5] = ["$schema", "$id", "$anchor", "$dynamicAnchor", "$vocabulary"];
+
+/// Returns the JSON Schema of the configuration. The key `plugins.NAME.config` has the schema in
+/// the plugin's manifest. Omitted schemas are logged. Blocks.
 pub fn config_schema(folders: &Folders, inputs: &Inputs, directory: &Path) -> Value {
-    let whole = toolhold_config::schema();
-    let (whole, notes) = match toolhold_config::load(folders, inputs) {
-        Ok(loaded) => with_plugins(whole, read_schemas(&loaded, folders, directory)),
-        Err(_) => {
-            let note = "the schemas of plugins are left out: the configuration isn't valid, and `toolhold config check` says why";
-            (whole, vec![note.to_owned()])
-        }
+    let schema = toolhold_config::schema();
+    let Ok(loaded) = toolhold_config::load(folders, inputs) else {
+        let note = "the schemas of plugins are left out, because the configuration isn't \
+                    valid; `toolhold config check` shows the errors";
+        tracing::warn!("{note}");
+        return schema;
     };
-    notes.iter().for_each(|note| tracing::warn!("{note}"));
-    whole
+    let (schema_with_plugins, notes) =
+        with_plugins(schema, read_schemas(&loaded, folders, directory));
+    for note in &notes {
+        tracing::warn!("{note}");
+    }
+    schema_with_plugins
 }
 
-/// The settings in a plugin's manifest: no settings, a schema, or the reason why the manifest can't
-/// be read.
-type Found = Result<Option<Value>, HostError>;
+/// The schema of the settings in a plugin's manifest, if there is one.
+type ManifestSchema = Result<Option<Value>, HostError>;
 
-/// The reason why the schema of a plugin is omitted.
 #[derive(Debug, thiserror::Error)]
 enum LeftOutError {
     #[error("{}", reason_of(.0))]
     Unread(#[from] HostError),
-    #[error("its name isn't the name of a plugin")]
+    #[error("the name isn't a valid plugin name")]
     Name,
     #[error("{0}")]
     Schema(#[from] InvalidSchemaError),
@@ -55,110 +62,126 @@ enum LeftOutError {
     TooLarge,
 }
 
-/// Reads the schemas of all plugins of the configuration and of the plugin folder.
-fn read_schemas(loaded: &Config, folders: &Folders, directory: &Path) -> Vec<(String, Found)> {
+/// Reads the schemas of all configured plugins and of the plugin folder.
+fn read_schemas(
+    loaded: &Config,
+    folders: &Folders,
+    directory: &Path,
+) -> Vec<(String, ManifestSchema)> {
     let mut names: BTreeSet<String> = loaded.values.plugins.keys().cloned().collect();
-    // The host loads no plugin from a folder that it can't read.
+    // The host loads no plugin from an unreadable folder.
     if let Ok(Some(folder)) = PluginFolder::open(&loaded.plugin_folder(folders, directory)) {
         names.extend(folder.names().unwrap_or_default());
     }
     let mut schemas = Vec::new();
     for name in names {
-        let found = candidate(loaded, folders, directory, &name)
-            .map(|candidate| candidate.info().manifest.config_schema.clone());
-        schemas.push((name, found));
+        let candidate = candidate(loaded, folders, directory, &name);
+        let schema = candidate.map(|candidate| candidate.info().manifest.config_schema.clone());
+        schemas.push((name, schema));
     }
     schemas
 }
 
-/// Adds the schemas of plugins to the schema of the configuration. Returns the result, and a note
-/// for each omitted schema.
-fn with_plugins(mut whole: Value, found: Vec<(String, Found)>) -> (Value, Vec<String>) {
+/// Adds the schemas of plugins to the schema of the configuration. Returns a note for each omitted
+/// schema.
+fn with_plugins(
+    mut whole: Value,
+    plugin_schemas: Vec<(String, ManifestSchema)>,
+) -> (Value, Vec<String>) {
     let mut notes = Vec::new();
-    let mut total = 0;
+    let mut total_bytes = 0;
     let any_plugin = whole["properties"]["plugins"]["additionalProperties"].clone();
-    for (name, settings) in found {
-        let embedded = match settings {
+    for (name, schema) in plugin_schemas {
+        let result = match schema {
             Ok(None) => continue,
-            Ok(Some(schema)) => to_embeddable(schema, &name, &mut total),
+            Ok(Some(schema)) => to_embeddable(schema, &name, &mut total_bytes),
             Err(error) => Err(error.into()),
         };
-        match embedded {
-            Ok(schema) => {
+        match result {
+            Ok(embeddable) => {
                 whole["properties"]["plugins"]["properties"][&name] = json!({
-                    "allOf": [any_plugin, { "properties": { "config": { "$ref": place(&name) } } }],
+                    "allOf": [
+                        any_plugin,
+                        { "properties": { "config": { "$ref": definition_pointer(&name) } } },
+                    ],
                 });
-                whole["$defs"][definition(&name)] = schema;
+                whole["$defs"][definition_name(&name)] = embeddable;
             }
             Err(error) => notes.push(neutral_line(&format!(
                 "the schema of the plugin `{}` is left out: {}",
-                cut(&name, 80),
-                cut(&error.to_string(), 1024)
+                cut(&name, MAX_NAME),
+                cut(&error.to_string(), MAX_ERROR)
             ))),
         }
     }
     (whole, notes)
 }
 
-/// Returns the name of the definition with a plugin's schema. The names of other definitions begin
-/// with a capital letter.
-fn definition(name: &str) -> String {
+/// Returns the name of a definition. Other definitions start with a capital letter.
+fn definition_name(name: &str) -> String {
     format!("plugin-{name}")
 }
 
-/// Returns the pointer to the definition of a plugin's settings. A name has no character that a
-/// pointer would escape.
-fn place(name: &str) -> String {
-    format!("#/$defs/{}", definition(name))
+/// Returns the JSON pointer to a definition. Plugin names need no escapes.
+fn definition_pointer(name: &str) -> String {
+    format!("#/$defs/{}", definition_name(name))
 }
 
-/// Converts a plugin's schema to a part of another document. References from its root then start at
-/// its new position.
+/// Converts a plugin's schema to a part of another document, with adjusted references.
 ///
-/// The schema is third-party, so it is compiled first. `total` is the size of all schemas so far in
-/// bytes, and the size of this schema is added.
-fn to_embeddable(schema: Value, name: &str, total: &mut usize) -> Result<Value, LeftOutError> {
+/// Compiles the schema as a check, because it comes from a third party. Adds the schema's size to
+/// `total_bytes`, the size of all schemas.
+fn to_embeddable(
+    schema: Value,
+    name: &str,
+    total_bytes: &mut usize,
+) -> Result<Value, LeftOutError> {
     if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
         return Err(LeftOutError::Name);
     }
     schema::compile(&schema)?;
-    let mut embeddable = moved(schema, &place(name));
+    let mut embeddable = move_schema(schema, &definition_pointer(name));
+    remove_defaults_from_required(&mut embeddable);
 
-    // The host adds defaults before it checks that required settings exist.
+    *total_bytes += embeddable.to_string().len();
+    if *total_bytes > MAX_TOTAL {
+        return Err(LeftOutError::TooLarge);
+    }
+    Ok(embeddable)
+}
+
+/// Makes settings with a default optional, because the host adds defaults before it checks for
+/// required settings.
+fn remove_defaults_from_required(schema: &mut Value) {
     let mut with_default = BTreeSet::new();
-    if let Some(Value::Object(properties)) = embeddable.get("properties") {
+    if let Some(Value::Object(properties)) = schema.get("properties") {
         for (key, property) in properties {
             if property.get("default").is_some() {
                 with_default.insert(key.clone());
             }
         }
     }
-    if let Some(Value::Array(required)) = embeddable.get_mut("required") {
+    if let Some(Value::Array(required)) = schema.get_mut("required") {
         required.retain(|key| match key.as_str() {
             Some(key) => !with_default.contains(key),
             None => true,
         });
     }
-
-    *total += embeddable.to_string().len();
-    if *total > MAX_TOTAL {
-        return Err(LeftOutError::TooLarge);
-    }
-    Ok(embeddable)
 }
 
-/// Removes the names from a schema, and makes its references start at `root`. The depth is limited
-/// like the depth of each schema in a manifest.
-fn moved(schema: Value, root: &str) -> Value {
+/// Makes the references of a schema start at `root`, and removes keywords that name the schema,
+/// such as `$id`. A limit for manifests bounds the depth of the recursion.
+fn move_schema(schema: Value, root: &str) -> Value {
     match schema {
-        Value::Array(items) => items.into_iter().map(|item| moved(item, root)).collect(),
+        Value::Array(items) => items.into_iter().map(|item| move_schema(item, root)).collect(),
         Value::Object(fields) => {
             let mut moved_fields = Map::new();
             for (key, field) in fields {
-                if NAMES.contains(&key.as_str()) && field.is_string() {
+                let is_name = NAMING_KEYWORDS.contains(&key.as_str()) && field.is_string();
+                if is_name {
                     continue;
                 }
-                let moved_field = moved_keyword(&key, field, root);
+                let moved_field = move_keyword(&key, field, root);
                 moved_fields.insert(key, moved_field);
             }
             Value::Object(moved_fields)
@@ -167,9 +190,9 @@ fn moved(schema: Value, root: &str) -> Value {
     }
 }
 
-/// Returns the value of a keyword of a schema, with references that start at `root`.
-fn moved_keyword(keyword: &str, value: Value, root: &str) -> Value {
-    if DATA.contains(&keyword) {
+/// Changes the value of a keyword for [`move_schema`]. Data doesn't change.
+fn move_keyword(keyword: &str, value: Value, root: &str) -> Value {
+    if DATA_KEYWORDS.contains(&keyword) {
         return value;
     }
     match (keyword, value) {
@@ -177,12 +200,11 @@ fn moved_keyword(keyword: &str, value: Value, root: &str) -> Value {
             Some(pointer) => format!("{root}{pointer}").into(),
             None => target.into(),
         },
-        // The keys of these objects are names of the plugin's own, not keywords.
         (
             "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas",
             Value::Object(fields),
-        ) => fields.into_iter().map(|(key, field)| (key, moved(field, root))).collect(),
-        (_, value) => moved(value, root),
+        ) => fields.into_iter().map(|(key, field)| (key, move_schema(field, root))).collect(),
+        (_, value) => move_schema(value, root),
     }
 }
 

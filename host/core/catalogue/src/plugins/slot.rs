@@ -1,4 +1,4 @@
-//! The state of one plugin name: the active version, and the held version with the reason.
+//! The state of one plugin name: the active version, and the held version.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,25 +12,22 @@ use super::folder::shown;
 use crate::catalogue::Tool;
 use crate::tally::Tally;
 
-/// The source of a plugin's component.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ComponentSource {
-    /// The program.
+    /// The component is part of the program.
     BuiltIn,
     /// A file that a flag or the embedding program named for this run.
     Given(PathBuf),
     /// `path` in `[plugins.NAME]`.
     Named(PathBuf),
-    /// The plugin folder.
     Folder(PathBuf),
-    /// The plugin is installed in the lock file. The path is that of the copy, which is different
-    /// for each version.
+    /// A stored copy of an installed plugin. Each version has its own path.
     Installed(PathBuf),
 }
 
 impl ComponentSource {
-    /// Checks whether two versions of a plugin have the same place. Versions of an installed plugin
-    /// have different paths but the same place.
+    /// Checks whether two versions come from the same source. Versions of an installed plugin have
+    /// different paths but the same source.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Installed(_), Self::Installed(_)) => true,
@@ -38,7 +35,6 @@ impl ComponentSource {
         }
     }
 
-    /// Returns the component's file, or `None` if the component is built in.
     pub(super) fn file(&self) -> Option<&Path> {
         match self {
             Self::BuiltIn => None,
@@ -49,19 +45,18 @@ impl ComponentSource {
     }
 }
 
-/// A version that serves calls.
 #[derive(Clone)]
 pub(super) struct Running {
     pub(super) plugin: Plugin,
     pub(super) tools: Vec<Arc<Tool>>,
 }
 
-/// A version that doesn't serve, and the reason.
+/// A version that doesn't run, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldVersion {
     /// Whether the version needs approval. `false` means that it has an error.
     pub held: bool,
-    /// The SHA-256 of the component, if the component could be read.
+    /// The SHA-256 digest of the component, if the component could be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
     /// The version in the component's manifest.
@@ -72,20 +67,17 @@ pub struct HeldVersion {
 }
 
 impl HeldVersion {
-    /// Returns a version that doesn't load.
     pub(super) fn failed(info: Option<&PluginInfo>, reason: String) -> Self {
         let digest = info.map(|info| info.digest.clone());
         let version = info.map(|info| info.manifest.version.clone());
         Self { held: false, digest, version, reason }
     }
 
-    /// Returns a version that needs an approval.
     pub(super) fn held(info: &PluginInfo, reason: String) -> Self {
         Self { held: true, ..Self::failed(Some(info), reason) }
     }
 }
 
-/// The state of one plugin name, for all its versions.
 pub(super) struct Slot {
     pub(super) name: String,
     pub(super) place: ComponentSource,
@@ -93,7 +85,7 @@ pub(super) struct Slot {
     pub(super) waiting: Option<HeldVersion>,
     /// Whether the first version of the plugin is being loaded.
     pub(super) loading: bool,
-    /// The stamp of the file when it was last read.
+    /// The stamp of the file at the last read.
     pub(super) stamp: Option<FileStamp>,
     /// The number of versions that have run, including the running version.
     pub(super) generation: u64,
@@ -114,30 +106,30 @@ impl Slot {
         }
     }
 
-    /// Returns the tools of the running version.
     pub(super) fn tools(&self) -> &[Arc<Tool>] {
         self.running.as_ref().map_or(&[], |running| &running.tools)
     }
 
-    /// Sets the running version, if any, and the generation.
     pub(super) fn set_running(&mut self, (running, generation): (Option<Running>, u64)) {
         self.running = running;
         self.generation = generation;
     }
 
-    /// Sets the version that doesn't run, and logs it if it differs from the previous one. With
-    /// `half_written`, the file is read again soon, so the version isn't logged yet.
-    pub(super) fn wait(&mut self, waiting: Option<HeldVersion>, half_written: bool) {
+    /// Sets the version that doesn't run, and logs a new reason. Nothing is logged about a file
+    /// that may be incomplete, because the file is read again soon.
+    pub(super) fn set_waiting(&mut self, waiting: Option<HeldVersion>, may_be_incomplete: bool) {
         let has_changed = self.waiting != waiting;
         self.waiting = waiting;
         let Some(waiting) = &self.waiting else { return };
-        if half_written || !has_changed {
+        if may_be_incomplete || !has_changed {
             return;
         }
-        let what = if waiting.held { "held back" } else { "not loaded" };
-        let serves = self.running.is_some();
-        let old = if serves { "; the previous version continues to serve" } else { "" };
-        tracing::warn!("the plugin `{}` is {what}: {}{old}", shown(&self.name), waiting.reason);
+        let state = if waiting.held { "held back" } else { "not loaded" };
+        let has_running_version = self.running.is_some();
+        let consequence =
+            if has_running_version { "; the previous version stays in use" } else { "" };
+        let name = shown(&self.name);
+        tracing::warn!("the plugin `{name}` is {state}: {}{consequence}", waiting.reason);
     }
 
     pub(super) fn digest(&self) -> Option<&str> {
@@ -153,10 +145,15 @@ impl Slot {
             ComponentSource::Installed(_) => PluginPlace::Installed,
         };
         let info = self.running.as_ref().map(|running| running.plugin.info());
-        let egress = self.running.as_ref().and_then(|running| {
-            let http = running.plugin.policy().capabilities.http.as_ref()?;
-            Some(http.settings())
-        });
+        let mut hosts = Vec::new();
+        let mut secrets = Vec::new();
+        if let Some(running) = &self.running
+            && let Some(http) = &running.plugin.policy().capabilities.http
+        {
+            let settings = http.settings();
+            hosts = settings.reach.granted();
+            secrets = settings.secrets.iter().map(|secret| secret.rule.name.clone()).collect();
+        }
         PluginState {
             name: shown(&self.name),
             place,
@@ -166,12 +163,8 @@ impl Slot {
             digest: info.map(|info| info.digest.clone()),
             waiting: self.waiting.clone(),
             loading: self.loading,
-            hosts: egress.map(|settings| settings.reach.granted()).unwrap_or_default(),
-            secrets: egress
-                .iter()
-                .flat_map(|settings| &settings.secrets)
-                .map(|secret| secret.rule.name.clone())
-                .collect(),
+            hosts,
+            secrets,
             ready: self.running.as_ref().map_or(0, |running| running.plugin.ready()),
             calls: self.tally.calls(),
             failures: self.tally.failures(),
@@ -181,22 +174,21 @@ impl Slot {
     }
 }
 
-/// The state of a plugin in a host.
+/// The state of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PluginState {
     /// The plugin's name.
     pub name: String,
-    /// The source of the component.
+    /// Where the component comes from.
     pub place: PluginPlace,
     /// The file of the component.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
-    /// The number of versions that have run since the host started, including the running version.
-    /// 0 if no version has run.
+    /// The number of versions that have run since the host started.
     pub generation: u64,
     /// The running version, from the manifest. `None` if no version is running.
     pub version: Option<String>,
-    /// SHA-256 of the running component.
+    /// The SHA-256 digest of the running component.
     pub digest: Option<String>,
     /// The version in the plugin's file, if it isn't running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -204,7 +196,7 @@ pub struct PluginState {
     /// Whether the first version of the plugin is being loaded.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub loading: bool,
-    /// The hosts that the plugin's requests may reach, as they are granted.
+    /// The granted hosts for the plugin's requests.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
     /// The names of the secrets that the host adds to the plugin's requests.
@@ -213,37 +205,41 @@ pub struct PluginState {
     /// The number of warm instances.
     #[serde(default)]
     pub ready: usize,
-    /// Calls of all versions since the host started.
+    /// The number of calls of all versions since the host started.
     pub calls: u64,
-    /// Calls that failed.
+    /// The number of failed calls.
     pub failures: u64,
-    /// The median duration of the calls, rounded to an eighth. It is serialised in microseconds.
-    /// `None` if there was no call.
+    /// The median duration of the calls, exact to an eighth, and serialised in microseconds. `None`
+    /// means that there was no call.
     #[serde(rename = "p50_micros", with = "micros")]
     pub p50: Option<Duration>,
-    /// The longest duration of the fastest 99 percent.
+    /// The 99th percentile of the duration.
     #[serde(rename = "p99_micros", with = "micros")]
     pub p99: Option<Duration>,
 }
 
 impl PluginState {
-    /// Returns the state in one word: `running`, `loading`, `held` or `failed`. If no version is
-    /// running, the word is about the version in the file.
+    /// Returns the state in one word: `running`, `loading`, `held` or `failed`.
     pub fn word(&self) -> &'static str {
-        match (&self.digest, &self.waiting) {
-            (Some(_), _) => "running",
-            _ if self.loading => "loading",
-            (None, Some(waiting)) if waiting.held => "held",
-            (None, _) => "failed",
+        let is_running = self.digest.is_some();
+        let is_held = self.waiting.as_ref().is_some_and(|waiting| waiting.held);
+        if is_running {
+            "running"
+        } else if self.loading {
+            "loading"
+        } else if is_held {
+            "held"
+        } else {
+            "failed"
         }
     }
 }
 
-/// The source of a plugin.
+/// Where a plugin comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PluginPlace {
-    /// The program itself.
+    /// The plugin is part of the program.
     BuiltIn,
     /// A file that a flag or the embedding program named.
     Given,
@@ -251,7 +247,7 @@ pub enum PluginPlace {
     Named,
     /// The plugin folder.
     Folder,
-    /// The plugin is in the lock file, because it was installed with `toolhold plugin add`.
+    /// The plugin was installed with `toolhold plugin add`.
     Installed,
 }
 

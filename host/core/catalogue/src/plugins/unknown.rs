@@ -1,5 +1,6 @@
-//! Warns about names in the configuration that no tool or plugin has. A rule with a misspelt name
-//! protects nothing. A warning is enough, because a plugin with the name may be added later.
+//! Warns about names in the configuration that no tool or plugin has, because a rule with a
+//! misspelt name protects nothing. An unknown name isn't an error, because the plugin may be added
+//! later.
 
 use std::sync::Arc;
 
@@ -8,36 +9,38 @@ use toolhold_contract::{Definition, HostError};
 use toolhold_policy::{TextGlob, ToolGlob};
 
 use super::{Plugins, folder};
-use crate::catalogue::{Catalogue, Tool, place_elsewhere};
+use crate::catalogue::{Catalogue, Tool, hint_about_other_hosts};
 
-/// A name that no tool or plugin has.
+/// A name in the configuration that no tool or plugin has.
 pub struct UnknownName {
-    /// The warning with the name, its place, and the most similar existing name.
+    /// The warning with the name, its place, and a similar name.
     pub message: String,
     /// Whether the name is in a ceiling, which the user can't change.
     in_ceiling: bool,
 }
 
 impl Plugins {
-    /// Warns about unknown names in the user's own files. Unknown names in a ceiling aren't
-    /// reported, because a ceiling is for many machines.
+    /// Warns about unknown names in the user's own files. Names in a ceiling aren't reported,
+    /// because an administrator writes a ceiling for many machines.
     pub fn warn_about_unknown_names(&self) {
-        for unknown in self.unknown_names().into_iter().filter(|unknown| !unknown.in_ceiling) {
-            tracing::warn!("{}", unknown.message);
+        for unknown in self.unknown_names().into_iter().chain(self.uninstalled_plugins()) {
+            if !unknown.in_ceiling {
+                tracing::warn!("{}", unknown.message);
+            }
         }
     }
 
-    /// Checks that the patterns in permissions of path tools can match a path. A pattern that never
-    /// matches denies nothing.
+    /// Checks that the permission patterns of path tools can match a path. A pattern that never
+    /// matches protects nothing.
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`] with every pattern that can't match.
+    /// [`HostError::Config`] with all patterns that can't match.
     pub fn check_patterns(&self) -> Result<(), HostError> {
         self.check_patterns_of(self.catalogue().tools())
     }
 
-    /// Checks the patterns in permissions of these tools.
+    /// Checks the permission patterns of these tools, if the tools act on paths.
     pub(super) fn check_patterns_of(&self, tools: &[Arc<Tool>]) -> Result<(), HostError> {
         let config = &self.policies.config;
         let mut problems = Vec::new();
@@ -49,12 +52,12 @@ impl Plugins {
             }
             for (index, rule) in rules.iter().enumerate() {
                 let pattern = rule.pattern.as_str();
-                if rule.exact {
-                    if !pattern.starts_with('/') {
-                        let why = "with `exact = true`, the pattern has to be an absolute path";
-                        problems.push(wrong_pattern(config, name, index, why));
-                    }
-                } else if may_be_invalid(pattern)
+                if rule.exact && !pattern.starts_with('/') {
+                    let why = "with `exact = true`, the pattern has to be an absolute path";
+                    problems.push(wrong_pattern(config, name, index, why));
+                }
+                if !rule.exact
+                    && may_be_invalid(pattern)
                     && let Err(why) = PathGlob::new(pattern)
                 {
                     problems.push(wrong_pattern(config, name, index, &why.to_string()));
@@ -64,7 +67,7 @@ impl Plugins {
         if problems.is_empty() { Ok(()) } else { Err(Problems(problems).into()) }
     }
 
-    /// Returns the names of tools and plugins that rules use and that don't exist now.
+    /// Returns names in the configuration that no tool or plugin has.
     pub fn unknown_names(&self) -> Vec<UnknownName> {
         let catalogue = self.catalogue();
         let config = &self.policies.config;
@@ -93,13 +96,8 @@ impl Plugins {
         if tools.dependencies.enabled {
             names.add_dependencies(config);
         }
-        let slots = self.slots();
-        for (name, plugin) in &config.values.plugins {
-            // If the plugin has a path, loading reports a file that can't be read.
-            let has_path = !plugin.path.is_empty();
-            let has_slot = slots.iter().any(|slot| slot.name == *name);
-            let has_tool = catalogue.tools().iter().any(|tool| tool.provider.name() == name);
-            if has_path || has_slot || has_tool {
+        for name in self.missing_plugins(&catalogue) {
+            if !config.values.plugins[name].source.is_empty() {
                 continue;
             }
             let key = format!("plugins.{}", dotted_name(name));
@@ -112,19 +110,54 @@ impl Plugins {
         }
         names.unknown
     }
+
+    /// Returns the plugins that have a `source` in the configuration and aren't installed.
+    pub fn uninstalled_plugins(&self) -> Vec<UnknownName> {
+        let catalogue = self.catalogue();
+        let config = &self.policies.config;
+        let mut names = UnknownNames { catalogue: &catalogue, unknown: Vec::new() };
+        for name in self.missing_plugins(&catalogue) {
+            if config.values.plugins[name].source.is_empty() {
+                continue;
+            }
+            let source = config.source(&format!("plugins.{}.source", dotted_name(name)));
+            let message = format!(
+                "the plugin `{}` isn't installed ({source}); `toolhold plugin install` installs it",
+                folder::shown(name)
+            );
+            names.push(config, &source, message);
+        }
+        names.unknown
+    }
+
+    /// Returns the names of tables `[plugins.NAME]` without a plugin.
+    fn missing_plugins(&self, catalogue: &Catalogue) -> Vec<&String> {
+        let slots = self.slots();
+        let mut missing = Vec::new();
+        for (name, plugin) in &self.policies.config.values.plugins {
+            // Loading reports an unreadable configured path.
+            let has_path = !plugin.path.is_empty();
+            let has_slot = slots.iter().any(|slot| slot.name == *name);
+            let has_tool = catalogue.tools().iter().any(|tool| tool.provider.name() == name);
+            if !has_path && !has_slot && !has_tool {
+                missing.push(name);
+            }
+        }
+        missing
+    }
 }
 
-/// Checks whether a name in `[tools.permissions]` is that of a tool, an alias of it, or a glob that
-/// matches it.
+/// Checks whether a name in `[tools.permissions]` is the tool's name, its alias, or a matching
+/// glob.
 fn is_named(tool: &Tool, name: &str) -> bool {
     let Definition { name: tool_name, aliases, .. } = &*tool.definition;
     match ToolGlob::new(name) {
         Ok(Some(glob)) => glob.matches(tool.provider.name(), tool_name, aliases),
-        _ => tool_name == name || aliases.iter().any(|alias| alias == name),
+        Ok(None) | Err(_) => tool_name == name || aliases.iter().any(|alias| alias == name),
     }
 }
 
-/// Checks whether all subjects of a tool are paths, as far as the host trusts the tool's claims.
+/// Checks whether all subjects of a trusted tool are paths.
 fn acts_on_paths(tool: &Tool) -> bool {
     let subjects = &tool.definition.subjects;
     tool.claims_trusted
@@ -132,33 +165,31 @@ fn acts_on_paths(tool: &Tool) -> bool {
         && subjects.iter().all(|subject| subject.kind.is_path())
 }
 
-/// Checks whether a pattern must be compiled to check that it is valid. Other patterns are always
-/// valid, and compiling them takes time.
+/// Checks whether a pattern may be invalid. Compiling takes time, so all other patterns are
+/// skipped.
 fn may_be_invalid(pattern: &str) -> bool {
     pattern.contains(['[', '{', '\\']) || pattern.contains("..") || pattern.starts_with(['!', '~'])
 }
 
-/// Returns the problem of a permission whose pattern is invalid. `name` is the tool of the
-/// permission.
 fn wrong_pattern(config: &Config, name: &str, index: usize, why: &str) -> Problem {
     let key = format!("tools.permissions.{}", dotted_name(name));
     Problem::new(config.source(&format!("{key}.{index}")), format!("{key}: {why}"))
 }
 
-/// The unknown names found so far.
 struct UnknownNames<'c> {
     catalogue: &'c Catalogue,
     unknown: Vec<UnknownName>,
 }
 
 impl UnknownNames<'_> {
-    /// Adds a name, unless another host may have a tool with this name or the tool may be added
-    /// later.
-    fn add(&mut self, config: &Config, key: &str, name: &str, why: &str) {
-        if place_elsewhere(name).is_some()
-            || self.catalogue.may_come(name)
-            || self.may_be_of_server(config, name)
-        {
+    /// Reports the name of an unknown tool, unless another host may have the tool or the tool may
+    /// be added later. `key` is the configuration key of the name. `clause` describes the key in
+    /// the message.
+    fn add(&mut self, config: &Config, key: &str, name: &str, clause: &str) {
+        let is_of_other_hosts = hint_about_other_hosts(name).is_some();
+        let may_be_added_later =
+            self.catalogue.may_be_loading(name) || self.may_be_of_server(config, name);
+        if is_of_other_hosts || may_be_added_later {
             return;
         }
         let suggestion = match self.catalogue.similar(name).first() {
@@ -166,95 +197,95 @@ impl UnknownNames<'_> {
             None => String::new(),
         };
         let message = format!(
-            "no tool is named `{}`, {why} ({}){suggestion}",
+            "no tool is named `{}`, {clause} ({}){suggestion}",
             folder::shown(name),
             config.place(key)
         );
         self.push(config, &config.source(key), message);
     }
 
-    /// Checks whether a server of the configuration may have the tool although the catalogue has no
-    /// tool of this server. A process that makes one call starts only the server of that call's
-    /// tool.
+    /// Checks whether the name belongs to a server that hasn't listed its tools. For one call, a
+    /// process starts only one server.
     fn may_be_of_server(&self, config: &Config, name: &str) -> bool {
         let Some((server, _)) = name.split_once("__") else { return false };
+        let is_configured = config.values.mcp.servers.contains_key(server);
         let prefix = format!("{server}__");
         let tools = self.catalogue.tools();
-        config.values.mcp.servers.contains_key(server)
-            && !tools.iter().any(|tool| tool.definition.name.starts_with(&prefix))
+        let has_tools = tools.iter().any(|tool| tool.definition.name.starts_with(&prefix));
+        is_configured && !has_tools
     }
 
+    /// Adds a message about a name. A repeated message is dropped.
     fn push(&mut self, config: &Config, source: &Source, message: String) {
-        // A file that is neither the user's nor the project's is a ceiling.
-        let in_ceiling = match source {
-            Source::File { path, .. } => {
-                let is_users = config.file.as_deref() == Some(path.as_path());
-                let is_projects = match &config.project {
-                    Some(project) => project.path == path.as_path(),
-                    None => false,
-                };
-                !is_users && !is_projects
-            }
-            _ => false,
-        };
+        let mut in_ceiling = false;
+        if let Source::File { path, .. } = source {
+            let is_of_user = config.file.as_ref().is_some_and(|file| file == path);
+            let is_of_project =
+                config.project.as_ref().is_some_and(|project| project.path == path.as_path());
+            in_ceiling = !is_of_user && !is_of_project;
+        }
         if !self.unknown.iter().any(|unknown| unknown.message == message) {
             self.unknown.push(UnknownName { message, in_ceiling });
         }
     }
 
+    /// Reports the globs in policy rules that match no tool.
     fn add_rules(&mut self, config: &Config) {
         for (index, rule) in config.values.tools.policy.rules.iter().enumerate() {
             let key = format!("tools.policy.rules.{index}");
             for glob in &rule.tools {
-                let glob = glob.as_str();
-                if self.matches(rule.effect, glob) {
+                let pattern = glob.as_str();
+                if self.matches(rule.effect, pattern) {
                     continue;
                 }
-                let why = if glob.contains(['[', '{']) {
-                    "which a rule names; the wildcards in it are `*` and `?` only"
+                let clause = if pattern.contains(['[', '{']) {
+                    "which a rule names; the only wildcards in a rule are `*` and `?`"
                 } else {
                     "which a rule names"
                 };
-                self.add(config, &key, glob, why);
+                self.add(config, &key, pattern, clause);
             }
         }
     }
 
-    /// Checks whether a rule's glob matches any tool. Rules that deny also match aliases.
-    fn matches(&self, effect: PolicyEffect, glob: &str) -> bool {
-        let Ok(glob) = TextGlob::new(glob) else { return false };
+    /// Checks whether a rule's glob matches any tool. Deny rules also match aliases.
+    fn matches(&self, effect: PolicyEffect, pattern: &str) -> bool {
+        let Ok(glob) = TextGlob::new(pattern) else { return false };
+        let matches_aliases = effect == PolicyEffect::Deny;
         for tool in self.catalogue.tools() {
-            if glob.matches(&tool.definition.name) {
+            let Definition { name, aliases, .. } = &*tool.definition;
+            if glob.matches(name) {
                 return true;
             }
-            let aliases = &tool.definition.aliases;
-            if effect == PolicyEffect::Deny && aliases.iter().any(|alias| glob.matches(alias)) {
+            if matches_aliases && aliases.iter().any(|alias| glob.matches(alias)) {
                 return true;
             }
         }
         false
     }
 
+    /// Reports the names in `[tools.dependencies]` that no tool has.
     fn add_dependencies(&mut self, config: &Config) {
         let dependencies = &config.values.tools.dependencies;
-        // Each element has a key of the configuration and the tool name in its value.
-        let mut named: Vec<(String, &String)> = Vec::new();
+        let mut keys_and_names: Vec<(String, &String)> = Vec::new();
         for (index, name) in dependencies.always_on.iter().enumerate() {
-            named.push((format!("tools.dependencies.always_on.{index}"), name));
+            keys_and_names.push((format!("tools.dependencies.always_on.{index}"), name));
         }
         for (tool, rule) in &dependencies.rules {
             let requires = format!("tools.dependencies.rules.{}.requires", dotted_name(tool));
             let prefers = format!("tools.dependencies.rules.{}.prefers", dotted_name(tool));
-            let first_key = if rule.requires.is_empty() { &prefers } else { &requires };
-            named.push((first_key.clone(), tool));
-            named.extend(rule.requires.iter().map(|name| (requires.clone(), name)));
-            named.extend(rule.prefers.iter().map(|name| (prefers.clone(), name)));
+            // A table's name has no place of its own, so its message gives the place of a key in
+            // the table.
+            let key_in_table = if rule.requires.is_empty() { &prefers } else { &requires };
+            keys_and_names.push((key_in_table.clone(), tool));
+            keys_and_names.extend(rule.requires.iter().map(|name| (requires.clone(), name)));
+            keys_and_names.extend(rule.prefers.iter().map(|name| (prefers.clone(), name)));
         }
-        named.retain(|(_, name)| {
-            !self.catalogue.tools().iter().any(|tool| tool.definition.name == **name)
-        });
-        for (key, name) in named {
-            self.add(config, &key, name, "which [tools.dependencies] names");
+        for (key, name) in keys_and_names {
+            let is_known = self.catalogue.tools().iter().any(|tool| tool.definition.name == *name);
+            if !is_known {
+                self.add(config, &key, name, "which [tools.dependencies] names");
+            }
         }
     }
 }

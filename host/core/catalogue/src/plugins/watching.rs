@@ -1,4 +1,4 @@
-//! Reloads a host's plugins when their files change, or when another process asks.
+//! Reloads plugins when their files change, or when another process asks for it.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -13,13 +13,16 @@ use super::Plugins;
 use super::control::{Ask, Listener};
 
 /// Delay before a file that may be incomplete is read again.
-const AGAIN: Duration = Duration::from_millis(300);
+const RELOAD_DELAY: Duration = Duration::from_millis(300);
 
-/// The watching thread, which ends when this value is dropped.
+/// The index of the event that ends the thread in the list of awaited events.
+const END_INDEX: usize = 0;
+
+/// A thread that watches the plugin files. A drop ends the thread.
 pub struct Watch(OwnedFd);
 
 impl Watch {
-    /// Starts watching. Call this function inside a tokio runtime, which then loads changed
+    /// Starts watching. Call this function in a tokio runtime, because the runtime loads changed
     /// plugins.
     ///
     /// # Errors
@@ -27,13 +30,16 @@ impl Watch {
     /// [`HostError::Io`] if the kernel can't create a watch.
     pub fn start(plugins: &Arc<Plugins>) -> Result<Self, HostError> {
         let end = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|errno| HostError::io("watching the plugins")(errno.into()))?;
+            .map_err(std::io::Error::from)
+            .map_err(HostError::io("watching the plugins"))?;
         let changes = FolderWatch::new().map_err(HostError::io("watching the plugins"))?;
-        let listener = Listener::open(&plugins.policies.folders)
-            .map_err(|error| {
-                tracing::warn!("other processes can't ask this one for its plugins: {error}");
-            })
-            .ok();
+        let listener = match Listener::open(&plugins.policies.folders) {
+            Ok(listener) => Some(listener),
+            Err(error) => {
+                tracing::warn!("other processes can't ask this process for its plugins: {error}");
+                None
+            }
+        };
         let reactor = tokio::runtime::Handle::current();
         let thread_end = end.try_clone().map_err(HostError::io("watching the plugins"))?;
         let mut watcher = Watcher {
@@ -43,7 +49,7 @@ impl Watch {
             listener,
             reactor,
         };
-        // The watches exist before the thread runs, so that the thread misses no later change.
+        // The watches exist before the thread runs, so that no change is missed.
         watcher.renew(plugins);
         std::thread::Builder::new()
             .name("toolhold-watch".into())
@@ -68,21 +74,23 @@ struct Watcher {
 }
 
 impl Watcher {
+    /// Handles changes and questions of other processes until the signal to end.
     fn run(&mut self) {
         loop {
-            let mut others = vec![self.end.as_fd()];
-            others.extend(self.listener.as_ref().map(AsFd::as_fd));
-            let woken = match self.changes.wait(&others) {
+            // `Woken::Other` has an index in this list.
+            let mut other_events = vec![self.end.as_fd()];
+            other_events.extend(self.listener.as_ref().map(AsFd::as_fd));
+            let woken = match self.changes.wait(&other_events) {
                 Ok(woken) => woken,
                 Err(error) => {
                     tracing::warn!(
-                        "plugins are not watched any more: {error}; after a change, run `toolhold plugin reload`"
+                        "plugins are no longer watched for changes: {error}; after a change, run \
+                         `toolhold plugin reload`"
                     );
                     return;
                 }
             };
-            // The first is the end of the host.
-            if woken == Woken::Other(0) {
+            if woken == Woken::Other(END_INDEX) {
                 return;
             }
             let Some(plugins) = self.plugins.upgrade() else { return };
@@ -93,11 +101,13 @@ impl Watcher {
                     }
                 }
                 Woken::Changes => {
-                    // The watches are renewed first, so that a file that appears during the reload
-                    // is noticed.
+                    // The watches are renewed before the reload, so that no new file is missed
+                    // during the reload.
                     self.renew(&plugins);
-                    if self.reactor.block_on(plugins.reload(false)) {
-                        self.changes.wake_in(AGAIN);
+                    let retry_failed = false;
+                    let may_be_incomplete = self.reactor.block_on(plugins.reload(retry_failed));
+                    if may_be_incomplete {
+                        self.changes.wake_in(RELOAD_DELAY);
                     }
                 }
             }
@@ -106,16 +116,19 @@ impl Watcher {
 
     fn answer(&self, plugins: &Arc<Plugins>, question: &str) -> Option<Vec<u8>> {
         let Some(ask) = Ask::parse(question) else {
-            return plugins.other_questions.get()?(question);
+            let answer_other = plugins.other_questions.get()?;
+            return answer_other(question);
         };
         if ask == Ask::Reload {
             self.renew(plugins);
-            self.reactor.block_on(plugins.reload(true));
+            let retry_failed = true;
+            self.reactor.block_on(plugins.reload(retry_failed));
         }
         serde_json::to_vec(&plugins.states()).ok()
     }
 
-    /// Watches the folders of plugins and rules. Already watched folders stay watched.
+    /// Watches all folders in which plugins, approvals or filter rules may appear, including
+    /// folders that exist only now.
     fn renew(&self, plugins: &Plugins) {
         let policies = &plugins.policies;
         for (_, path) in policies.named() {

@@ -1,4 +1,4 @@
-//! Writes the rule of a permanent approval (*always*) into the user's configuration.
+//! Writes the rule of a permanent approval into the user's configuration.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,19 +6,20 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinError;
 use toolhold_catalogue::CallContext;
-use toolhold_config::insert::{self, AllowRule, InsertError};
-use toolhold_config::{Config, Folders};
+use toolhold_config::insert::{AllowRule, InsertError};
+use toolhold_config::{Config, Folders, HostEntry, NewRule};
 use toolhold_contract::text::neutral_line;
 use toolhold_contract::{HostError, SubjectKind};
+use toolhold_policy::egress::ProgramTarget;
 use toolhold_policy::{Decision, Verdict, canonical, source_name, wide_pattern};
 
 /// The effect of a permanent approval.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Always {
-    /// This rule.
+    /// The approval writes this rule.
     Writes(Proposal),
-    /// No rule can express the approval, for this reason.
+    /// The reason why no rule can express the approval.
     Unavailable(String),
 }
 
@@ -32,13 +33,13 @@ impl Always {
     }
 }
 
-/// A rule for the user's configuration that allows what was approved.
+/// A rule for the user's configuration that allows the approved call or the approved host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proposal {
     /// The rule.
     #[serde(flatten)]
-    pub rule: AllowRule,
-    /// The file that the rule is written into.
+    pub rule: NewRule,
+    /// The file for the rule.
     #[serde(default)]
     pub file: String,
 }
@@ -49,30 +50,31 @@ impl Proposal {
         self.rule.text()
     }
 
-    /// Writes the rule into the user's `toolhold.toml`, before the other rules of its tool. Writes
-    /// nothing if the file already has the rule. Returns the file's path. Blocks.
+    /// Adds the rule to the user's `toolhold.toml`, and returns the file's path. Changes nothing if
+    /// the file already has the rule. Blocks the thread.
     ///
     /// # Errors
     ///
-    /// [`HostError`] with the line to add manually, if the file can't be changed.
+    /// [`HostError`] with the line to add manually if the file can't be changed.
     pub fn write(&self, folders: &Folders) -> Result<PathBuf, HostError> {
-        insert::permission(folders, &self.rule)
+        self.rule.write(folders)
     }
 }
 
-/// The approvals of more calls than the one that asks: those of its tool, or of every tool of its
-/// plugin or server. For a session, both are offered.
+/// Rules for approvals of more calls than one: all calls of the tool, or all calls of its plugin or
+/// server. Approvals for a session are always offered.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Wider {
-    /// The permanent rule for the tool. `None`: it can't be written, or wouldn't be enough.
+pub struct WiderRules {
+    /// The permanent rule for the tool. `None` means that the rule can't be written or wouldn't be
+    /// enough.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tool: Option<Proposal>,
-    /// The permanent rule for every tool of the plugin or server, as above.
+    /// The permanent rule for every tool of the plugin or server. `None` has the same meaning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     all: Option<Proposal>,
 }
 
-impl Wider {
+impl WiderRules {
     /// Returns the permanent rule for the tool.
     pub fn tool(&self) -> Option<&Proposal> {
         self.tool.as_ref()
@@ -83,126 +85,186 @@ impl Wider {
         self.all.as_ref()
     }
 
-    /// Names the answers, for people.
-    pub(super) fn in_words(&self, tool: &str, source: &str) -> String {
+    /// Describes the answers that approve more than this call, such as `session tool`.
+    pub(super) fn describe(&self, tool: &str, source: &str) -> String {
+        let tool_answers_allow = answers_allow("tool", self.tool.as_ref());
+        let shown_tool = neutral_line(tool);
+        let source_answers_allow = answers_allow("all", self.all.as_ref());
+        let shown_source = neutral_line(source);
         format!(
-            "add `tool` to {} for any call of {}, `all` to {} for every tool of {}",
-            answers_with(self.tool.as_ref()),
-            neutral_line(tool),
-            answers_with(self.all.as_ref()),
-            neutral_line(source)
+            "{tool_answers_allow} any call of {shown_tool}; {source_answers_allow} every tool of \
+             {shown_source}, except tools that say that they may destroy something"
         )
     }
 }
 
-/// Names the answers that can be widened, by the permanent rule.
-fn answers_with(rule: Option<&Proposal>) -> &'static str {
-    if rule.is_some() { "session or always" } else { "session" }
+/// Returns the start of a sentence that names the possible answers. `always` needs a rule.
+fn answers_allow(word: &str, rule: Option<&Proposal>) -> String {
+    if rule.is_some() {
+        format!("`session {word}` or `always {word}` allows")
+    } else {
+        format!("`session {word}` allows")
+    }
 }
 
-/// The reason why no rule can express an approval.
 #[derive(Debug, thiserror::Error)]
 enum ProposalError {
-    #[error("there is no such tool")]
+    #[error("the tool doesn't exist")]
     NoTool,
-    /// The call removes a directory with its whole content at that moment, which a rule can't
-    /// express.
-    #[error("the call acts on a path with all its contents, and a rule covers one path")]
+    /// The call removes a directory with its current content. A rule can't express this content.
+    #[error("the call acts on a path with all its contents, but a rule covers only one path")]
     WholeTree,
     /// The call sends data. A rule can name the URL, but not the data.
-    #[error("the call sends data, and a rule would allow any data and any method for that URL")]
+    #[error("the call sends data, and a rule would allow any data and any method for this URL")]
     Sends,
-    #[error("the command uses variables of an earlier command, and a rule would keep their values")]
+    #[error("the command uses variables of an earlier command, and a rule would store the values")]
     Variables,
-    #[error("the call acts on several things, and a rule covers one")]
+    #[error("the call acts on several paths or other things, but a rule covers only one")]
     SeveralSubjects,
-    /// The rule can't be written into the configuration.
     #[error(transparent)]
     Unwritable(#[from] InsertError),
     #[error(transparent)]
     Interrupted(#[from] JoinError),
     #[error(transparent)]
     Policy(#[from] HostError),
-    #[error("a rule in {file} would not be enough; this rule still applies: {}, {}", .decision.rule, .decision.place)]
+    #[error("a rule in {file} would have no effect, because this rule still applies: {}, \
+             {}", .decision.rule, .decision.place)]
     Ineffective { file: String, decision: Box<Decision> },
 }
 
-/// Proposes the rule that a person would write to allow this call and others like it, or else the
-/// narrowest one. The rule is tried with the other rules: it is offered only if it would really
-/// allow the call.
+/// Proposes a rule for this call and similar calls, or else a rule for exactly this call. If
+/// neither rule would allow the call, returns the reason.
 pub(crate) async fn propose(context: &CallContext, config: &Arc<Config>) -> Always {
     if let Some(rule) = wide_rule(context)
         && let Ok(proposal) = try_rule(context, config, rule).await
     {
         return Always::Writes(proposal);
     }
-    let proposal = match exact_rule(context) {
-        Ok(rule) => try_rule(context, config, rule).await,
-        Err(error) => Err(error),
+    let exact_rule = match exact_rule(context) {
+        Ok(rule) => rule,
+        Err(error) => return Always::Unavailable(error.to_string()),
     };
-    match proposal {
+    match try_rule(context, config, exact_rule).await {
         Ok(proposal) => Always::Writes(proposal),
         Err(error) => Always::Unavailable(error.to_string()),
     }
 }
 
-/// Proposes the rules for all calls of the tool, and for every tool of its plugin or server.
-pub(crate) async fn propose_wider(context: &CallContext, config: &Arc<Config>) -> Wider {
-    let Some(tool) = &context.tool else { return Wider::default() };
-    let names = [tool.definition.name.clone(), format!("{}__*", source_name(tool.provider.name()))];
-    let [of_tool, of_source] =
-        names.map(|tool| AllowRule { tool, pattern: "*".to_owned(), is_glob: true });
-    Wider {
-        tool: try_rule(context, config, of_tool).await.ok(),
-        all: try_rule(context, config, of_source).await.ok(),
+/// Proposes rules for all calls of the tool, and for every tool of its plugin or server. Omits a
+/// rule that can't be written or wouldn't allow the call.
+pub(crate) async fn propose_wider(context: &CallContext, config: &Arc<Config>) -> WiderRules {
+    let Some(tool) = &context.tool else { return WiderRules::default() };
+    let tool_rule = rule_for_any_call(tool.definition.name.clone());
+    // A tool's full name is the source's name, `__`, and the tool's own name.
+    let source_rule = rule_for_any_call(format!("{}__*", source_name(tool.provider.name())));
+    WiderRules {
+        tool: try_rule(context, config, tool_rule).await.ok(),
+        all: try_rule(context, config, source_rule).await.ok(),
     }
 }
 
-/// Returns the rule that a person would write. Returns `None` if only the call itself should be
-/// allowed.
+/// Proposes the entry for a host that a program connects to.
+pub(crate) async fn propose_host(target: &ProgramTarget, config: &Arc<Config>) -> Always {
+    let rule = NewRule::Host(HostEntry { host: target.to_string() });
+    match try_entry(target, config, rule).await {
+        Ok(proposal) => Always::Writes(proposal),
+        Err(error) => Always::Unavailable(error.to_string()),
+    }
+}
+
+/// Proposes `rule` if the host is granted with it.
+async fn try_entry(
+    target: &ProgramTarget,
+    config: &Arc<Config>,
+    rule: NewRule,
+) -> Result<Proposal, ProposalError> {
+    let changed_config = with_rule(config, &rule).await?;
+    let decision = changed_config.decide_on_host(target)?;
+    proposal(rule, config, decision)
+}
+
+fn rule_for_any_call(tool: String) -> AllowRule {
+    AllowRule { tool, pattern: "*".to_owned(), is_glob: true }
+}
+
+/// Returns a rule for this call and similar calls. Returns `None` if only exactly this call should
+/// be allowed.
 fn wide_rule(context: &CallContext) -> Option<AllowRule> {
     let action = context.action()?;
-    if action.says_destructive || !context.carried.variables.is_empty() {
+    // A similar call could destroy something else.
+    if action.says_destructive {
+        return None;
+    }
+    // The rule would store the values of variables that an earlier command has set.
+    let uses_earlier_variables = !context.carried.variables.is_empty();
+    if uses_earlier_variables {
         return None;
     }
     let pattern = wide_pattern(&action)?;
     Some(AllowRule { tool: action.tool.to_owned(), pattern, is_glob: true })
 }
 
-/// Returns the rule that allows exactly this call.
+/// Returns a rule for exactly this call, or the reason why no rule can describe it.
 fn exact_rule(context: &CallContext) -> Result<AllowRule, ProposalError> {
     let Some(tool) = &context.tool else { return Err(ProposalError::NoTool) };
-    let tool = tool.definition.name.clone();
-    let pattern = match &context.subjects[..] {
-        [] => format!("{tool} {}", canonical(&context.arguments)),
-        [subject] if subject.kind == SubjectKind::Name => return Err(ProposalError::WholeTree),
-        [subject] if subject.kind == SubjectKind::Url && context.acts() => {
-            return Err(ProposalError::Sends);
+    let tool_name = tool.definition.name.clone();
+    let subject = match &context.subjects[..] {
+        [] => {
+            // A call without paths, commands or URLs is described by its arguments.
+            let pattern = format!("{tool_name} {}", canonical(&context.arguments));
+            return Ok(AllowRule { tool: tool_name, pattern, is_glob: false });
         }
-        [_] if !context.carried.variables.is_empty() => return Err(ProposalError::Variables),
-        [subject] => subject.text.clone(),
+        [subject] => subject,
         _ => return Err(ProposalError::SeveralSubjects),
     };
-    Ok(AllowRule { tool, pattern, is_glob: false })
+    // A call that moves or removes a path acts on the name of the path, and on all its contents.
+    let acts_on_contents = subject.kind == SubjectKind::Name;
+    let sends_data = subject.kind == SubjectKind::Url && context.acts();
+    let uses_earlier_variables = !context.carried.variables.is_empty();
+
+    if acts_on_contents {
+        return Err(ProposalError::WholeTree);
+    }
+    if sends_data {
+        return Err(ProposalError::Sends);
+    }
+    if uses_earlier_variables {
+        return Err(ProposalError::Variables);
+    }
+    Ok(AllowRule { tool: tool_name, pattern: subject.text.clone(), is_glob: false })
 }
 
-/// Tries a rule with the other rules.
+/// Proposes `rule` if the configured rules and `rule` together allow the call.
 ///
 /// # Errors
 ///
-/// It can't be written, or it wouldn't allow the call.
+/// Returns an error if the rule can't be written, or if it wouldn't allow the call.
 async fn try_rule(
     context: &CallContext,
     config: &Arc<Config>,
     rule: AllowRule,
 ) -> Result<Proposal, ProposalError> {
-    let file = config.own_file().to_string();
-    let config = Arc::clone(config);
-    let tried = rule.clone();
-    // The change of the configuration reads files.
-    let changed = tokio::task::spawn_blocking(move || config.with_permission(&tried)).await??;
+    let rule = NewRule::Permission(rule);
+    let changed_config = with_rule(config, &rule).await?;
     let action = context.action().ok_or(ProposalError::NoTool)?;
-    let decision = changed.policy()?.decide(&action, false);
+    let is_approved = false;
+    let decision = changed_config.policy()?.decide(&action, is_approved);
+    proposal(rule, config, decision)
+}
+
+/// Returns the configuration with a further rule.
+async fn with_rule(config: &Arc<Config>, rule: &NewRule) -> Result<Config, ProposalError> {
+    let config = Arc::clone(config);
+    let rule = rule.clone();
+    // Changing the configuration reads files.
+    let changing = tokio::task::spawn_blocking(move || config.with_rule(&rule));
+    let changed = changing.await?;
+    Ok(changed?)
+}
+
+/// Returns the proposal of a rule, if the rule leads to a decision that allows.
+fn proposal(rule: NewRule, config: &Config, decision: Decision) -> Result<Proposal, ProposalError> {
+    let file = config.own_file().to_string();
     match decision.verdict {
         Verdict::Allow => Ok(Proposal { rule, file }),
         Verdict::Ask | Verdict::Deny => {

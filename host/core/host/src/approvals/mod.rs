@@ -1,4 +1,4 @@
-//! Asks for the approval of calls, and limits how many questions of a session are open.
+//! Asks for the approval of calls, and limits the number of open questions.
 
 pub(crate) mod always;
 pub(crate) mod fingerprint;
@@ -12,7 +12,7 @@ pub(crate) mod started;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-pub use always::{Always, Proposal, Wider};
+pub use always::{Always, Proposal, WiderRules};
 pub(crate) use fingerprint::WideFingerprints;
 pub use posted::{PostedQuestion, PostingApprover, Questions};
 pub use preview::Preview;
@@ -21,29 +21,25 @@ pub use question_text::Mark;
 
 use toolhold_config::{Config, Folders};
 
-/// Maximum number of open questions of one host. Each question stores the arguments of its call,
-/// and a person can't answer more questions.
+/// Maximum number of open questions of one host. Each question keeps the arguments of its call in
+/// memory. Further questions are refused.
 const MAX_OPEN: usize = 64;
 
 /// Maximum number of open questions of one session, so that a session can't take all slots.
 const MAX_OF_SESSION: usize = 16;
 
-/// Asks the questions of a host.
 #[derive(Debug)]
 pub(crate) struct ApprovalDesk {
-    pub(crate) places: Arc<QuestionSlots>,
-    /// Toolhold's own folders.
+    pub(crate) question_slots: Arc<QuestionSlots>,
     pub(crate) folders: Folders,
-    /// The settings that define the current rules.
     config: RwLock<Arc<Config>>,
 }
 
 impl ApprovalDesk {
     pub(crate) fn new(folders: Folders, config: Config) -> Self {
-        Self { places: Arc::default(), folders, config: RwLock::new(Arc::new(config)) }
+        Self { question_slots: Arc::default(), folders, config: RwLock::new(Arc::new(config)) }
     }
 
-    /// Replaces the settings that define the rules.
     pub(crate) fn exchange(&self, config: Config) {
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
     }
@@ -57,39 +53,39 @@ impl ApprovalDesk {
 #[derive(Debug, Default)]
 pub(crate) struct QuestionSlots(Mutex<HashMap<String, usize>>);
 
-/// The reason why a question gets no slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SlotError {
-    #[error("too many open questions; the limit is {MAX_OPEN}")]
+    #[error("too many calls wait for approval; the limit is {MAX_OPEN}")]
     Host,
-    #[error("too many open questions of this session; the limit is {MAX_OF_SESSION}")]
+    #[error("too many calls of this session wait for approval; the limit is {MAX_OF_SESSION}")]
     Session,
 }
 
 /// The slot of one open question. Dropping it frees the slot.
 #[derive(Debug)]
 pub(crate) struct QuestionSlot<'p> {
-    places: &'p QuestionSlots,
+    slots: &'p QuestionSlots,
     session: String,
 }
 
 impl QuestionSlots {
-    /// Reserves a slot for a question of a session.
+    /// Counts a question about a call of `session`, until the returned slot is dropped.
     ///
     /// # Errors
     ///
     /// Returns an error if too many questions are open.
     pub(crate) fn take(&self, session: &str) -> Result<QuestionSlot<'_>, SlotError> {
         let mut open = self.open();
-        if open.values().sum::<usize>() >= MAX_OPEN {
+        let open_in_all_sessions: usize = open.values().sum();
+        if open_in_all_sessions >= MAX_OPEN {
             return Err(SlotError::Host);
         }
-        let of_session = open.entry(session.to_owned()).or_default();
-        if *of_session >= MAX_OF_SESSION {
+        let open_in_session = open.entry(session.to_owned()).or_default();
+        if *open_in_session >= MAX_OF_SESSION {
             return Err(SlotError::Session);
         }
-        *of_session += 1;
-        Ok(QuestionSlot { places: self, session: session.to_owned() })
+        *open_in_session += 1;
+        Ok(QuestionSlot { slots: self, session: session.to_owned() })
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<String, usize>> {
@@ -99,10 +95,10 @@ impl QuestionSlots {
 
 impl Drop for QuestionSlot<'_> {
     fn drop(&mut self) {
-        let mut open = self.places.open();
-        if let Some(of_session) = open.get_mut(&self.session) {
-            *of_session -= 1;
-            if *of_session == 0 {
+        let mut open = self.slots.open();
+        if let Some(open_in_session) = open.get_mut(&self.session) {
+            *open_in_session -= 1;
+            if *open_in_session == 0 {
                 open.remove(&self.session);
             }
         }
@@ -121,13 +117,16 @@ mod tests {
         };
         let mut taken = of("a", MAX_OF_SESSION);
         let why = places.take("a").expect_err("it has as many as it may");
-        assert_eq!(why.to_string(), "too many open questions of this session; the limit is 16");
+        assert_eq!(
+            why.to_string(),
+            "too many calls of this session wait for approval; the limit is 16"
+        );
         taken.pop();
         taken.extend(of("a", 1));
         taken.extend(["b", "c", "d"].into_iter().flat_map(|session| of(session, MAX_OF_SESSION)));
         assert_eq!(
             places.take("e").expect_err("all are taken").to_string(),
-            "too many open questions; the limit is 64"
+            "too many calls wait for approval; the limit is 64"
         );
         drop(taken);
         assert!(places.open().is_empty());

@@ -1,4 +1,4 @@
-//! Checks whether a question is outdated, because the file whose change it shows has changed since.
+//! Checks whether a question is outdated because its file has changed.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,31 +9,33 @@ use sha2::{Digest, Sha256};
 
 use super::preview::{MAX_COMPARED, Preview};
 
-/// Checks whether the file of a preview has changed. A file that can't be opened is treated as
-/// unchanged.
+/// Checks whether the file of a preview has changed.
 ///
-/// The check reads with the rights of the person who sees the question, not with the rights of a
-/// guest. No grant is needed, because the only effect is whether the question is shown.
+/// No grant is needed, because the result only decides whether the question is shown.
 pub(super) fn is_outdated(preview: &Preview) -> bool {
-    // The path may be another kind of file by now. These flags prevent following a link and
-    // waiting.
+    // The path may be another kind of file by now. The flags prevent following a link and waiting
+    // for a pipe.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mut bytes = Vec::new();
     match rustix::fs::open(&preview.file, flags, Mode::empty()).map(File::from) {
-        // The preview of a missing file has the digest of nothing.
+        // The preview of a missing file has the digest of empty content.
         Err(Errno::NOENT) => {}
         // A link has replaced the file.
         Err(Errno::LOOP) => return true,
+        // The file can't be opened, so a change is unknown. The question stays.
         Err(_) => return false,
         Ok(file) => {
             let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
             if !is_file {
                 return true;
             }
-            if file.take(MAX_COMPARED as u64 + 1).read_to_end(&mut bytes).is_err() {
+            // A longer file has another digest than any file with a preview.
+            let most_bytes = MAX_COMPARED as u64 + 1;
+            if file.take(most_bytes).read_to_end(&mut bytes).is_err() {
                 return true;
             }
         }
     }
-    format!("{:x}", Sha256::digest(&bytes)) != preview.sha256
+    let sha256 = format!("{:x}", Sha256::digest(&bytes));
+    sha256 != preview.sha256
 }

@@ -1,6 +1,5 @@
-//! Posts questions as files, for a person who uses `toolhold approvals` elsewhere. Takes the
-//! answers for the call or its next repetition, and removes questions that were answered in another
-//! way. The number of questions is limited.
+//! Stores questions as files, so that a person can answer them with `toolhold approvals` in another
+//! terminal. The waiting call or its next repetition takes the answer.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -15,33 +14,30 @@ use toolhold_data_dir::state;
 use super::{Approver, Preview, Question, Reply, outdated};
 use crate::session::seconds;
 
-/// Maximum number of open questions of all programs of a user, because a person can't answer more.
-/// The same number of answers can wait for their calls.
+/// Maximum number of open questions of all processes of a user. Further questions are refused. The
+/// same limit applies to answers that wait for their calls.
 const MAX_POSTED: usize = 64;
 
-/// Maximum number of open questions of one session, so that a session can't take all slots.
 const MAX_OF_SESSION: usize = super::MAX_OF_SESSION;
 
-/// Maximum number of names that are read in the folder. These are open questions, the same number
-/// of answered questions and of answers, the lock, and files of processes that were killed while
-/// writing.
+/// Maximum number of names that are read in the folder. These are questions, answers, the lock, and
+/// files of killed processes.
 const MAX_NAMES: usize = 4 * MAX_POSTED;
 
-/// Interval between checks for the answer. It is too short for a person to notice.
+/// Interval between checks for the answer. A person doesn't notice this delay.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// The questions of a user that wait for an answer, and answered questions whose answer waits for
-/// the call. All functions block.
+/// The stored questions of a user, with and without an answer. All functions block.
 #[derive(Clone, Debug)]
 pub struct Questions {
     folder: PathBuf,
 }
 
-/// A posted question.
+/// A stored question.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PostedQuestion {
-    /// The ID of the question: sixteen hexadecimal digits. The same call in the same session has
-    /// the same ID.
+    /// The ID of the question: sixteen hexadecimal digits. An identical call in the same session
+    /// has the same ID.
     pub id: String,
     /// The question itself.
     pub question: Question,
@@ -63,12 +59,12 @@ impl Questions {
         Self { folder: folders.data.join("questions") }
     }
 
-    /// Lists the open questions, with the oldest first, and the errors of files that can't be read
-    /// or trusted. Omits a question if it shows a change of a file that has changed since.
+    /// Lists the open questions, the oldest first, and the errors of files that can't be read.
+    /// Omits questions whose previewed file has changed.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`] if the folder can't be read or trusted.
+    /// [`HostError::Io`] if the folder can't be read.
     pub fn waiting(&self) -> Result<(Vec<PostedQuestion>, Vec<HostError>), HostError> {
         let now = seconds(SystemTime::now());
         let mut waiting = Vec::new();
@@ -76,17 +72,18 @@ impl Questions {
         for name in self.names()? {
             let posted = match state::read::<Option<PostedQuestion>>(&self.folder, &name) {
                 Ok(Some(posted)) => posted,
+                // Another process has removed the question since the folder was listed.
                 Ok(None) => continue,
                 Err(error) => {
                     errors.push(error);
                     continue;
                 }
             };
-            if !posted.is_open(now) || file_name(&posted.id) != name {
+            let is_renamed_file = file_name(&posted.id) != name;
+            if !posted.is_open(now) || is_renamed_file {
                 continue;
             }
-            // An approval of the outdated question wouldn't apply to the call, which would ask
-            // again.
+            // An approval of the outdated question wouldn't apply, and the call would ask again.
             if !posted.question.is_outdated() {
                 waiting.push(posted);
             }
@@ -95,15 +92,15 @@ impl Questions {
         Ok((waiting, errors))
     }
 
-    /// Answers a question. The answer is for the call that waits, or for the next identical call of
-    /// the same session. An approval is valid for `lasting`.
+    /// Answers a question. The waiting call gets the answer, or else the next identical call of the
+    /// same session. An approval is valid for `lasting`.
     ///
-    /// A permanent approval is stored only for a call that waits. The rule in the configuration
-    /// covers all other calls, and a stored answer would outlive that rule.
+    /// A permanent approval is stored only for a waiting call. The rule in the configuration allows
+    /// other calls. A stored answer would stay valid after the user removes this rule.
     ///
     /// # Errors
     ///
-    /// * [`HostError::Config`] if the question has been answered or withdrawn, or has expired.
+    /// * [`HostError::Config`] if the question isn't open.
     /// * [`HostError::Io`] if the answer can't be stored.
     pub fn answer(
         &self,
@@ -137,22 +134,22 @@ impl Questions {
         Ok(())
     }
 
-    /// Takes the answer to a call of a session, if there is an answer. The answer is removed,
-    /// because an approval is valid for one call.
+    /// Removes and returns the answer to a question, because an answer is valid for one call.
+    /// Returns `None` if there is no answer.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`] if the file exists and can't be read or trusted.
+    /// [`HostError::Io`] if the file exists and can't be read.
     pub fn take(&self, question: &Question) -> Result<Option<Reply>, HostError> {
-        Ok(match self.status(question)? {
-            QuestionStatus::Answered(reply) => Some(reply),
-            QuestionStatus::Waits | QuestionStatus::Gone => None,
-        })
+        match self.take_answer_or_status(question)? {
+            QuestionStatus::Answered(reply) => Ok(Some(reply)),
+            QuestionStatus::Waits | QuestionStatus::Gone => Ok(None),
+        }
     }
 
-    /// Takes the answer like [`take`](Self::take). Also reports whether there is a question without
-    /// an answer.
-    fn status(&self, question: &Question) -> Result<QuestionStatus, HostError> {
+    /// Removes and returns the answer to a question. If there is no answer, returns whether the
+    /// question is still open.
+    fn take_answer_or_status(&self, question: &Question) -> Result<QuestionStatus, HostError> {
         let name = file_name(&question_id(question));
         let Some(folder) = self.open_folder()? else { return Ok(QuestionStatus::Gone) };
         let _lock =
@@ -170,34 +167,35 @@ impl Questions {
         Ok(QuestionStatus::Answered(reply))
     }
 
-    /// Removes the question of this call in its session, and its answer if there is one.
+    /// Removes the question of a call, and its answer.
     ///
-    /// A front end calls this function after it got the answer in another way. The person then
+    /// A front end calls this function after the person has answered in another way. The person
     /// isn't asked twice, and the next call doesn't find an unused answer.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`] if the question exists and can't be read, trusted or removed.
+    /// [`HostError::Io`] if the question exists and can't be read or removed.
     pub fn withdraw(&self, question: &Question) -> Result<(), HostError> {
         let name = file_name(&question_id(question));
         let Some(folder) = self.open_folder()? else { return Ok(()) };
         let _lock =
             folder.lock(state::LOCK).map_err(HostError::io(self.folder.display().to_string()))?;
-        match state::read::<Option<PostedQuestion>>(&self.folder, &name)? {
-            Some(posted) if posted.is_for(question) => folder
+        let stored: Option<PostedQuestion> = state::read(&self.folder, &name)?;
+        if stored.is_some_and(|posted| posted.is_for(question)) {
+            folder
                 .remove(&name)
-                .map_err(HostError::io(self.folder.join(&name).display().to_string())),
-            _ => Ok(()),
+                .map_err(HostError::io(self.folder.join(&name).display().to_string()))?;
         }
+        Ok(())
     }
 
-    /// Posts a question for `lasting`, and returns its ID. A call waits for its answer for `wait`.
-    /// An existing question is extended, and an answer that it already has is preserved.
+    /// Stores a question for `lasting`, and returns its ID. A call waits for the answer for `wait`.
+    /// An existing question is extended and keeps its answer.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`] if the question can't be stored. If the question gets no slot, the inner
-    /// error is the reason.
+    /// [`HostError::Io`] if the question can't be stored. The inner error is the reason why the
+    /// question gets no slot.
     fn post(
         &self,
         question: Question,
@@ -242,23 +240,23 @@ impl Questions {
         })
     }
 
-    /// Withdraws an unanswered question for which no call waits any more.
-    fn take_back(&self, id: &str) {
+    /// Removes a question, unless it has an answer. Ignores errors, because each question expires.
+    fn remove_unanswered(&self, id: &str) {
         let Ok(folder) = PrivateFolder::open(&self.folder) else { return };
         let Ok(_lock) = folder.lock(state::LOCK) else { return };
         let name = file_name(id);
         let stored = state::read::<Option<PostedQuestion>>(&self.folder, &name);
-        if let Ok(Some(PostedQuestion { reply: None, .. })) = stored {
+        let Ok(Some(posted)) = stored else { return };
+        if posted.reply.is_none() {
             let _ = folder.remove(&name);
         }
     }
 
     /// Makes room for a question. Removes expired entries, older questions of the same call about
-    /// another state of the file, and the oldest answers if there are too many.
+    /// another state of the file, and the oldest answers.
     ///
-    /// Returns the reason why there is no room if too many other questions are open. The caller
-    /// must hold the lock, so that no other question takes the slot before this question is
-    /// written.
+    /// Returns the reason if there is no room. The caller must hold the lock, so that no other
+    /// question takes the slot.
     fn make_room(
         &self,
         now: u64,
@@ -272,7 +270,7 @@ impl Questions {
         for name in self.names()?.into_iter().filter(|name| *name != file_name(id)) {
             let stored = state::read::<Option<PostedQuestion>>(&self.folder, &name);
             let Ok(Some(posted)) = stored else {
-                // The file may be a question, so it is counted as a question.
+                // The file may be a question, so it is counted.
                 unreadable += 1;
                 continue;
             };
@@ -280,7 +278,7 @@ impl Questions {
                 let _ = folder.remove(&name);
             } else if posted.reply.is_some() {
                 answered.push((posted.until, name));
-            } else if question.follows(&posted.question) {
+            } else if question.is_update_of(&posted.question) {
                 let _ = folder.remove(&name);
             } else {
                 let of_session = posted.question.session == question.session;
@@ -292,7 +290,7 @@ impl Questions {
         for (_, name) in &answered[..answered.len().saturating_sub(MAX_POSTED)] {
             let _ = folder.remove(name);
         }
-        if find_shortage(&waiting, unreadable).is_some() {
+        if exceeded_limit(&waiting, unreadable).is_some() {
             // Outdated questions are never shown, so a person couldn't make room by answering them.
             waiting.retain(|other| {
                 let is_outdated = other.preview.as_ref().is_some_and(outdated::is_outdated);
@@ -300,7 +298,7 @@ impl Questions {
                 !is_removed
             });
         }
-        Ok(find_shortage(&waiting, unreadable))
+        Ok(exceeded_limit(&waiting, unreadable))
     }
 
     fn names(&self) -> Result<Vec<String>, HostError> {
@@ -310,61 +308,60 @@ impl Questions {
         Ok(names.into_iter().filter(|name| name.ends_with(".json")).collect())
     }
 
-    /// Opens the folder, or returns `None` if it doesn't exist yet.
     fn open_folder(&self) -> Result<Option<PrivateFolder>, HostError> {
         match PrivateFolder::open(&self.folder) {
             Ok(folder) => Ok(Some(folder)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(HostError::io(self.folder.display().to_string())(error)),
+            Err(error) => {
+                let to_host_error = HostError::io(self.folder.display().to_string());
+                Err(to_host_error(error))
+            }
         }
     }
 }
 
 fn not_open(id: &str) -> HostError {
     HostError::Config(format!(
-        "question {id} is not open: it was answered or withdrawn, or it has expired"
+        "the call {id} no longer waits for approval: the question was answered or withdrawn, or \
+         has expired"
     ))
 }
 
-/// Returns the reason why there is no room for another question. `unreadable` is the number of
-/// files that may be questions.
-fn find_shortage(waiting: &[Waiting], unreadable: usize) -> Option<PostError> {
-    let of_session = waiting.iter().filter(|other| other.of_session).count();
+/// Returns the exceeded limit if there is no room for another question, or else `None`.
+/// `unreadable` is the number of unreadable files, which may be questions.
+fn exceeded_limit(waiting: &[Waiting], unreadable: usize) -> Option<PostError> {
+    let waiting_in_session = waiting.iter().filter(|other| other.of_session).count();
     if waiting.len() + unreadable >= MAX_POSTED {
         Some(PostError::Full)
-    } else if of_session >= MAX_OF_SESSION {
+    } else if waiting_in_session >= MAX_OF_SESSION {
         Some(PostError::SessionFull)
     } else {
         None
     }
 }
 
-/// The state of a question.
 enum QuestionStatus {
-    /// The answer, which was removed so that no other call gets it.
+    /// The answer, which is removed from the file.
     Answered(Reply),
     Waits,
     Gone,
 }
 
-/// The reason why a question isn't posted.
 #[derive(Debug, thiserror::Error)]
 enum PostError {
-    #[error("too many open questions; the limit is {MAX_POSTED}: {ANSWER_THEM}")]
+    #[error("too many calls wait for approval; the limit is {MAX_POSTED}: {ANSWER_THEM}")]
     Full,
     #[error(
-        "too many open questions of this session; the limit is {MAX_OF_SESSION}: {ANSWER_THEM}"
+        "too many calls of this session wait for approval; the limit is {MAX_OF_SESSION}: \
+         {ANSWER_THEM}"
     )]
     SessionFull,
-    /// Another question has this ID.
     #[error("the ID {0} belongs to the question of another call")]
     OtherCall(String),
 }
 
-/// How a person makes room.
-const ANSWER_THEM: &str = "run `toolhold approvals` to answer them";
+const ANSWER_THEM: &str = "run `toolhold approvals` to approve or deny these calls";
 
-/// A question that takes a slot.
 struct Waiting {
     name: String,
     of_session: bool,
@@ -380,7 +377,6 @@ impl PostedQuestion {
             && self.question.fingerprint == question.fingerprint
     }
 
-    /// Checks whether the question has no answer and hasn't expired.
     fn is_open(&self, now: u64) -> bool {
         self.reply.is_none() && self.until > now
     }
@@ -396,19 +392,21 @@ fn file_name(id: &str) -> String {
     format!("{id}.json")
 }
 
-/// Posts questions for `toolhold approvals`, for a front end that can't ask by itself.
+/// Stores questions for `toolhold approvals`, for a front end that can't ask a person itself.
 #[derive(Debug)]
 pub struct PostingApprover {
-    /// The store of the questions.
+    /// The stored questions.
     pub questions: Questions,
-    /// How long a call waits for its answer. With 0, the call ends at once, and the answer is for
-    /// the next identical call.
+    /// How long a call waits for its answer. With 0, the call fails at once, and the next identical
+    /// call takes the answer.
     ///
-    /// A permanent approval isn't stored as an answer. It is a rule in the user's file, which a
-    /// running host applies with [`reload_rules`](crate::Host::reload_rules).
+    /// A permanent approval becomes a rule in the user's file. A running host applies it with
+    /// [`reload_rules`](crate::Host::reload_rules).
     pub wait: Duration,
-    /// How long a question stays open. Its answer is then valid for the same time.
+    /// How long a question stays open. Its answer is valid for the same time.
     pub lasting: Duration,
+    /// What a person does after the approval, for the reason of an unanswered question.
+    next: &'static str,
 }
 
 impl Approver for PostingApprover {
@@ -420,7 +418,7 @@ impl Approver for PostingApprover {
             match self.post_and_wait(question).await {
                 Ok(reply) => reply,
                 Err(error) => Reply::Unasked(format!(
-                    "storing the question for `toolhold approvals` failed: {error}"
+                    "storing the call for `toolhold approvals` failed: {error}"
                 )),
             }
         })
@@ -432,37 +430,48 @@ impl Approver for PostingApprover {
 }
 
 impl PostingApprover {
-    /// Makes an approver that posts questions in the data folder and waits as `[approvals]` says.
+    /// Creates an approver with the data folder and the settings in `[approvals]`.
     pub fn new(folders: &Folders, settings: &Approvals) -> Self {
         let wait = Duration::from_secs(settings.wait_secs.get());
         let lasting = Duration::from_secs(settings.expire_secs.get());
-        Self { questions: Questions::open(folders), wait, lasting }
+        let next = "repeat the call";
+        Self { questions: Questions::open(folders), wait, lasting, next }
     }
 
-    /// Takes the answer that a person gave at a terminal to the same question of an earlier call.
+    /// Replaces what a person does after the approval, such as `repeat the call`.
+    #[must_use]
+    pub fn and_then(mut self, next: &'static str) -> Self {
+        self.next = next;
+        self
+    }
+
+    /// Removes and returns the answer to the same question of an earlier call. Returns `None` if
+    /// there is no answer.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`] if the folder of the questions can't be read or trusted.
+    /// [`HostError::Io`] if the folder of the questions can't be read.
     pub async fn take_answer(&self, question: &Question) -> Result<Option<Reply>, HostError> {
-        match self.status(question.clone()).await? {
+        match self.take_answer_or_status(question.clone()).await? {
             QuestionStatus::Answered(reply) => Ok(Some(reply)),
             QuestionStatus::Waits | QuestionStatus::Gone => Ok(None),
         }
     }
 
-    /// Removes the question of an earlier call, because a person has answered it elsewhere.
+    /// Removes the question of an earlier call, because a person has answered it in another way.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`] if the question can't be read, trusted or removed.
+    /// [`HostError::Io`] if the question can't be read or removed.
     pub async fn withdraw(&self, question: Question) -> Result<(), HostError> {
         let questions = self.questions.clone();
         blocking(move || questions.withdraw(&question)).await
     }
 
+    /// Takes the answer of an earlier call, or posts the question and waits for the answer.
     async fn post_and_wait(&self, question: Question) -> Result<Reply, HostError> {
-        if let QuestionStatus::Answered(reply) = self.status(question.clone()).await? {
+        let status = self.take_answer_or_status(question.clone()).await?;
+        if let QuestionStatus::Answered(reply) = status {
             return Ok(reply);
         }
         let questions = self.questions.clone();
@@ -473,43 +482,63 @@ impl PostingApprover {
             Ok(id) => id,
             Err(error) => return Ok(Reply::Unasked(error.to_string())),
         };
-        if let QuestionStatus::Answered(reply) = self.status(question.clone()).await? {
+        // Another call may have posted the same question, and a person may have answered it.
+        let status = self.take_answer_or_status(question.clone()).await?;
+        if let QuestionStatus::Answered(reply) = status {
             return Ok(reply);
         }
         if self.wait.is_zero() {
-            return Ok(unanswered(&id, ""));
+            return Ok(unanswered(&id, "", self.next));
         }
 
-        // When this future is dropped, no call waits any more and the question is taken back.
+        // When the caller drops this future, no call waits any more, so the question is withdrawn.
         let mut guard = WithdrawGuard { questions: &self.questions, id: Some(&id) };
         let until = tokio::time::Instant::now() + self.wait;
         while tokio::time::Instant::now() < until {
             tokio::time::sleep(LOOK.min(self.wait)).await;
-            let reply = match self.status(question.clone()).await? {
+            let reply = match self.take_answer_or_status(question.clone()).await? {
                 QuestionStatus::Waits => continue,
                 QuestionStatus::Answered(reply) => reply,
                 QuestionStatus::Gone => {
-                    Reply::Unasked(format!("question {id} is no longer open: {GONE}"))
+                    Reply::Unasked(format!("the call {id} no longer waits for approval: {GONE}"))
                 }
             };
             guard.id = None;
             return Ok(reply);
         }
+        // The question stays, so that a person can still answer it for a later call.
         guard.id = None;
-        Ok(unanswered(&id, &format!("no answer within {} s; ", self.wait.as_secs())))
+        let reason = format!("nobody answered within {} s; ", self.wait.as_secs());
+        Ok(unanswered(&id, &reason, self.next))
     }
 
-    async fn status(&self, question: Question) -> Result<QuestionStatus, HostError> {
+    async fn take_answer_or_status(&self, question: Question) -> Result<QuestionStatus, HostError> {
         let questions = self.questions.clone();
-        blocking(move || questions.status(&question)).await
+        blocking(move || questions.take_answer_or_status(&question)).await
     }
 }
 
-/// Creates the reply for a question that stays open. `reason` is the beginning of its text.
-fn unanswered(id: &str, reason: &str) -> Reply {
-    Reply::Unasked(format!("{reason}run `toolhold approvals allow {id}`, then repeat the call"))
+/// The start of the remedy for an unanswered question. The ID of the question follows.
+const ALLOW: &str = "run `toolhold approvals allow ";
+
+fn unanswered(id: &str, reason: &str, next: &str) -> Reply {
+    Reply::Unasked(format!("{reason}{ALLOW}{id}`, then {next}"))
 }
 
+impl Reply {
+    /// Returns the ID of the stored question if `toolhold approvals` can still answer it.
+    pub fn pending_id(&self) -> Option<&str> {
+        let Self::Unasked(why) = self else { return None };
+        let (_, remedy) = why.split_once(ALLOW)?;
+        Some(remedy.split_once('`')?.0)
+    }
+}
+
+/// Runs blocking work on a separate thread.
+///
+/// # Errors
+///
+/// Returns the error of the work. [`HostError::Engine`] if the work panicked.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, HostError> + Send + 'static,
 ) -> Result<T, HostError> {
@@ -528,7 +557,7 @@ struct WithdrawGuard<'a> {
 impl Drop for WithdrawGuard<'_> {
     fn drop(&mut self) {
         if let Some(id) = self.id {
-            self.questions.take_back(id);
+            self.questions.remove_unanswered(id);
         }
     }
 }
@@ -598,7 +627,7 @@ mod tests {
         assert!(
             refused
                 .to_string()
-                .contains("too many open questions of this session; the limit is 16"),
+                .contains("too many calls of this session wait for approval; the limit is 16"),
             "{refused}"
         );
         post(MAX_OF_SESSION, "other").expect("another session has places of its own");

@@ -1,4 +1,4 @@
-//! Computes the change that a call would make in a file, before anyone is asked.
+//! Computes the change that a call would make in a file, before a person is asked.
 
 use std::fs::File;
 use std::io::Read;
@@ -16,40 +16,40 @@ use toolhold_catalogue::CallContext;
 use toolhold_contract::{Category, ChangeArguments, Failure, PreviewArguments};
 use toolhold_system::files::{FileError, FileView, Grants, OpenOptions};
 
-/// Largest size, in bytes, of a file before and after the change.
+/// Maximum length of a file in bytes, before and after the change. There is no preview of a longer
+/// file.
 pub(crate) const MAX_COMPARED: usize = 1024 * 1024;
 
-/// Maximum length in bytes of a diff that a person would read. For a longer diff, the arguments are
-/// shown instead if they are shorter.
+/// Maximum length of a diff in bytes. With a longer diff, the person sees the arguments.
 const MAX_DIFF: usize = 48 * 1024;
 
-/// Time limit for finding the shortest diff. After that, the diff is still correct, but may be
-/// longer.
-const TIME: Duration = Duration::from_millis(200);
+/// Time limit for finding the shortest diff. A diff after this time is correct, but may be longer.
+const MAX_DIFF_TIME: Duration = Duration::from_millis(200);
+
+/// The number of unchanged lines before and after a change in a diff.
+const CONTEXT_LINES: usize = 3;
 
 /// The change that a call would make in a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Preview {
     /// The file's real path.
     pub file: String,
-    /// The SHA-256 of the file's content in hexadecimal digits. If the file doesn't exist, the
-    /// digest is that of an empty content.
+    /// The SHA-256 of the file's content in hexadecimal digits. A missing file has the digest of
+    /// empty content.
     pub sha256: String,
-    /// A unified diff, which may contain any characters.
+    /// A unified diff. It may contain any characters.
     pub diff: String,
-    /// The names of the arguments that the diff shows in full. They don't have to be shown again.
+    /// The names of the arguments that the diff shows in full.
     pub shows: Vec<String>,
 }
 
-/// A preview with the state of the file that it shows. If the file changes, the same arguments may
-/// cause another change.
+/// A preview, and the state of the file. After a change of the file, the same arguments may cause
+/// another change.
 pub(crate) struct PreviewedChange {
     pub(crate) preview: Preview,
-    /// The SHA-256 of the file before the change.
     pub(crate) before: [u8; 32],
-    /// The SHA-256 of the file after the change. `None` if a repeated call could change the file
-    /// again.
-    pub(crate) settled: Option<[u8; 32]>,
+    /// The SHA-256 of the file after the change, if a repeated call doesn't change the file again.
+    pub(crate) final_digest: Option<[u8; 32]>,
 }
 
 /// Computes the preview of a call. Returns `None` unless a built-in tool declares its change and
@@ -57,14 +57,15 @@ pub(crate) struct PreviewedChange {
 ///
 /// # Errors
 ///
-/// Returns the tool's own failure if the text to replace isn't in the file.
+/// Returns the failure of the tool if the text to replace isn't in the file.
 pub(crate) async fn preview(context: &CallContext) -> Result<Option<PreviewedChange>, Failure> {
     let Some(job) = preview_job(context) else { return Ok(None) };
     // Reading may wait for a disk or a network.
-    tokio::task::spawn_blocking(job).await.unwrap_or(Ok(None))
+    let result = tokio::task::spawn_blocking(job).await;
+    // If the job has panicked, the person sees the arguments without a preview.
+    result.unwrap_or(Ok(None))
 }
 
-/// Computes the preview like [`preview`], and blocks.
 pub(crate) fn preview_blocking(context: &CallContext) -> Result<Option<PreviewedChange>, Failure> {
     match preview_job(context) {
         Some(job) => job(),
@@ -72,7 +73,7 @@ pub(crate) fn preview_blocking(context: &CallContext) -> Result<Option<Previewed
     }
 }
 
-/// Returns a function that computes the preview and doesn't borrow the call.
+/// Returns a function that computes the preview. The function borrows nothing from the call.
 fn preview_job(
     context: &CallContext,
 ) -> Option<impl FnOnce() -> Result<Option<PreviewedChange>, Failure> + Send + 'static> {
@@ -83,38 +84,41 @@ fn preview_job(
     let declared = tool.definition.preview.clone()?;
     let grants = Arc::clone(tool.plugin.as_ref()?.policy().files.as_ref()?);
     let arguments = Arc::clone(&context.arguments);
-    // The real path is stored, so that checking the question later follows no link.
-    let real = context.subjects.first().map(|subject| subject.text.clone());
-    Some(move || compute(&declared, grants, &arguments, real))
+    // The preview has the real path, because a later check of the file must follow no link.
+    let real_path = context.subjects.first().map(|subject| subject.text.clone());
+    Some(move || compute(&declared, grants, &arguments, real_path))
 }
 
-/// Computes the preview of a declared change. `real` is the real path of the file.
+/// Computes the preview. Returns `None` if the file can't be read, the change can't be computed, or
+/// the diff is too long. `real_path` is the real path of the file, if the call's subjects have it.
 fn compute(
     declared: &PreviewArguments,
     grants: Arc<Grants>,
     arguments: &Value,
-    real: Option<String>,
+    real_path: Option<String>,
 ) -> Result<Option<PreviewedChange>, Failure> {
-    let PreviewArguments { file, change } = declared;
-    let Some(file) = text(arguments, file) else { return Ok(None) };
+    let PreviewArguments { file: file_argument, change } = declared;
+    let Some(file) = text_argument(arguments, file_argument) else { return Ok(None) };
     let Some(before) = read(grants, Path::new(file)) else { return Ok(None) };
     let Some(after) = apply(change, file, &before, arguments)? else { return Ok(None) };
     let Some(diff_text) = diff(&before, &after) else { return Ok(None) };
 
-    let (shows, settled) = match change {
+    let (shows, final_digest) = match change {
+        // A repeated call finds the file with this digest, and changes nothing.
         ChangeArguments::Whole(content) => {
             (vec![content.clone()], Some(Sha256::digest(&after).into()))
         }
+        // A repeated call may change the file again, so no digest is final.
         ChangeArguments::Part { old, new, .. } => (vec![old.clone(), new.clone()], None),
     };
     let digest = Sha256::digest(&before);
     let preview = Preview {
-        file: real.unwrap_or_else(|| file.to_owned()),
+        file: real_path.unwrap_or_else(|| file.to_owned()),
         sha256: format!("{digest:x}"),
         diff: diff_text,
         shows,
     };
-    Ok(Some(PreviewedChange { preview, before: digest.into(), settled }))
+    Ok(Some(PreviewedChange { preview, before: digest.into(), final_digest }))
 }
 
 /// Applies a change to the text of a file. Returns `None` if an argument is missing, or if only the
@@ -131,75 +135,81 @@ fn apply(
 ) -> Result<Option<String>, Failure> {
     let (old, new, all) = match change {
         ChangeArguments::Whole(content) => {
-            return Ok(text(arguments, content).map(str::to_owned));
+            return Ok(text_argument(arguments, content).map(str::to_owned));
         }
         ChangeArguments::Part { old, new, all } => (old, new, all),
     };
-    let Some(from) = text(arguments, old) else { return Ok(None) };
-    let Some(to) = text(arguments, new) else { return Ok(None) };
+    let Some(from) = text_argument(arguments, old) else { return Ok(None) };
+    let Some(to) = text_argument(arguments, new) else { return Ok(None) };
     if from.is_empty() {
         return Ok(None);
     }
     if !before.contains(from) {
-        // A text without carriage returns also matches lines that end with one.
+        // The tool ignores carriage returns at line ends.
         if before.replace("\r\n", "\n").contains(from) {
             return Ok(None);
         }
         return Err(no_match(old, file, before));
     }
 
-    let everywhere = match all {
+    let replaces_all = match all {
         Some(all) => arguments.get(all).and_then(Value::as_bool) == Some(true),
         None => false,
     };
-    let count = if everywhere { usize::MAX } else { 1 };
-    Ok(Some(before.replacen(from, to, count)))
+    let after = if replaces_all { before.replace(from, to) } else { before.replacen(from, to, 1) };
+    Ok(Some(after))
 }
 
-fn text<'a>(arguments: &'a Value, name: &str) -> Option<&'a str> {
+fn text_argument<'a>(arguments: &'a Value, name: &str) -> Option<&'a str> {
     arguments.get(name).and_then(Value::as_str)
 }
 
-/// Makes the failure of a tool that doesn't find the text to replace.
-fn no_match(old: &str, file: &str, before: &str) -> Failure {
-    let why = if before.is_empty() { ": the file is empty, or not there" } else { "" };
+/// Creates the failure of a call if the text to replace isn't in the file. `argument` is the name
+/// of the argument with this text.
+fn no_match(argument: &str, file: &str, content: &str) -> Failure {
+    let why = if content.is_empty() { ": the file is empty or missing" } else { "" };
     let failure = Failure::new(
         Category::PermanentFailure,
-        format!("{old} is not in {file}{why}; no approval was asked for"),
+        format!("{argument} is not in {file}{why}, so the call did not ask for approval"),
     );
     failure
         .with_code("no-match")
         .with_suggestion("Copy the text exactly as read shows it, without the numbers.")
 }
 
-/// Reads the text of a file. A missing file has an empty text. Returns `None` if the text may not
-/// be read, is too long, or isn't valid text.
+/// Reads the text of a file. A missing file has an empty text. Returns `None` if the file may not
+/// be read, is too long, or isn't UTF-8.
 fn read(grants: Arc<Grants>, path: &Path) -> Option<String> {
     let options = OpenOptions { read: true, ..OpenOptions::default() };
-    let opened = match FileView::new(grants, true).open(path, options) {
+    let read_only = true;
+    let opened = match FileView::new(grants, read_only).open(path, options) {
         Ok(opened) if opened.kind == FileType::RegularFile => opened,
         Err(FileError::Errno(Errno::NOENT)) => return Some(String::new()),
+        // The file may not be read, or isn't a regular file.
         _ => return None,
     };
     let mut bytes = Vec::new();
-    File::from(opened.handle).take(MAX_COMPARED as u64 + 1).read_to_end(&mut bytes).ok()?;
+    // One more byte shows that the file is too long.
+    let most_bytes = MAX_COMPARED as u64 + 1;
+    File::from(opened.handle).take(most_bytes).read_to_end(&mut bytes).ok()?;
     if bytes.len() > MAX_COMPARED {
         return None;
     }
     String::from_utf8(bytes).ok()
 }
 
-/// Returns the unified diff of two texts, or `None` if it is too long for a person to read.
+/// Returns the unified diff of two texts. Returns `None` if `after` is too long to compare, or the
+/// diff is too long to show.
 fn diff(before: &str, after: &str) -> Option<String> {
     if after.len() > MAX_COMPARED {
         return None;
     }
-    let lines = TextDiff::configure().timeout(TIME).diff_lines(before, after);
-    let text = lines.unified_diff().context_radius(3).to_string();
-    if text.len() > MAX_DIFF {
+    let changes = TextDiff::configure().timeout(MAX_DIFF_TIME).diff_lines(before, after);
+    let diff = changes.unified_diff().context_radius(CONTEXT_LINES).to_string();
+    if diff.len() > MAX_DIFF {
         return None;
     }
-    Some(text)
+    Some(diff)
 }
 
 #[cfg(test)]

@@ -1,22 +1,25 @@
-//! Writes the text of a question. The text shows the whole action, without characters that control
-//! the terminal or hide a part.
+//! Writes the text of a question. It shows the whole action. Characters that control a terminal or
+//! hide text are escaped.
 
 use std::fmt::Write;
 
 use serde_json::Value;
 use toolhold_config::inline;
 use toolhold_contract::text::{neutral, neutral_line};
-use toolhold_contract::{Access, SubjectKind};
+use toolhold_contract::{Access, SubjectKind, WantedHost};
 use toolhold_policy::commands::{Explanation, Risk, analyze};
-use toolhold_policy::egress::Target;
+use toolhold_policy::egress::{ProgramTarget, Target};
 use toolhold_policy::{Gate, ResolvedSubject};
 
 use super::{Always, AttachmentSummary, Preview, Question};
 
-/// Bytes of an argument that a person reads at a glance.
+/// Maximum length of a short argument in bytes. Longer arguments are shown last.
 const SHORT: usize = 200;
 
-/// The role of a part of a question's text, for front ends that use colours.
+/// The width of the longest risk name, `medium`, in characters.
+const RISK_WIDTH: usize = 6;
+
+/// The role of a part of the text, for front ends with colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
     /// A name.
@@ -27,117 +30,133 @@ pub enum Mark {
     Added,
     /// A removed line.
     Removed,
-    /// A character that would steer the terminal or hide text, shown as an escape.
+    /// An escape for a character that would control a terminal or hide text.
     Warning,
 }
 
 impl Question {
-    /// Returns the action that an approval would allow, and the reason why approval is needed, as
-    /// plain text.
+    /// Returns the action and the reason why it needs approval, as plain text.
     pub fn to_text(&self) -> String {
         self.to_text_with(&|_, text| text.to_owned())
     }
 
-    /// Returns the text of [`to_text`](Self::to_text), with its parts marked by `mark`.
+    /// Returns the question as text. `mark` formats each part of the text, such as a name, for its
+    /// role.
     pub fn to_text_with(&self, mark: &dyn Fn(Mark, &str) -> String) -> String {
-        let title = format!("{} needs approval", mark(Mark::Strong, &neutral_line(&self.tool)));
-        let mut words = Words { text: title, mark };
+        let mut title = match &self.host {
+            Some(WantedHost { entry, program }) => {
+                let entry = mark(Mark::Strong, &neutral_line(entry));
+                format!("{} wants {entry}: {}", neutral_line(program), neutral_line(&self.tool))
+            }
+            None => format!("{} needs approval", mark(Mark::Strong, &neutral_line(&self.tool))),
+        };
         if self.provider != self.tool {
             let provider = format!("({})", neutral_line(&self.provider));
-            words.text.push(' ');
-            words.text.push_str(&mark(Mark::Faint, &provider));
+            title.push(' ');
+            title.push_str(&mark(Mark::Faint, &provider));
         }
-        words.text.push('\n');
+        title.push('\n');
+
+        let mut writer = TextWriter { text: title, mark };
         if let Some(caller) = &self.caller {
-            words.field("asked by", &neutral_line(caller));
+            writer.field("asked by", &neutral_line(caller));
         }
-        self.write_subjects(&mut words);
-        self.write_arguments(&mut words);
+        if let Some(host) = &self.host {
+            writer.host(host);
+        }
+        self.write_subjects(&mut writer);
+        self.write_arguments(&mut writer);
         for (index, part) in self.attachments.iter().enumerate() {
-            words.attachment(index, part);
+            writer.attachment(index, part);
         }
         if let Some(preview) = &self.preview {
-            words.preview(preview);
+            writer.preview(preview);
         }
-        self.write_reason(&mut words);
-        words.text
+        self.write_reason(&mut writer);
+        writer.text
     }
 
-    /// Writes the addresses, the secrets, and the subjects that no argument shows.
-    fn write_subjects(&self, words: &mut Words<'_>) {
-        // Addresses come first, since headers and a body can be longer than a person reads.
+    /// Writes the URLs, the secrets, and the subjects that aren't arguments.
+    fn write_subjects(&self, writer: &mut TextWriter<'_>) {
+        // URLs come first, because headers and a body can be longer than a person reads.
         for url in self.subjects.iter().filter(|subject| subject.kind == SubjectKind::Url) {
-            words.target(&url.text);
+            writer.url_target(&url.text);
         }
         if !self.secrets.is_empty() {
             let names: Vec<_> = self.secrets.iter().map(|name| neutral_line(name)).collect();
-            words.field("with your secret", &names.join(", "));
+            writer.field("with your secret", &names.join(", "));
         }
         for subject in self.subjects.iter().filter(|subject| !self.is_an_argument(subject)) {
+            let verb = action_verb(subject);
             let text = inline(&Value::String(subject.text.clone()));
-            words.field("acts on", &format!("{} {text}", action(subject)));
+            writer.field("acts on", &format!("{verb} {text}"));
         }
     }
 
-    /// Writes the arguments and the commands in them. Short arguments and subjects come first.
-    fn write_arguments(&self, words: &mut Words<'_>) {
+    /// Writes the arguments, and then the analyzed commands. The arguments on which the call acts
+    /// come first. Long arguments come after short arguments.
+    fn write_arguments(&self, writer: &mut TextWriter<'_>) {
         let mut arguments: Vec<_> = self.shown_arguments().collect();
+        // `false` sorts before `true`.
         arguments.sort_by_key(|(_, value)| (!self.is_acted_on(value), is_long(value)));
         for (name, value) in arguments {
             match value {
                 Value::String(lines) if lines.contains('\n') => {
-                    words.block(&neutral_line(name), lines, |_| None);
+                    writer.block(&neutral_line(name), lines, no_mark);
                 }
-                value => words.field(&neutral_line(name), &inline(value)),
+                _ => writer.field(&neutral_line(name), &inline(value)),
             }
         }
         for command in self.subjects.iter().filter(|subject| subject.kind == SubjectKind::Command) {
-            words.commands(&analyze(&command.text).explain());
+            writer.commands(&analyze(&command.text).explain());
         }
     }
 
-    /// Writes the parts that rules don't check, and the rule that requires approval.
-    fn write_reason(&self, words: &mut Words<'_>) {
+    /// Writes which rules don't check the call, and why the call needs approval.
+    fn write_reason(&self, writer: &mut TextWriter<'_>) {
         if self.foreign {
             let unchecked = if self.subjects.is_empty() {
-                "path rules can't see the files that this tool uses"
+                "rules about paths don't check the files that this tool uses"
             } else {
-                "path rules can't see the other files that this tool uses"
+                "rules about paths don't check the other files that this tool uses"
             };
-            words.field(
+            let source = neutral_line(self.source());
+            writer.field(
                 "not checked",
-                &format!("{unchecked}; the tool can use everything that its plugin was granted"),
+                &format!("{unchecked}; the tool can use everything that {source} was granted"),
             );
         }
         let rule = neutral_line(&self.decision.rule);
         let place = neutral_line(&self.decision.place);
-        words.field("why", &format!("{rule}, {place}"));
-        if self.decision.gate == Gate::Hosts {
+        writer.field("why", &format!("{rule}, {place}"));
+        if self.host.is_some() {
+            let effect = "`session` also approves later connections of all commands to this host";
+            writer.field("for the session", effect);
+        } else if self.decision.gate == Gate::Hosts {
             let tool = neutral_line(&self.tool);
-            words.field(
+            writer.field(
                 "for the session",
-                &format!("`session` also allows later requests of {tool} to this host"),
+                &format!("`session` also approves later requests of {tool} to this host"),
             );
         }
     }
 
-    /// Returns the rule that a permanent approval would write, or the reason why a permanent
-    /// approval isn't possible, as text.
+    /// Describes the rule of a permanent approval, or the reason why no rule is possible.
     pub fn always_to_text_with(&self, mark: &dyn Fn(Mark, &str) -> String) -> String {
-        let mut words = Words { text: String::new(), mark };
+        let mut writer = TextWriter { text: String::new(), mark };
         match &self.always {
             Always::Writes(proposal) => {
                 let label = format!("always writes into {}", neutral_line(&proposal.file));
-                words.block(&label, &proposal.text(), |_| None);
+                writer.block(&label, &proposal.text(), no_mark);
             }
             Always::Unavailable(reason) => {
-                words.field("always", &format!("not available: {}", neutral_line(reason)));
+                writer.field("always", &format!("not available: {}", neutral_line(reason)));
             }
         }
         if let Some(wider) = &self.wider {
-            words.field("wider", &wider.in_words(&self.tool, self.source()));
+            writer.field("wider", &wider.describe(&self.tool, self.source()));
         }
-        words.text
+        writer.text
     }
 
     fn is_an_argument(&self, subject: &ResolvedSubject) -> bool {
@@ -149,7 +168,6 @@ impl Question {
     }
 }
 
-/// Checks whether a value takes more than two lines.
 fn is_long(value: &Value) -> bool {
     match value {
         Value::String(text) => text.contains('\n') || text.len() > SHORT,
@@ -157,8 +175,8 @@ fn is_long(value: &Value) -> bool {
     }
 }
 
-/// Returns the action on a subject, in a word or two.
-fn action(subject: &ResolvedSubject) -> &'static str {
+/// Returns the verb for the call's action on the subject.
+fn action_verb(subject: &ResolvedSubject) -> &'static str {
     match (subject.kind, subject.access) {
         (SubjectKind::Command, _) => "runs",
         (SubjectKind::Url, Access::Read) => "gets",
@@ -168,57 +186,54 @@ fn action(subject: &ResolvedSubject) -> &'static str {
     }
 }
 
-struct Words<'m> {
+struct TextWriter<'m> {
     text: String,
     mark: &'m dyn Fn(Mark, &str) -> String,
 }
 
-impl Words<'_> {
+impl TextWriter<'_> {
     fn field(&mut self, name: &str, value: &str) {
         let _ = writeln!(self.text, "  {}: {value}", (self.mark)(Mark::Strong, name));
     }
 
-    /// Writes several lines, each after a bar, so that a line can't look like text of Toolhold.
-    /// `line_mark` returns the mark of a line.
+    /// Writes several lines. A bar before each line distinguishes the lines from Toolhold's own
+    /// text. `line_mark` returns the role of a line.
     fn block(&mut self, name: &str, lines: &str, line_mark: impl Fn(&str) -> Option<Mark>) {
         let _ = writeln!(self.text, "  {}:", (self.mark)(Mark::Strong, name));
-        for line in lines.split_inclusive('\n') {
-            let mark = line_mark(line);
+        for line_with_end in lines.split_inclusive('\n') {
+            let mark = line_mark(line_with_end);
+            // The last line may have no line end.
+            let line = line_with_end.strip_suffix('\n').unwrap_or(line_with_end);
             self.text.push_str("  │ ");
-            self.line(line.strip_suffix('\n').unwrap_or(line), mark);
+            self.line(line, mark);
             self.text.push('\n');
         }
     }
 
-    /// Writes the change of a file.
     fn preview(&mut self, preview: &Preview) {
         if preview.diff.is_empty() {
             self.field("change", "none: the file has this content already");
             return;
         }
-        self.block("change", &preview.diff, |line| match line.as_bytes().first()? {
-            b'+' => Some(Mark::Added),
-            b'-' => Some(Mark::Removed),
-            b'@' => Some(Mark::Faint),
-            _ => None,
-        });
+        self.block("change", &preview.diff, diff_mark);
     }
 
-    /// Writes the commands of a command line, and marks the risky ones.
+    /// Writes the commands of a command line, each with its risk.
     fn commands(&mut self, explanations: &[Explanation]) {
         if explanations.is_empty() {
             return;
         }
         let _ = writeln!(self.text, "  {}:", (self.mark)(Mark::Strong, "it runs"));
-        for Explanation { class, text } in explanations {
+        for Explanation { class: risk, text } in explanations {
             self.text.push_str("  │ ");
-            let mark = match class {
+            let mark = match risk {
                 Some(Risk::Low) => Mark::Faint,
                 Some(Risk::Medium) => Mark::Strong,
                 Some(Risk::High) | None => Mark::Warning,
             };
-            let class = format!("{:6}", class.map_or("", Risk::as_str));
-            self.text.push_str(&(self.mark)(mark, &class));
+            let risk_name = risk.map_or("", Risk::as_str);
+            let padded_name = format!("{risk_name:RISK_WIDTH$}");
+            self.text.push_str(&(self.mark)(mark, &padded_name));
             self.text.push(' ');
             self.line(text, None);
             self.text.push('\n');
@@ -228,11 +243,15 @@ impl Words<'_> {
     /// Writes a line, and escapes characters that control a terminal or hide text.
     fn line(&mut self, line: &str, mark: Option<Mark>) {
         let mut remaining = line;
-        while let Some((start, unsafe_char)) = remaining.char_indices().find(|(_, c)| steers(*c)) {
-            let escape = format!("\\u{{{:x}}}", u32::from(unsafe_char));
-            self.part(&remaining[..start], mark);
-            self.part(&escape, Some(Mark::Warning));
-            remaining = &remaining[start + unsafe_char.len_utf8()..];
+        while let Some(start) = remaining.find(is_unsafe_char) {
+            let (safe, unsafe_and_rest) = remaining.split_at(start);
+            self.part(safe, mark);
+            let mut chars = unsafe_and_rest.chars();
+            if let Some(unsafe_char) = chars.next() {
+                let escape = format!("\\u{{{:x}}}", u32::from(unsafe_char));
+                self.part(&escape, Some(Mark::Warning));
+            }
+            remaining = chars.as_str();
         }
         self.part(remaining, mark);
     }
@@ -244,8 +263,9 @@ impl Words<'_> {
         }
     }
 
-    /// Writes the target of a URL: its host in the form of the DNS, and its unusual parts.
-    fn target(&mut self, url: &str) {
+    /// Writes the host of a URL, and a warning about unusual parts of the URL.
+    fn url_target(&mut self, url: &str) {
+        // The call of an invalid URL fails later.
         let Ok(target) = Target::parse(url) else { return };
         let oddities = target.oddities();
         if oddities.is_empty() {
@@ -256,22 +276,48 @@ impl Words<'_> {
         self.field("goes to", &format!("{target} ({warning})"));
     }
 
-    fn attachment(&mut self, index: usize, part: &AttachmentSummary) {
-        let media_type = neutral_line(part.media_type.as_deref().unwrap_or("no type"));
-        let sha256 = neutral_line(&part.sha256);
+    /// Writes the host that a program connects to.
+    fn host(&mut self, host: &WantedHost) {
+        match ProgramTarget::from_entry(&host.entry) {
+            Ok(target) if !target.is_other_protocol => self.url_target(&target.target.origin()),
+            _ => self.field("goes to", &format!("{} over TCP", neutral_line(&host.entry))),
+        }
+        let program = neutral_line(&host.program);
+        self.field("program", &format!("{program}, which chooses its name itself"));
+    }
+
+    fn attachment(&mut self, index: usize, attachment: &AttachmentSummary) {
+        let media_type = neutral_line(attachment.media_type.as_deref().unwrap_or("no type"));
+        let bytes = attachment.bytes;
+        let sha256 = neutral_line(&attachment.sha256);
         let name = format!("attachment {index}");
-        self.field(&name, &format!("{media_type}, {} bytes, SHA-256 {sha256}", part.bytes));
-        if let Some(content) = &part.text {
-            self.block(&name, content, |_| None);
+        self.field(&name, &format!("{media_type}, {bytes} bytes, SHA-256 {sha256}"));
+        if let Some(text) = &attachment.text {
+            self.block(&name, text, no_mark);
         }
     }
 }
 
-/// Checks whether a character steers a terminal or hides text.
-fn steers(c: char) -> bool {
+fn no_mark(_line: &str) -> Option<Mark> {
+    None
+}
+
+/// Returns the role of a line of a diff. Returns `None` for an unchanged line.
+fn diff_mark(line: &str) -> Option<Mark> {
+    match line.as_bytes().first() {
+        Some(b'+') => Some(Mark::Added),
+        Some(b'-') => Some(Mark::Removed),
+        Some(b'@') => Some(Mark::Faint),
+        _ => None,
+    }
+}
+
+/// Checks whether a character controls a terminal or hides text.
+fn is_unsafe_char(c: char) -> bool {
     let mut buffer = [0; 4];
     let text: &str = c.encode_utf8(&mut buffer);
-    c != '\t' && neutral(text) != text
+    // `neutral` replaces exactly these characters.
+    neutral(text) != text
 }
 
 #[cfg(test)]
@@ -317,8 +363,8 @@ mod tests {
         assert_eq!(
             question.to_text(),
             "write needs approval (file)\n  command: \"cd x && git push --force; rm -rf \\\"$D\\\" > log\\u001b; $X\"\n  it runs:\n  \
-             │ low    cd x\n  │ medium git push --force (needs the network, it overwrites commits that others may have)\n  \
-             │ high   rm -rf \"$D\" (it deletes files)\n  │ medium > log\u{fffd}\n  │        and something unknown: a program's name is only known at run time\n  \
+             │ low    cd x\n  │ medium git push --force (needs the network, overwrites commits that others may have)\n  \
+             │ high   rm -rf \"$D\" (deletes files)\n  │ medium > log\u{fffd}\n  │        and an unknown part: a program's name is only known at run time\n  \
              why: a rule, a place\n"
         );
     }
@@ -345,7 +391,7 @@ mod tests {
         );
         assert!(
             words.ends_with(
-                "  for the session: `session` also allows later requests of write to this host\n"
+                "  for the session: `session` also approves later requests of write to this host\n"
             ),
             "{words}"
         );

@@ -1,4 +1,5 @@
-//! Binds an approval of a command to the content of the project files that the command starts.
+//! Binds an approval of a command to the content of the files that the command starts, such as
+//! scripts.
 
 use std::fs::File;
 use std::io::Read;
@@ -15,53 +16,60 @@ use toolhold_system::files::{FileView, Grants, OpenOptions};
 
 use super::preview::MAX_COMPARED;
 
-/// Maximum number of bytes that are read from the files of one call. For other files, only the time
-/// of the last change is read.
+/// Maximum number of bytes that are read for one call. Beyond this limit, the time of the last
+/// change represents the content.
 const MAX_BYTES: usize = 16 << 20;
 
-/// Computes a digest of the files that the commands of a call start. Returns `None` if the call may
-/// change none of these files.
+/// Computes a digest of the files that the commands of a call start. Returns `None` if no such file
+/// can be read.
 pub(crate) async fn digest(context: &CallContext) -> Option<[u8; 32]> {
     let job = digest_job(context)?;
     // Reading may wait for a disk or a network.
     tokio::task::spawn_blocking(job).await.unwrap_or(None)
 }
 
-/// Computes the digest like [`digest`], and blocks.
 pub(crate) fn digest_blocking(context: &CallContext) -> Option<[u8; 32]> {
     let job = digest_job(context)?;
     job()
 }
 
-/// Returns a function that computes the digest without borrowing the call. Returns `None` if the
-/// commands of the call start no files.
+/// Returns a function that hashes the files that the commands start. The function borrows nothing
+/// from the call. Returns `None` if the commands start no files.
 fn digest_job(context: &CallContext) -> Option<impl FnOnce() -> Option<[u8; 32]> + Send + 'static> {
     let policy = context.tool.as_deref()?.plugin.as_ref()?.policy();
     let grants = Arc::clone(&policy.capabilities.process.as_ref()?.places.grants);
-    let carried = context.carried.directory.as_ref().map(PathBuf::from);
-    let directory = carried.or_else(|| policy.working_directory.clone())?;
-    let commands = context.subjects.iter().filter(|subject| subject.kind == SubjectKind::Command);
-    let files: Vec<PathBuf> = commands
-        .flat_map(|command| Command::read(&command.text).started_files())
-        .map(|file| directory.join(file))
-        .collect();
+    // An earlier command of the session may have changed the directory.
+    let directory = match &context.carried.directory {
+        Some(directory) => PathBuf::from(directory),
+        None => policy.working_directory.clone()?,
+    };
+
+    let mut files = Vec::new();
+    for command in context.subjects.iter().filter(|subject| subject.kind == SubjectKind::Command) {
+        for file in Command::read(&command.text).started_files() {
+            files.push(directory.join(file));
+        }
+    }
     if files.is_empty() {
         return None;
     }
     Some(move || hash_files(&grants, &files))
 }
 
-/// Computes the digest of files. Returns `None` if no file can be read.
+/// Hashes the paths, sizes and contents of the files. Returns `None` if no file can be read.
 fn hash_files(grants: &Arc<Grants>, files: &[PathBuf]) -> Option<[u8; 32]> {
     let mut hash = Sha256::new();
     let mut has_files = false;
-    let mut left = MAX_BYTES;
+    let mut remaining_bytes = MAX_BYTES;
     for file in files {
-        let Some((size, bytes)) = read(grants, file, left.min(MAX_COMPARED)) else { continue };
+        let most = remaining_bytes.min(MAX_COMPARED);
+        let Some((size, bytes)) = read(grants, file, most) else { continue };
         has_files = true;
-        left = left.saturating_sub(bytes.len());
-        hash.update((file.as_os_str().len() as u64).to_le_bytes());
-        hash.update(file.as_os_str().as_encoded_bytes());
+        remaining_bytes = remaining_bytes.saturating_sub(bytes.len());
+        let path = file.as_os_str().as_encoded_bytes();
+        // Without the length, another path with another size could have the same bytes.
+        hash.update((path.len() as u64).to_le_bytes());
+        hash.update(path);
         hash.update(size.to_le_bytes());
         hash.update(Sha256::digest(bytes));
     }
@@ -71,11 +79,12 @@ fn hash_files(grants: &Arc<Grants>, files: &[PathBuf]) -> Option<[u8; 32]> {
     Some(hash.finalize().into())
 }
 
-/// Reads the size and the content of a granted file. If the file has more than `most` bytes, the
-/// returned content is its beginning and the time of its last change.
+/// Reads the size and the content of a granted file. If the file has more than `most` bytes,
+/// returns the first `most` bytes and the time of the last metadata change.
 fn read(grants: &Arc<Grants>, path: &Path, most: usize) -> Option<(u64, Vec<u8>)> {
     let options = OpenOptions { read: true, ..OpenOptions::default() };
-    let opened = FileView::new(Arc::clone(grants), true).open(path, options).ok()?;
+    let read_only = true;
+    let opened = FileView::new(Arc::clone(grants), read_only).open(path, options).ok()?;
     if opened.kind != FileType::RegularFile {
         return None;
     }
@@ -83,10 +92,11 @@ fn read(grants: &Arc<Grants>, path: &Path, most: usize) -> Option<(u64, Vec<u8>)
     let metadata = file.metadata().ok()?;
     let mut bytes = Vec::new();
     file.take(most as u64).read_to_end(&mut bytes).ok()?;
-    // No program can set this time.
-    if metadata.len() > bytes.len() as u64 {
+    let size = metadata.len();
+    if size > bytes.len() as u64 {
+        // Each change of the file also changes this time, and programs can't set this time.
         bytes.extend(metadata.ctime().to_le_bytes());
         bytes.extend(metadata.ctime_nsec().to_le_bytes());
     }
-    Some((metadata.len(), bytes))
+    Some((size, bytes))
 }

@@ -1,27 +1,40 @@
-//! `toolhold doctor`: checks whether calls are recorded, whether the log can be written, and
-//! whether its newest file is unchanged.
+//! `toolhold doctor`: checks the audit log.
 
-use toolhold_config::{Config, Folders};
+use toolhold_config::{Ceiling, Config, Folders, Source};
 use toolhold_contract::text::{counted, shell_word};
 
 use super::Finding;
 use crate::audit::Trail;
 use crate::doctor::machine::size;
 
-/// Checks whether the audit log is enabled, whether it can be written, and whether its newest file
-/// is unchanged.
 pub(super) fn findings(folders: &Folders, loaded: &Config) -> Vec<Finding> {
-    let recording = if loaded.values.audit.enabled {
-        Finding::ok(
-            "calls are recorded",
-            if loaded.values.audit.durable { "yes, each flushed to disk" } else { "yes" },
-        )
-    } else {
+    vec![recording(loaded), log(folders)]
+}
+
+fn recording(loaded: &Config) -> Finding {
+    let name = "calls are recorded";
+    if !loaded.values.audit.enabled {
         let found = format!("no: `enabled` is false ({})", loaded.place("audit.enabled"));
         let fix = format!("`enabled = true` in {}", loaded.own_table("audit"));
-        Finding::warning("calls are recorded", found, fix)
-    };
-    vec![recording, log(folders)]
+        return Finding::warning(name, found, fix);
+    }
+    // An administrator who sets a ceiling also expects a record of each call.
+    let is_required = loaded.ceilings.iter().any(requires_recording);
+    if let Some(ceiling) = loaded.ceilings.first()
+        && !is_required
+    {
+        let path = ceiling.path.display();
+        let found = format!("yes, but {path} lets users set `audit.enabled` to false");
+        return Finding::warning(name, found, format!("`enabled = true` in [audit] of {path}"));
+    }
+    let durable = loaded.values.audit.durable;
+    Finding::ok(name, if durable { "yes, each flushed to disk" } else { "yes" })
+}
+
+/// Checks whether a ceiling prevents its users from disabling the audit log.
+fn requires_recording(ceiling: &Ceiling) -> bool {
+    let contents = &ceiling.contents;
+    contents.values.audit.enabled && contents.source("audit.enabled") != Source::Default
 }
 
 fn log(folders: &Folders) -> Finding {
@@ -32,7 +45,7 @@ fn log(folders: &Folders) -> Finding {
             return Finding::failure(
                 name,
                 error.to_string(),
-                "fix this, or move the folder away to start a new log",
+                "fix the error, or move the folder away to start a new log",
             );
         }
     };
@@ -44,7 +57,7 @@ fn log(folders: &Folders) -> Finding {
         );
         return Finding::failure(name, format!("the log isn't writable: {error}"), fix);
     }
-    // An invalid file is among the problems.
+    // `verify_newest` reports an invalid head.
     let head = trail.head().ok().flatten();
     match trail.verify_newest() {
         Err(error) => Finding::failure(name, error.to_string(), "check the disk of the log"),

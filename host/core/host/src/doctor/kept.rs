@@ -1,5 +1,4 @@
-//! `toolhold doctor`: checks whether stored state (sessions, questions, approved plugins, trusted
-//! files, tasks) can be read and trusted.
+//! `toolhold doctor`: checks whether stored state, such as sessions and approvals, can be read.
 
 use toolhold_catalogue::plugins::PluginApprovals;
 use toolhold_config::{self as config, Config, Folders};
@@ -10,37 +9,36 @@ use super::Finding;
 use crate::approvals::Questions;
 use crate::session;
 
-/// Checks whether the state that is stored between runs can be read and trusted.
+/// Reports the number of files of each kind of stored state, and unreadable files.
 pub(super) fn findings(folders: &Folders, loaded: &Config) -> Vec<Finding> {
-    let approved = PluginApprovals::open(folders).all().map(|all| (all.len(), Vec::new()));
+    let sessions = session::count(folders);
     let questions =
-        Questions::open(folders).waiting().map(|(waiting, wrong)| (waiting.len(), wrong));
+        Questions::open(folders).waiting().map(|(waiting, errors)| (waiting.len(), errors));
+    let approved = PluginApprovals::open(folders).all().map(|all| (all.len(), Vec::new()));
     let trusted = config::trusted(folders).map(|files| (files.len(), Vec::new()));
-    [
-        finding("sessions", "kept", session::count(folders)),
-        finding("questions", "waiting", questions),
-        finding("approved plugins", "approved", approved),
-        finding("trusted files", "trusted", trusted),
-        vec![tasks(folders, loaded)],
-    ]
-    .concat()
+    let mut findings = count_findings("sessions", "kept", sessions);
+    findings.extend(count_findings("questions", "waiting", questions));
+    findings.extend(count_findings("approved plugins", "approved", approved));
+    findings.extend(count_findings("trusted files", "trusted", trusted));
+    findings.push(tasks(folders, loaded));
+    findings
 }
 
-/// Checks whether a process runs the scheduled tasks.
+/// Reports the number of waiting tasks, and whether a process runs them.
 fn tasks(folders: &Folders, loaded: &Config) -> Finding {
     let name = "tasks";
     let schedule = Schedule::in_data(&folders.data);
     if !schedule.is_there() {
         return Finding::ok(name, "0 waiting");
     }
-    let state = schedule.tasks(None).and_then(|tasks| Ok((tasks, schedule.runner()?)));
-    let (tasks, runner) = match state {
-        Ok(state) => state,
+    let tasks_and_runner = schedule.tasks(None).and_then(|tasks| Ok((tasks, schedule.runner()?)));
+    let (tasks, runner) = match tasks_and_runner {
+        Ok(found) => found,
         Err(error) => return Finding::failure(name, error.to_string(), "follow the error message"),
     };
     let waiting = tasks.iter().filter(|task| task.is_waiting()).count();
     if waiting > 0 && !loaded.values.tools.scheduler.enabled {
-        let found = format!("{waiting} waiting; tasks are disabled, so none runs");
+        let found = format!("{waiting} waiting; tasks are disabled, so no task runs");
         return Finding::ok(name, found);
     }
     match runner {
@@ -54,18 +52,20 @@ fn tasks(folders: &Folders, loaded: &Config) -> Finding {
     }
 }
 
-fn finding(
+/// Reports the number of stored files of one kind, or the errors of unreadable files. `state` is
+/// the state of the files in words, such as `waiting`.
+fn count_findings(
     name: &str,
-    what: &str,
+    state: &str,
     counted: Result<(usize, Vec<HostError>), HostError>,
 ) -> Vec<Finding> {
     let errors = match counted {
         Ok((count, errors)) if errors.is_empty() => {
-            return vec![Finding::ok(name, format!("{count} {what}"))];
+            return vec![Finding::ok(name, format!("{count} {state}"))];
         }
         Ok((_, errors)) => errors,
         Err(error) => vec![error],
     };
-    let fix = "fix the named file, or remove it to start again without its content";
+    let fix = "fix the named file, or remove the file to start without its content";
     errors.iter().map(|error| Finding::failure(name, error.to_string(), fix)).collect()
 }

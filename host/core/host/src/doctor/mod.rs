@@ -1,4 +1,4 @@
-//! Runs all checks of `toolhold doctor` in order, of this machine and of the configuration.
+//! Runs all checks of `toolhold doctor` in order.
 //!
 //! ```no_run
 //! use toolhold_core::doctor::{Examination, State};
@@ -27,30 +27,30 @@ use toolhold_config::Inputs;
 pub use crate::doctor::machine::{Finding, Report, State};
 use crate::doctor::machine::{engine, folders, kernel, limits, network, processes, within};
 
-/// Time limit of one group of checks. A folder on a server that no longer exists may never respond.
+/// Time limit of one group of checks. A folder on a network file system may never answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Time limit for loading every plugin. Loading may compile plugins, which has its own limits.
+/// Time limit for loading all plugins, because some of them may have to be compiled.
 const LOADING: Duration = Duration::from_secs(180);
 
-/// The parts to examine: this machine, and the host that these settings would build.
+/// The settings of the host to examine.
 #[derive(Clone, Debug, Default)]
 pub struct Examination {
-    /// Settings besides the user's file.
+    /// Settings in addition to the user's file.
     pub inputs: Inputs,
     /// Plugins that are part of the program.
     pub builtins: Vec<Builtin>,
-    /// Plugins in addition to those of the configuration.
+    /// Plugins in addition to the configured plugins.
     pub plugin_files: Vec<PathBuf>,
     /// See [`HostBuilder::helper`](crate::HostBuilder::helper).
     pub helper: Option<PathBuf>,
 }
 
 impl Examination {
-    /// Examines everything. Parts that another part needs are examined first.
+    /// Examines everything. Parts that other parts need come first.
     ///
-    /// The examination always ends and changes nothing, except that compiled plugins may be added
-    /// to the cache. Needs a runtime with its time driver.
+    /// The examination always ends, and changes nothing except the cache of compiled plugins. Needs
+    /// a tokio runtime with its time driver.
     pub async fn run(self) -> Report {
         let mut report = Report::default();
         report.add("Kernel", within(PATIENCE, kernel::findings).await);

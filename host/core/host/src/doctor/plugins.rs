@@ -1,4 +1,4 @@
-//! `toolhold doctor`: checks whether a host starts with every plugin and the plugins' modules.
+//! `toolhold doctor`: checks whether a host starts with every plugin and its modules.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,69 +8,82 @@ use toolhold_contract::text::{counted, shell_word};
 use toolhold_engine::{Origin, PluginInfo, parts_of_plugin};
 use toolhold_policy::ConfigFile;
 
-use super::configuration::Read;
+use super::configuration::ReadConfig;
 use super::{Examination, Finding};
 use crate::doctor::machine::{late, within};
 use crate::{Host, HostError, PluginState};
 
-/// Checks whether a host starts with every plugin.
+/// Builds a host with the configuration, and reports the state of its plugins.
 pub(super) async fn findings(
     examination: Examination,
-    read: Read,
+    read: ReadConfig,
     patience: Duration,
 ) -> Vec<Finding> {
     let Some(folders) = read.folders else { return Vec::new() };
-    if !read.is_right {
+    if !read.is_valid {
         return vec![Finding::warning(
             "loading",
             "not tried: the configuration is invalid",
             "fix the configuration first",
         )];
     }
-    let file = read.loaded.own_file();
+    let config_file = read.loaded.own_file();
     let mut builder =
         Host::builder().config(read.loaded).folders(folders).builtins(&examination.builtins);
-    for file in examination.plugin_files {
-        builder = builder.plugin_file(file);
+    for plugin_file in examination.plugin_files {
+        builder = builder.plugin_file(plugin_file);
     }
     if let Some(helper) = examination.helper {
         builder = builder.helper(helper);
     }
-    // The host is built on a separate task, so that the timeout also works if the task blocks.
-    match tokio::time::timeout(patience, tokio::spawn(builder.build())).await {
-        Ok(Ok(Ok(host))) => within(patience, move || check_plugins(&host, &file)).await,
-        Ok(Ok(Err(error))) => {
-            vec![Finding::failure("loading", error.to_string(), fix(&error, &file))]
+    // The host is built on a separate task, because the timeout must work even if the building
+    // blocks.
+    let building = tokio::time::timeout(patience, tokio::spawn(builder.build()));
+    let Ok(result) = building.await else { return vec![late(patience)] };
+    match result {
+        Ok(Ok(host)) => within(patience, move || check_plugins(&host, &config_file)).await,
+        Ok(Err(error)) => {
+            vec![Finding::failure("loading", error.to_string(), start_fix(&error, &config_file))]
         }
-        Ok(Err(error)) => vec![Finding::failure(
+        Err(error) => vec![Finding::failure(
             "loading",
             format!("the check crashed: {error}"),
             "report this bug of Toolhold",
         )],
-        Err(_) => vec![late(patience)],
     }
 }
 
-fn check_plugins(host: &Host, file: &ConfigFile) -> Vec<Finding> {
-    let of_tools: Vec<_> =
+/// Reports the state of all plugins of a host, and names in the configuration without a plugin.
+fn check_plugins(host: &Host, config_file: &ConfigFile) -> Vec<Finding> {
+    // A plugin is listed once for each of its tools.
+    let plugins_of_tools: Vec<_> =
         host.tools().iter().filter_map(|tool| host.plugin_of(&tool.name)).collect();
-    let unknown_names = host.unknown_names();
     let plugins = host.plugins();
-    let mut findings: Vec<_> =
-        plugins.iter().map(|plugin| loading(plugin, &of_tools, file)).collect();
+    let mut findings = Vec::new();
     for plugin in &plugins {
-        if let Some(info) = of_tools.iter().find(|info| info.manifest.name == plugin.name) {
-            findings.extend(parts(info));
+        findings.push(loading(plugin, &plugins_of_tools, config_file));
+    }
+    for plugin in &plugins {
+        let info = plugins_of_tools.iter().find(|info| info.manifest.name == plugin.name);
+        if let Some(info) = info {
+            findings.extend(modules(info));
         }
     }
-    for message in unknown_names {
-        findings.push(Finding::warning("names", message, NAMES));
+    for message in host.unknown_names() {
+        findings.push(Finding::warning("names", message, NAMES_FIX));
+    }
+    for message in host.uninstalled_plugins() {
+        findings.push(Finding::warning("not installed", message, "toolhold plugin install"));
     }
     findings
 }
 
-/// Reports whether a plugin is loaded. `of_tools` has the plugins of all tools, one for each tool.
-fn loading(plugin: &PluginState, of_tools: &[Arc<PluginInfo>], file: &ConfigFile) -> Finding {
+/// Reports whether a plugin is loaded. `plugins_of_tools` has the plugin of each tool.
+fn loading(
+    plugin: &PluginState,
+    plugins_of_tools: &[Arc<PluginInfo>],
+    config_file: &ConfigFile,
+) -> Finding {
     match &plugin.waiting {
         Some(waiting) if waiting.held => Finding::warning(
             &plugin.name,
@@ -78,40 +91,46 @@ fn loading(plugin: &PluginState, of_tools: &[Arc<PluginInfo>], file: &ConfigFile
             format!("toolhold plugin approve {}", shell_word(&plugin.name)),
         ),
         Some(waiting) => {
-            let inspect = plugin.file.as_deref().map_or(Path::new(&plugin.name), |file| file);
-            Finding::failure(&plugin.name, &waiting.reason, inspect_fix(inspect, file))
+            // A plugin without a file is named in the remedy.
+            let component = plugin.file.as_deref().unwrap_or(Path::new(&plugin.name));
+            Finding::failure(&plugin.name, &waiting.reason, inspect_fix(component, config_file))
         }
         None => {
-            let own = of_tools.iter().filter(|info| info.manifest.name == plugin.name);
-            Finding::ok(&plugin.name, counted(own.count(), "tool"))
+            let tools =
+                plugins_of_tools.iter().filter(|info| info.manifest.name == plugin.name).count();
+            Finding::ok(&plugin.name, counted(tools, "tool"))
         }
     }
 }
 
-/// Reports whether the modules of a plugin exist. Returns `None` if the plugin doesn't use modules.
-fn parts(info: &PluginInfo) -> Option<Finding> {
+/// Reports whether the modules of a plugin exist. Returns `None` if the plugin uses no modules.
+fn modules(info: &PluginInfo) -> Option<Finding> {
     let manifest = &info.manifest;
     if !manifest.capabilities.iter().any(|request| request.name == "parts") {
         return None;
     }
-    let name = format!("parts of {}", manifest.name);
-    let of_files = parts_of_plugin(info);
+    let name = format!("modules of {}", manifest.name);
+    let modules = parts_of_plugin(info);
     let folders: Vec<String> =
-        of_files.folders().iter().map(|folder| folder.display().to_string()).collect();
+        modules.folders().iter().map(|folder| folder.display().to_string()).collect();
     let fix = match &info.origin {
-        Origin::BuiltIn => "install Toolhold from a package, which contains the parts, or build them from source with `cargo xtask plugins`".to_owned(),
-        Origin::File(_) => format!("put the parts of the same build into {}", folders.join(" or ")),
+        Origin::BuiltIn => "install Toolhold from a package, which contains the modules, or build \
+                            the modules from source with `cargo xtask plugins`"
+            .to_owned(),
+        Origin::File(_) => {
+            format!("put the modules of the same build into {}", folders.join(" or "))
+        }
     };
     if manifest.parts.is_empty() {
-        let found = "none: the plugin was built without parts, so it can't parse any language";
+        let found = "none: the plugin was built without modules, so it can't parse any language";
         return match info.origin {
             Origin::BuiltIn => Some(Finding::warning(name, found, fix)),
             Origin::File(_) => None,
         };
     }
-    let missing = of_files.missing();
+    let missing = modules.missing();
     if missing.is_empty() {
-        return Some(Finding::ok(name, counted(manifest.parts.len(), "part")));
+        return Some(Finding::ok(name, counted(manifest.parts.len(), "module")));
     }
     let found = format!(
         "missing, or from another build: {}; searched in {}",
@@ -121,17 +140,19 @@ fn parts(info: &PluginInfo) -> Option<Finding> {
     Some(Finding::warning(name, found, fix))
 }
 
-const NAMES: &str = "write the name as `toolhold tools` or `toolhold plugin list` shows it, or remove it: a rule with an unknown name protects nothing";
+const NAMES_FIX: &str = "write the name as shown by `toolhold tools` or `toolhold plugin list`, or \
+                     remove the name, because a rule with an unknown name protects nothing";
 
-/// Returns the remedy for a plugin that can't be loaded. `file` is the user's own configuration.
+/// Returns the remedy for a plugin that can't be loaded. `file` is the user's configuration file.
 fn inspect_fix(component: &Path, file: &ConfigFile) -> String {
     let component = shell_word(&component.display().to_string());
     format!(
-        "`toolhold plugin inspect {component}` shows details; to remove the plugin, delete its table in {file}, or its file"
+        "`toolhold plugin inspect {component}` shows details; to remove the plugin, delete the \
+         plugin's table in {file}, or the plugin's file"
     )
 }
 
-fn fix(error: &HostError, file: &ConfigFile) -> String {
+fn start_fix(error: &HostError, file: &ConfigFile) -> String {
     match error {
         HostError::Config(_) => {
             "change the value in the message; `toolhold config show` shows where each value comes from"

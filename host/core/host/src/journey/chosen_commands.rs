@@ -1,5 +1,5 @@
-//! Decides on commands that a plugin chooses during its call, such as `cargo check`. The decision
-//! is the same as for a call of `bash`.
+//! Decides on commands that a plugin chooses during its call, such as `cargo check`. The rules for
+//! `bash` apply.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -21,25 +21,25 @@ use crate::record::{Governance, call_record};
 /// The tool whose rules apply to chosen commands.
 pub(crate) const BASH: &str = "bash";
 
-/// Maximum number of commands that one call may choose. A person may be asked about each.
+/// Maximum number of commands that one call may choose. A person may be asked about each. Further
+/// commands are refused.
 const MAX_CHOSEN: usize = 32;
 
-/// The commands that the plugin of a call has chosen.
 pub(crate) struct PluginCommands {
     asker: Arc<Asker>,
     asked: UnboundedReceiver<Asked>,
     count: usize,
-    /// The first denial, which explains the call's failure.
-    refused: Option<Failure>,
+    /// The first denial of a command. It explains the call's failure.
+    first_denial: Option<Failure>,
     /// The denial by a person. After it, nobody is asked again in this call.
-    denied: Option<Failure>,
+    denial_by_person: Option<Failure>,
 }
 
-/// Hands commands to the journey of their call.
+/// Passes commands of the plugin to [`judge_commands`].
 #[derive(Debug)]
 struct Asker(UnboundedSender<Asked>);
 
-/// A command for whose decision the call waits.
+/// A command of the plugin. The plugin waits for the decision.
 #[derive(Debug)]
 struct Asked {
     line: String,
@@ -55,38 +55,43 @@ impl CommandApprover for Asker {
 }
 
 fn call_over() -> Failure {
-    Failure::new(Category::Cancelled, "the call is over")
+    Failure::new(Category::Cancelled, "the call has ended")
 }
 
 impl PluginCommands {
-    /// Creates the queue for the commands of a tool's plugin. Returns `None` if the plugin may not
-    /// choose commands.
+    /// Starts to receive the commands that the tool's plugin chooses. Returns `None` if the plugin
+    /// may not choose commands.
     pub(crate) fn for_tool(tool: &Tool) -> Option<Self> {
         let process = tool.plugin.as_ref()?.policy().capabilities.process.as_ref()?;
         if !process.judged {
             return None;
         }
         let (sender, asked) = unbounded_channel();
-        Some(Self { asker: Arc::new(Asker(sender)), asked, count: 0, refused: None, denied: None })
+        Some(Self {
+            asker: Arc::new(Asker(sender)),
+            asked,
+            count: 0,
+            first_denial: None,
+            denial_by_person: None,
+        })
     }
 
-    /// Hands the plugin's commands over.
     pub(crate) fn judge(&self) -> Arc<dyn CommandApprover> {
         Arc::clone(&self.asker) as _
     }
 
-    /// Replaces the failure of a call with the denial of a command, which explains the failure
-    /// better than the plugin's own message.
+    /// Returns the outcome of the call. If the call failed after the denial of a command, the
+    /// failure has the reason of the denial, because the denial explains the failure.
     fn finish(&self, outcome: Outcome) -> Outcome {
-        match (outcome, &self.refused) {
-            (Err(failure), Some(refused)) if failure.category == Category::PermanentFailure => {
-                let mut explained = refused.clone();
-                explained.content = failure.content;
-                explained.structured = failure.structured;
-                Err(explained)
-            }
-            (outcome, _) => outcome,
-        }
+        let failure = match outcome {
+            Err(failure) if failure.category == Category::PermanentFailure => failure,
+            other => return other,
+        };
+        let Some(denial) = &self.first_denial else { return Err(failure) };
+        let mut explained = denial.clone();
+        explained.content = failure.content;
+        explained.structured = failure.structured;
+        Err(explained)
     }
 }
 
@@ -100,31 +105,30 @@ pub(super) async fn judge_commands(
 ) -> Outcome {
     let mut running = pin!(running);
     loop {
-        // `Err` has the outcome of the call, and `Ok` has a command that its plugin has chosen.
-        let next = poll_fn(|task| match running.as_mut().poll(task) {
+        // Waits for the end of the call (`Err`) or the next chosen command (`Ok`).
+        let end_or_command = poll_fn(|task| match running.as_mut().poll(task) {
             Poll::Ready(outcome) => Poll::Ready(Err(outcome)),
-            // This journey also has a sender, so the channel never closes.
             Poll::Pending => chosen.asked.poll_recv(task).map(Ok),
         });
-        match next.await {
+        let Asked { line, answer } = match end_or_command.await {
             Err(outcome) => return chosen.finish(outcome),
+            // This never happens, because `chosen` has a sender, which keeps the channel open.
             Ok(None) => return chosen.finish(running.await),
-            Ok(Some(Asked { line, answer })) => {
-                let decided = judge_command(journey, context, governance, chosen, line).await;
-                if let Err(failure) = &decided {
-                    chosen.refused.get_or_insert_with(|| failure.clone());
-                    if failure.code.as_deref() == Some("denied_by_user") {
-                        chosen.denied = Some(failure.clone());
-                    }
-                }
-                // The plugin may have been stopped meanwhile.
-                let _ = answer.send(decided);
+            Ok(Some(command)) => command,
+        };
+        let decided = judge_command(journey, context, governance, chosen, line).await;
+        if let Err(failure) = &decided {
+            chosen.first_denial.get_or_insert_with(|| failure.clone());
+            if failure.code.as_deref() == Some("denied_by_user") {
+                chosen.denial_by_person = Some(failure.clone());
             }
         }
+        // The plugin may have been stopped, so that it doesn't receive the answer.
+        let _ = answer.send(decided);
     }
 }
 
-/// Decides on a command. `outer` and `outer_governance` belong to the call that chose the command.
+/// Decides on a command. `outer` is the call whose plugin chose the command.
 async fn judge_command(
     journey: Journey<'_>,
     outer: &CallContext,
@@ -137,8 +141,9 @@ async fn judge_command(
         let message = format!("the call has chosen too many commands; the limit is {MAX_CHOSEN}");
         return Err(Failure::new(Category::PermanentFailure, message).with_code("limit"));
     }
-    if let Some(denied) = &chosen.denied {
-        return Err(denied.clone());
+    // After a person has denied a command, all further commands of the call are denied.
+    if let Some(denial) = &chosen.denial_by_person {
+        return Err(denial.clone());
     }
 
     let host = journey.host;
@@ -156,15 +161,16 @@ async fn judge_command(
     );
     host.audit.command(&record, &outer.requested_tool, result.is_ok()).await?;
     result?;
-    if let Some(place) = governance.place.take() {
-        place.used();
+    if let Some(reservation) = governance.reservation.take() {
+        reservation.used();
     }
     Ok(JudgedCommand {
         network: host.governor.reaches_network(&context),
-        path_rules: governance.reached.map(|reached| reached.paths as _),
+        path_rules: governance.path_rules.map(|rules| rules.paths as _),
     })
 }
 
+/// Decides on a command by the steps for a call of `bash`.
 async fn decide(
     journey: Journey<'_>,
     governance: &mut Governance,
@@ -178,8 +184,8 @@ async fn decide(
     journey.govern(governance, context, catalogue, &mut steps).await
 }
 
-/// Creates a call of `bash` for a command. The ID and the origin are those of the call that chose
-/// the command.
+/// Creates a call of `bash` for the command `line`, with the ID and the origin of the call `outer`
+/// that chose the command.
 pub(crate) fn as_command(
     governor: &Governor,
     outer: &CallContext,

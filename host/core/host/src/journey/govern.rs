@@ -1,5 +1,4 @@
-//! Decides on a call with the gates. If the rules require it, a model reviews the call and a person
-//! approves it.
+//! Decides on a call. If the rules require it, a model reviews the call and a person approves it.
 
 use toolhold_catalogue::{CallContext, Catalogue};
 use toolhold_contract::Failure;
@@ -14,8 +13,12 @@ use crate::governor::Rules;
 use crate::record::Governance;
 
 impl Journey<'_> {
-    /// Decides on the call. If the rules require it, a model reviews the call. If the decision
-    /// requires it, a person approves it.
+    /// Decides on the call, with review and approval if the rules require them. Reserves the quota
+    /// of an allowed call.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the call is denied or cancelled.
     pub(super) async fn govern(
         &self,
         governance: &mut Governance,
@@ -23,7 +26,8 @@ impl Journey<'_> {
         catalogue: &Catalogue,
         steps: &mut Steps,
     ) -> Result<(), Failure> {
-        let mut decision = self.decide(governance, context, catalogue, false)?;
+        let mut is_approved = false;
+        let mut decision = self.decide(governance, context, catalogue, is_approved)?;
         steps.finish_step("govern");
         let rules = self.host.governor.rules();
         decision = self.review(governance, context, &rules, decision).await?;
@@ -32,12 +36,12 @@ impl Journey<'_> {
         }
         if decision.verdict == Verdict::Ask {
             self.approve(governance, context, &decision).await?;
-            // The rules may have changed meanwhile. An approval only replaces the question, so the
-            // gates decide again.
-            decision = self.decide(governance, context, catalogue, true)?;
-            let now = self.host.governor.rules();
-            if now.generation != rules.generation {
-                decision = self.review(governance, context, &now, decision).await?;
+            // The rules decide again, because they may have changed while the call waited.
+            is_approved = true;
+            decision = self.decide(governance, context, catalogue, is_approved)?;
+            let current_rules = self.host.governor.rules();
+            if current_rules.generation != rules.generation {
+                decision = self.review(governance, context, &current_rules, decision).await?;
             }
             steps.finish_step("approve");
         }
@@ -45,39 +49,45 @@ impl Journey<'_> {
             return Err(governance.refuse(context, decision));
         }
         governance.decision = Some(decision);
-        governance.place = self.reserve(governance, context)?;
+        governance.reservation = self.reserve(governance, context)?;
         Ok(())
     }
 
-    /// Returns the decision of the gates. If the dependency state can't be read, the decision of
-    /// the earlier gates is stored for the record.
+    /// Returns the decision of the rules and the dependencies.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the state of the dependencies can't be read. The decision of the rules
+    /// is then stored for the audit log.
     fn decide(
         &self,
         governance: &mut Governance,
         context: &CallContext,
         catalogue: &Catalogue,
-        confirmed: bool,
+        is_approved: bool,
     ) -> Result<Decision, Failure> {
         let governor = &self.host.governor;
-        let (mut decision, reached) = governor.decide(context, confirmed);
-        governance.reached = reached;
+        let (mut decision, path_rules) = governor.decide(context, is_approved);
+        governance.path_rules = path_rules;
         if decision.verdict == Verdict::Deny {
-            if self.session.job_servers().is_some() {
+            let has_jobs = self.session.job_servers().is_some();
+            if has_jobs {
                 governor.add_remedy_by_jobs(context, &mut decision);
             }
             return Ok(decision);
         }
         match dependencies::check(&governor.rules(), catalogue, context, self.session) {
-            Ok(blocked) => Ok(blocked.unwrap_or(decision)),
+            Ok(Some(denial_by_dependencies)) => Ok(denial_by_dependencies),
+            Ok(None) => Ok(decision),
             Err(error) => {
                 governance.decision = Some(decision);
-                Err(dependencies::unknown(&error))
+                Err(dependencies::unreadable_failure(&error))
             }
         }
     }
 
-    /// Has a model judge the call if the rules want that, and returns the new decision. A call that
-    /// is refused anyway is sent to no model.
+    /// Lets a model review the call if the rules require a review, and returns the new decision. A
+    /// denied call isn't sent to the model.
     async fn review(
         &self,
         governance: &mut Governance,
@@ -89,24 +99,24 @@ impl Journey<'_> {
         if review.exempts(context) || decision.verdict == Verdict::Deny {
             return Ok(decision);
         }
-        // If the future is dropped, the record has this decision.
+        // If the future is dropped, the audit log gets this decision.
         governance.decision = Some(decision.clone());
-        // This only checks whether there is a place. The call reserves its place when it is about
-        // to run.
+        // A call over a limit isn't sent to the model. Dropping the reservation frees it, because
+        // the call is counted later, when it is about to run.
         drop(self.reserve(governance, context)?);
         let reviewed = self.host.reviews.judge(review, context, &self.inputs.cancel).await?;
         governance.review = Some(reviewed.record);
         Ok(reviewed.decision.unwrap_or(decision))
     }
 
-    /// Has a call approved that needs approval by this decision.
+    /// Asks for approval of the call, unless an earlier approval applies.
     pub(super) async fn approve(
         &self,
         governance: &mut Governance,
         context: &CallContext,
         decision: &Decision,
     ) -> Result<(), Failure> {
-        // If the future is dropped, the record has this decision.
+        // If the future is dropped, the audit log gets this decision.
         governance.decision = Some(decision.clone());
         let review = governance.review.as_deref();
         let step = ApprovalStep::new(self.host, context, self.session, decision, review);
@@ -116,15 +126,24 @@ impl Journey<'_> {
         Ok(())
     }
 
-    /// Reserves the call's place in the quota and rate of its session.
+    /// Counts the call in its session. Returns `None` if no limit applies to the call.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a limit is reached. The denial then becomes the stored decision.
     fn reserve(
         &self,
         governance: &mut Governance,
         context: &CallContext,
     ) -> Result<Option<QuotaReservation>, Failure> {
-        self.host.governor.count(context, self.session).map_err(|refused| {
-            governance.decision = refused.decision.or_else(|| governance.decision.take());
-            refused.failure
-        })
+        match self.host.governor.count(context, self.session) {
+            Ok(reservation) => Ok(reservation),
+            Err(refusal) => {
+                if let Some(denial) = refusal.decision {
+                    governance.decision = Some(denial);
+                }
+                Err(refusal.failure)
+            }
+        }
     }
 }

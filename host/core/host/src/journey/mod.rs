@@ -1,8 +1,8 @@
-//! The steps of a call from beginning to end. They are the same for every front end and every
-//! source.
+//! The steps of a call from its start to its answer.
 
 pub(crate) mod chosen_commands;
 mod govern;
+mod host_questions;
 pub(crate) mod prepare;
 mod run;
 
@@ -22,7 +22,6 @@ use crate::request::Request;
 use crate::session::Session;
 use run::CallRun;
 
-/// The context that each step of a call's journey needs.
 #[derive(Clone, Copy)]
 struct Journey<'a> {
     host: &'a Host,
@@ -34,11 +33,10 @@ impl Host {
     /// Runs one call. Always returns an answer: if a tool, a rule or a limit ends the call, the
     /// answer is a [`Failure`](crate::Failure).
     ///
-    /// Each step runs only if the previous step succeeded. The host resolves the name and checks
-    /// the arguments against the tool's schema. The gates decide on the subjects of the call. If
-    /// the rules require it, a model reviews the call and a person approves it. Then the tool runs
-    /// within its limits. Every result, including a denial, is shaped and recorded before it leaves
-    /// the host.
+    /// Each step runs only if the previous step succeeded. The host finds the tool and checks the
+    /// arguments against its schema. The rules decide on the subjects of the call. If the rules
+    /// require it, a model reviews the call and a person approves it. Then the tool runs within its
+    /// limits. Every answer, including a denial, is shaped and recorded before it leaves the host.
     ///
     /// Cancelling [`Request::cancel`] ends the call with
     /// [`Category::Cancelled`](crate::Category::Cancelled). Dropping the future also ends the call,
@@ -75,7 +73,7 @@ impl Host {
         }
         steps.finish_step("shape");
 
-        // The record is written before any waiting.
+        // The entry is written before any waiting, so that it can't be lost.
         call.recorded = true;
         let recorded = self.audit.outcome(&call.record(&outcome, &shape)).await;
         let outcome = recorded.and(outcome);
@@ -113,8 +111,10 @@ impl Host {
         answer
     }
 
-    /// Runs the steps of a call until its outcome. A call that relies on undo may run twice: if one
-    /// of its changes can't be saved, a person can approve the call without undo.
+    /// Runs the steps of a call until its outcome.
+    ///
+    /// A call that relies on undo may run twice: if one of its changes can't be saved, a person can
+    /// approve the call without undo.
     async fn journey(
         &self,
         call: &mut DropRecorder<'_>,
@@ -127,6 +127,7 @@ impl Host {
         let catalogue = self.plugins.catalogue_for(name, &inputs.cancel).await;
         let prepared = journey.prepare(call, &catalogue, steps).await?;
         let DropRecorder { context, governance, run, .. } = call;
+        // From here on, the context doesn't change.
         let context = &*context;
         journey.govern(governance, context, &catalogue, steps).await?;
         journey.record_intent(governance, context, steps).await?;
@@ -142,6 +143,7 @@ impl Host {
         let mut running = CallRun::start(journey, prepared, context, governance, run, steps);
         loop {
             let outcome = running.attempt().await;
+            // `None` means that a person has approved that the call runs again without undo.
             if let Some(changes) = running.settle(&outcome).await? {
                 return running.finish(outcome, &changes, key);
             }
@@ -150,7 +152,7 @@ impl Host {
 }
 
 impl Journey<'_> {
-    /// Records the intent of a call that can act.
+    /// Records a call that acts, before it runs.
     async fn record_intent(
         &self,
         governance: &Governance,
@@ -171,7 +173,7 @@ impl Journey<'_> {
         Ok(())
     }
 
-    /// Finds an earlier answer that is still true, and sets the report of the call.
+    /// Finds a stored answer, and sets the report of the call.
     async fn find_answer(
         &self,
         governance: &Governance,
@@ -179,18 +181,17 @@ impl Journey<'_> {
         run: &mut RunReport,
     ) -> CacheResult {
         let search = self.host.results.find(context, self.session.answers(), || {
-            governance.reached.as_ref().map(ReachRules::identity)
+            governance.path_rules.as_ref().map(ReachRules::identity)
         });
-        let earlier = search.await;
-        run.report = Arc::new(earlier.report());
-        earlier
+        let result = search.await;
+        run.report = Arc::new(result.report());
+        result
     }
 }
 
-/// Marks a session that is given untrusted text.
 fn remember_untrusted(session: &Session) {
     if let Err(error) = session.mark_untrusted() {
-        // A call that can't read the state later assumes the worst.
+        // A later call that can't read the state assumes that the session has untrusted text.
         tracing::warn!("writing the session's state failed: {error}");
     }
 }

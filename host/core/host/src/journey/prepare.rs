@@ -1,5 +1,4 @@
-//! The first steps of a journey. They find the tool, validate the arguments, and resolve the
-//! subjects of the call.
+//! The first steps of a call: find the tool, validate the arguments, and resolve the subjects.
 
 use std::sync::Arc;
 
@@ -16,18 +15,18 @@ use crate::record::{DropRecorder, Governance};
 use crate::session::Session;
 use crate::{dependencies, planned_task};
 
-/// Most bytes of the metadata that a caller sends next to the arguments, as JSON text.
+/// Maximum length of the caller's metadata as JSON in bytes. Larger metadata is refused.
 const MAX_META: usize = 64 * 1024;
 
-/// A call that the gates can decide on.
 pub(super) struct PreparedCall {
     pub(super) tool: Arc<Tool>,
-    /// The notice for the reader of the answer about the task that the call makes.
+    /// The notice about the scheduled task that the call creates.
     pub(super) task_notice: Option<String>,
 }
 
 impl Journey<'_> {
-    /// Completes the context of the call. After this step, the context doesn't change.
+    /// Completes the context of the call: finds the tool, validates the arguments, and resolves the
+    /// subjects. After this step, the context doesn't change.
     pub(super) async fn prepare(
         &self,
         call: &mut DropRecorder<'_>,
@@ -36,6 +35,7 @@ impl Journey<'_> {
     ) -> Result<PreparedCall, Failure> {
         let host = self.host;
         let DropRecorder { context, governance, run, .. } = call;
+        // If the tool doesn't exist, the failure names similar tools from this list.
         let resolved = catalogue.resolve_among(&context.requested_tool, || {
             dependencies::listed(&host.governor.rules(), catalogue)
         });
@@ -52,8 +52,8 @@ impl Journey<'_> {
         Ok(PreparedCall { tool, task_notice })
     }
 
-    /// Checks the tool's switch, the arguments and the blocklist, and resolves what the call acts
-    /// on.
+    /// Checks whether the tool is enabled, validates the arguments, checks the blocklist, and
+    /// resolves the subjects.
     pub(super) async fn resolve_subjects(
         &self,
         governance: &mut Governance,
@@ -64,18 +64,18 @@ impl Journey<'_> {
         let host = self.host;
         let rules = host.governor.rules();
         let name = &tool.definition.name;
-        if let Some(off) = rules.switches.refusal(tool.provider.name(), name) {
-            return Err(governance.refuse(context, off.clone()));
+        if let Some(disabled) = rules.switches.refusal(tool.provider.name(), name) {
+            return Err(governance.refuse(context, disabled.clone()));
         }
         check_meta(context.meta.as_deref())?;
-        validate::rename(&tool.definition, &mut context.arguments)?;
+        validate::normalize(&tool.definition, &mut context.arguments)?;
         validate::arguments(tool, &mut context.arguments, host.settings.max_arguments)?;
         steps.finish_step("validate");
 
         if let Some(blocked) = host.governor.blocked(subjects::commands(tool, &context.arguments)) {
             return Err(governance.refuse(context, blocked));
         }
-        let lookup = host.lookups.decide(
+        let lookup = host.lookups.resolve(
             tool,
             &mut context.arguments,
             &mut context.subjects,
@@ -89,8 +89,8 @@ impl Journey<'_> {
     }
 }
 
-/// Returns the shell state with which the commands of a built-in tool's call start, and adds it to
-/// the context for the gates. Returns `None` if the call doesn't use the state of earlier commands.
+/// Returns the shell state for the commands of a built-in tool, and adds it to the context. Returns
+/// `None` if the call uses no shell state.
 pub(crate) fn carry(
     governor: &Governor,
     context: &mut CallContext,
@@ -100,23 +100,27 @@ pub(crate) fn carry(
     if !tool.is_built_in() {
         return None;
     }
-    // A call without commands needs no state.
-    subjects::commands(tool, &context.arguments).next()?;
+    let has_commands = subjects::commands(tool, &context.arguments).next().is_some();
+    if !has_commands {
+        return None;
+    }
     let shell = session.shell()?;
     if !governor.rules().carries_state {
         return None;
     }
     context.carried = shell.began().clone();
     context.carried_shown = shell.shown();
+    // `carry_into` borrows the context, so the subjects are moved out of it meanwhile.
     let mut subjects = std::mem::take(&mut context.subjects);
     context.carry_into(&mut subjects);
     context.subjects = subjects;
     Some(shell)
 }
 
-/// Checks the size of the metadata that the caller sent next to the arguments.
+/// Refuses a call whose metadata is too long.
 fn check_meta(meta: Option<&Map<String, Value>>) -> Result<(), Failure> {
     let Some(meta) = meta else { return Ok(()) };
+    // A JSON object can always be converted to text, so 0 is never used.
     let size = serde_json::to_string(meta).map_or(0, |text| text.len());
     if size <= MAX_META {
         return Ok(());

@@ -1,5 +1,4 @@
-//! Runs a call that may run. The run has its attempts, then saves or undoes its changes, and then
-//! stores the data of the outcome for later calls and for the reader of the answer.
+//! Runs an allowed call, saves or undoes its changes, and stores data of its outcome.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -16,6 +15,7 @@ use toolhold_jobs::{JobAbout, JobStart};
 use toolhold_policy::{Decision, Verdict};
 
 use super::chosen_commands::{PluginCommands, judge_commands};
+use super::host_questions::{ProgramHosts, answer_host_questions};
 use super::prepare::PreparedCall;
 use super::{Journey, remember_untrusted};
 use crate::call_inputs::Steps;
@@ -27,35 +27,34 @@ use crate::retry::DedupedEvents;
 use crate::undo::{CallChanges, CallJournal};
 use crate::{dependencies, jobs};
 
-/// A running call, with all data that is shared by its attempts.
+/// A running call, with the data that all attempts share.
 pub(super) struct CallRun<'a> {
     journey: Journey<'a>,
     context: &'a CallContext,
     governance: &'a mut Governance,
     run: &'a mut RunReport,
     steps: &'a mut Steps,
-    /// The tasks that the last attempt could make.
     tasks: Option<Arc<dyn TaskBook>>,
     /// The commands that the tool's plugin chooses. `None` means that it may not choose commands.
     commands: Option<PluginCommands>,
-    /// The registration that calls made by this call use to find it.
+    /// The hosts that programs of the call connect to. `None` means that nobody is asked about hosts.
+    hosts: Option<ProgramHosts>,
+    /// The entry that lets inner calls find this call.
     _parent: Option<OuterCallEntry<'a>>,
     inquirer: Option<Arc<CallInquirer>>,
     events: DedupedEvents,
     /// Whether the call may run only because its changes can be undone.
     relies_on_undo: bool,
-    /// Whether the call's processes may use the network.
     network: bool,
-    /// The time limit that the call requests.
     time_limit: Option<Duration>,
-    /// The duration of the last attempts, including the waits between them.
+    /// The duration of all attempts, including waits between them.
     time: Duration,
     tool: Arc<Tool>,
     task_notice: Option<String>,
 }
 
 impl<'a> CallRun<'a> {
-    /// Starts the run of a call. From here on, the call is counted in the quota.
+    /// Starts the run of a call. From here on, the call stays counted in the quota.
     pub(super) fn start(
         journey: Journey<'a>,
         prepared: PreparedCall,
@@ -66,8 +65,8 @@ impl<'a> CallRun<'a> {
     ) -> Self {
         let Journey { host, session, inputs } = journey;
         let PreparedCall { tool, task_notice } = prepared;
-        if let Some(place) = governance.place.take() {
-            place.used();
+        if let Some(reservation) = governance.reservation.take() {
+            reservation.used();
         }
         let time_limit = requested_time(&tool.definition, &context.arguments)
             .map(|time| time.min(host.settings.max_call));
@@ -77,6 +76,10 @@ impl<'a> CallRun<'a> {
             CallInquirer::for_call(host, context, &tool, inputs.approver.clone()).map(Arc::new);
         let parent = host.outer.enter(context, &tool, session, inputs.approver.as_ref());
         let commands = PluginCommands::for_tool(&tool);
+        let hosts = match inputs.approver {
+            Some(_) => ProgramHosts::for_tool(&tool),
+            None => None,
+        };
         let call_relies_on_undo = match &governance.decision {
             Some(decision) => host.governor.relies_on_undo(context, decision),
             None => false,
@@ -92,6 +95,7 @@ impl<'a> CallRun<'a> {
             steps,
             tasks: None,
             commands,
+            hosts,
             _parent: parent,
             inquirer,
             events,
@@ -104,7 +108,7 @@ impl<'a> CallRun<'a> {
         }
     }
 
-    /// Runs the tool, and retries it if the failure may be temporary.
+    /// Runs the call until its outcome. Retries after failures that may be temporary.
     pub(super) async fn attempt(&mut self) -> Outcome {
         let Journey { host, session, inputs } = self.journey;
         let first_run_at = Instant::now();
@@ -115,9 +119,9 @@ impl<'a> CallRun<'a> {
         loop {
             let outcome = self.run_once().await;
             let attempts = self.run.attempts;
-            let next =
+            let retry =
                 host.retry.wait(self.context, attempts, first_run_at, outcome, &inputs.cancel);
-            if let ControlFlow::Break(outcome) = next.await {
+            if let ControlFlow::Break(outcome) = retry.await {
                 self.time = self.steps.finish_step("run");
                 if let Some(inquirer) = &self.inquirer {
                     self.governance.waited += inquirer.take_waited();
@@ -127,6 +131,8 @@ impl<'a> CallRun<'a> {
         }
     }
 
+    /// Runs the tool once, and decides on the commands that the tool's plugin chooses and on the hosts
+    /// that programs connect to.
     async fn run_once(&mut self) -> Outcome {
         let Journey { host, session, .. } = self.journey;
         self.run.attempts += 1;
@@ -141,15 +147,18 @@ impl<'a> CallRun<'a> {
             host.asking.config(),
         );
         let running = self.tool.provider.call(self.provider_call());
-        match &mut self.commands {
-            None => running.await,
-            Some(commands) => {
-                judge_commands(self.journey, self.context, self.governance, commands, running).await
-            }
+        // Only the shell has hosts that a person is asked about, and it chooses no commands.
+        if let Some(commands) = &mut self.commands {
+            judge_commands(self.journey, self.context, self.governance, commands, running).await
+        } else if let Some(hosts) = &mut self.hosts {
+            let context = self.context;
+            answer_host_questions(self.journey, context, self.governance, hosts, running).await
+        } else {
+            running.await
         }
     }
 
-    /// Creates the call in the form for its provider.
+    /// Creates the call for the source of the tool.
     fn provider_call(&self) -> Call {
         let Self { context, run, tool, .. } = self;
         let Journey { host, session, inputs } = self.journey;
@@ -158,7 +167,7 @@ impl<'a> CallRun<'a> {
             project: Arc::clone(&host.settings.project),
             agent: context.caller.clone(),
         };
-        let reached = self.governance.reached.as_ref();
+        let path_rules = self.governance.path_rules.as_ref();
         let origins =
             context.action().map(|action| toolhold_policy::origins(&action)).unwrap_or_default();
         let job_servers = if tool.is_built_in() { session.job_servers() } else { None };
@@ -173,7 +182,7 @@ impl<'a> CallRun<'a> {
             session: Arc::clone(&context.session),
             caller_info: Some(Arc::new(caller_info)),
             read_only: tool.annotations_with(&context.arguments).read_only,
-            path_rules: reached.map(|reached| Arc::clone(&reached.paths) as _),
+            path_rules: path_rules.map(|rules| Arc::clone(&rules.paths) as _),
             changes: run.journal.as_ref().map(CallJournal::recorder),
             commands: self.provider_commands(),
             requests: CallRequests { origins, job_servers },
@@ -185,7 +194,7 @@ impl<'a> CallRun<'a> {
         }
     }
 
-    /// Creates the commands of the call in the form for their provider.
+    /// Returns the data for the commands of the call.
     fn provider_commands(&self) -> CallCommands {
         let Self { context, run, tool, .. } = self;
         let session = self.journey.session;
@@ -194,6 +203,7 @@ impl<'a> CallRun<'a> {
             network: self.network,
             variables: if tool.is_built_in() { session.variables() } else { Vec::new() },
             approver: self.commands.as_ref().map(PluginCommands::judge),
+            host_approver: self.hosts.as_ref().map(ProgramHosts::approver),
             changes: run.journal.as_ref().and_then(CallJournal::command_recorder),
             output: run.spool.clone().map(|spool| spool as _),
             jobs: run.job.clone().map(|job| job as _),
@@ -202,17 +212,16 @@ impl<'a> CallRun<'a> {
         }
     }
 
-    /// Creates the receiver of the events of one attempt.
     fn attempt_events(&self) -> Arc<dyn Events> {
-        // A call that is cancelled has no answer that marks the session.
+        // A cancelled call has no answer that would mark the session, so the event marks it.
         let reader = self.journey.session.clone();
         let on_untrusted = Box::new(move || remember_untrusted(&reader));
         let shaping = &self.journey.host.shaping;
         shaping.redact_events(self.context, self.events.attempt(), on_untrusted)
     }
 
-    /// Returns the right of a call to start a job. Only a command of a built-in tool in a
-    /// persistent session has this right.
+    /// Returns the right to start a job, or `None` if the call may not start a job. A job needs a
+    /// command of a built-in tool, and a session in memory.
     fn job_start(&self) -> Option<JobStart> {
         let Journey { host, session, .. } = self.journey;
         let context = self.context;
@@ -221,17 +230,18 @@ impl<'a> CallRun<'a> {
             return None;
         }
         let command = subjects::commands(tool, &context.arguments).next()?.to_owned();
-        let jobs = session.jobs(host.jobs.0.may_start()?)?;
+        let host_jobs = host.jobs.jobs.may_start()?;
+        let session_jobs = session.jobs(host_jobs)?;
         let about = JobAbout {
             call: context.id.to_string(),
             tool: tool.definition.name.clone(),
             session: context.session.to_string(),
             command,
         };
-        Some(JobStart::new(jobs, about, host.shaping.live(context)))
+        Some(JobStart::new(session_jobs, about, host.shaping.live(context)))
     }
 
-    /// Returns the keeper of the programs that continue after a call. Returns `None` if the plugin
+    /// Returns the keeper of programs that continue after the call. Returns `None` if the plugin
     /// may not have such programs, or if the call only reads.
     fn services(&self) -> Option<Arc<dyn ServiceKeeper>> {
         let Journey { host, session, .. } = self.journey;
@@ -239,15 +249,17 @@ impl<'a> CallRun<'a> {
             return None;
         }
         let plugin = self.context.tool.as_ref()?.plugin.as_ref()?;
-        plugin.policy().capabilities.service.as_ref()?;
-        Some(session.services(&host.jobs.1))
+        let may_keep_programs = plugin.policy().capabilities.service.is_some();
+        if !may_keep_programs {
+            return None;
+        }
+        Some(session.services(&host.jobs.services))
     }
 
     /// Saves or undoes the changes of the call.
     ///
-    /// Returns `None` if the call must run again. In this case, the call relied on undo, one of its
-    /// changes couldn't be saved, the changes were undone, and a person has approved the call
-    /// without undo.
+    /// Returns `None` if the call must run again without undo. This happens if the call relied on
+    /// undo, one of its changes couldn't be saved, and a person has approved the call.
     pub(super) async fn settle(
         &mut self,
         outcome: &Outcome,
@@ -256,16 +268,18 @@ impl<'a> CallRun<'a> {
         self.release_job(outcome);
         let changes = match (&host.undo, self.run.journal.take()) {
             (Some(undo), Some(journal)) => undo.finish(journal, &self.run.report).await,
+            // No changes were saved by this call, or a job saves them.
             _ => CallChanges::default(),
         };
         self.run.snapshot = changes.snapshot();
         if let Some(snapshot) = self.run.snapshot {
             self.report_changes(&changes, snapshot).await?;
         }
-        let Some(what) = changes.question() else { return Ok(Some(changes)) };
-        let Some(decision) = host.governor.not_undoable(self.context, &what) else {
+        let Some(reason) = changes.reason_for_approval() else { return Ok(Some(changes)) };
+        let Some(decision) = host.governor.not_undoable(self.context, &reason) else {
             return Ok(Some(changes));
         };
+        // The call runs again, so the saved changes of this run no longer count.
         self.run.snapshot = None;
         self.journey.approve(self.governance, self.context, &decision).await?;
         self.governance.decision = Some(Decision { verdict: Verdict::Allow, ..decision });
@@ -274,8 +288,8 @@ impl<'a> CallRun<'a> {
         Ok(None)
     }
 
-    /// Lets a job continue that the call has started. The changes of its command are saved until it
-    /// ends.
+    /// Lets a job of the call continue. Changes of the job are saved until the job ends. If the
+    /// call failed, the job ends with the call.
     fn release_job(&mut self, outcome: &Outcome) {
         let Some(job) = self.run.job.take() else { return };
         if outcome.is_err() || !job.has_started() {
@@ -288,7 +302,7 @@ impl<'a> CallRun<'a> {
         job.keep(jobs::finisher(undo, audit, self.context, self.run.journal.take()));
     }
 
-    /// Reports the saved changes to the observer of the call, and records an automatic undo.
+    /// Reports the saved changes to the receiver of events, and records an automatic undo.
     async fn report_changes(
         &mut self,
         changes: &CallChanges,
@@ -296,7 +310,7 @@ impl<'a> CallRun<'a> {
     ) -> Result<(), Failure> {
         let Journey { host, inputs, .. } = self.journey;
         let CallContext { id, requested_tool, session, .. } = self.context;
-        changes.tell(snapshot, &*inputs.events);
+        changes.send_events(snapshot, &*inputs.events);
         if let Some(rollback) = changes.rollback_record(&id.0, requested_tool, session) {
             host.audit.rollback(&rollback).await?;
         }
@@ -304,8 +318,7 @@ impl<'a> CallRun<'a> {
         Ok(())
     }
 
-    /// Stores the parts of the outcome that later calls need, and adds the notices for the reader
-    /// of the answer.
+    /// Stores data of the outcome for later calls, and adds the notices to the answer.
     pub(super) fn finish(
         mut self,
         mut outcome: Outcome,
@@ -316,14 +329,18 @@ impl<'a> CallRun<'a> {
         let Self { context, tool, time, .. } = &self;
         tool.tally.count(outcome.is_ok(), *time);
         let variables = self.run.report.entries().variables.take();
+        // A third-party source may not set variables for commands.
         if let Some(variables) = variables
             && !tool.provider.is_third_party()
         {
-            // Variables of third-party tools are set for no command.
             session.set_variables(variables);
         }
         // The duration of a retried call isn't the duration of one run, so its answer isn't cached.
-        if let (Some(key), Ok(output), 1) = (key, &outcome, self.run.attempts) {
+        let was_retried = self.run.attempts != 1;
+        if !was_retried
+            && let Some(key) = key
+            && let Ok(output) = &outcome
+        {
             host.results.keep(context, session.answers(), key, &self.run.report, output, *time);
         }
         dependencies::record_completion(&host.governor.rules(), context, session, &outcome);
@@ -339,12 +356,12 @@ impl<'a> CallRun<'a> {
         outcome
     }
 
-    /// Takes the notices for the reader of the answer, in their order.
+    /// Takes the notices for the caller. `is_ok` means that the call succeeded.
     fn take_notices(&mut self, is_ok: bool, changes: &CallChanges) -> Vec<String> {
         let Journey { host, session, .. } = self.journey;
         let mut notices = Vec::new();
         if is_ok {
-            notices.extend(left_out_notice(&self.run.report));
+            notices.extend(omitted_entries_notice(&self.run.report));
         }
         notices.extend(changes.notices(host.undo.as_deref()));
         if let Some(shell) = self.run.shell.take() {
@@ -362,18 +379,19 @@ impl<'a> CallRun<'a> {
     }
 }
 
-/// Creates a notice about entries that were omitted from the answer because they need approval.
-fn left_out_notice(report: &Report) -> Option<String> {
+/// Returns a notice about entries that a listing omitted because access to them needs approval.
+/// Returns `None` if the listing omitted no entry.
+fn omitted_entries_notice(report: &Report) -> Option<String> {
     let (denial, count) = report.entries().left_out.asked.take()?;
     let Denial { action, rule, place, remedy, .. } = denial;
     let entries =
         if count == 1 { "1 entry was".to_owned() } else { format!("{count} entries were") };
     Some(format!(
-        "Needs approval: {entries} left out, the first to {action}. The rule: {rule} ({place}). {remedy}"
+        "{entries} left out, because access needs approval. The first: {action}. The rule: {rule} \
+         ({place}). {remedy}"
     ))
 }
 
-/// Returns the time limit that a call requests, if the tool has an argument for it.
 fn requested_time(tool: &Definition, arguments: &Value) -> Option<Duration> {
     tool.requested_seconds(arguments).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
 }

@@ -1,4 +1,4 @@
-//! Stores the state of each session in a file, which the user's processes share. Removes idle
+//! Stores the state of each session in a file, for all processes of the user. Removes idle
 //! sessions.
 
 use std::io::{ErrorKind, Read};
@@ -15,51 +15,58 @@ use toolhold_data_dir::state;
 use super::SessionState;
 use super::state::seconds;
 
-/// Name of the folder in the data folder.
 const FOLDER: &str = "sessions";
 
-/// Seconds from the last change until a session expires.
+/// Number of seconds without a change after which a session expires.
 const IDLE: u64 = 8 * 3600;
 
-/// Files that are checked at a time when expired sessions are removed. Each check takes time, so
-/// further files are checked the next time.
-const SWEPT: usize = 256;
+/// Maximum number of files that are checked for expiry at a time, because each check takes time.
+const MAX_SWEPT_FILES: usize = 256;
 
-/// Bytes that are read of a file in this check. The age of a larger file can't be read, so the file
-/// isn't removed.
-const MAX_SWEPT: u64 = 4 * 1024 * 1024;
+/// Maximum number of bytes that a check reads of a file. A larger file isn't removed, because its
+/// age can't be read.
+const MAX_SWEPT_BYTES: u64 = 4 * 1024 * 1024;
 
-/// The place of a session.
+/// Number of hexadecimal digits of a file's name, a digest of the session's name.
+const DIGITS: usize = 32;
+
 pub(super) struct DiskSession {
     folder: PathBuf,
     file: String,
     name: String,
 }
 
-/// Counts the sessions on disk. Also returns the errors of files that can't be read or trusted.
-/// Reads only the first few hundred files.
+/// Counts the stored sessions, and returns the errors of files that can't be read. At most
+/// [`MAX_SWEPT_FILES`] files are read.
 ///
 /// # Errors
 ///
-/// [`HostError::Io`] if the folder can't be read or trusted.
+/// [`HostError::Io`] if the folder can't be read.
 pub(crate) fn count(folders: &Folders) -> Result<(usize, Vec<HostError>), HostError> {
     let path = folders.data.join(FOLDER);
-    let names = match PrivateFolder::open(&path).and_then(|folder| folder.names(SWEPT)) {
+    let names = match PrivateFolder::open(&path).and_then(|folder| folder.names(MAX_SWEPT_FILES)) {
         Ok(names) => names,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok((0, Vec::new())),
-        Err(error) => return Err(HostError::io(path.display().to_string())(error)),
+        Err(error) => {
+            let to_host_error = HostError::io(path.display().to_string());
+            return Err(to_host_error(error));
+        }
     };
-    let files: Vec<_> = names.iter().filter(|name| name.ends_with(".json")).collect();
-    let errors: Vec<_> =
-        files.iter().filter_map(|name| state::read::<File>(&path, name).err()).collect();
-    Ok((files.len(), errors))
+    let mut count = 0;
+    let mut errors = Vec::new();
+    for name in names.iter().filter(|name| name.ends_with(".json")) {
+        count += 1;
+        if let Err(error) = state::read::<File>(&path, name) {
+            errors.push(error);
+        }
+    }
+    Ok((count, errors))
 }
 
-/// The file of a session.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 struct File {
-    /// The session's name. The name of the file is only a digest of this name.
+    /// The session's name, which the digest in the file's name doesn't reveal.
     name: String,
     /// Time of the last change, in seconds of Unix time.
     changed: u64,
@@ -71,65 +78,68 @@ impl DiskSession {
         let digest = format!("{:x}", Sha256::digest(name));
         Self {
             folder: folders.data.join(FOLDER),
-            file: format!("{}.json", &digest[..32]),
+            file: format!("{}.json", &digest[..DIGITS]),
             name: name.to_owned(),
         }
     }
 
-    pub(super) fn look<R>(&self, look: impl FnOnce(&SessionState) -> R) -> Result<R, HostError> {
+    pub(super) fn read<R>(&self, read: impl FnOnce(&SessionState) -> R) -> Result<R, HostError> {
         let file: File = state::read(&self.folder, &self.file)?;
         self.check(&file)?;
-        Ok(look(&file.unexpired(seconds(SystemTime::now()))))
+        Ok(read(&file.unexpired(seconds(SystemTime::now()))))
     }
 
+    /// Changes the state in the file of the session. Also removes files of expired sessions if the
+    /// file is new.
     pub(super) fn change<R>(
         &self,
         change: impl FnOnce(&mut SessionState) -> R,
     ) -> Result<R, HostError> {
         let now = seconds(SystemTime::now());
-        let (result, is_new) =
+        let (result, is_created) =
             state::update_lightly(&self.folder, &self.file, |file: &mut File| {
                 self.check(file)?;
-                let is_new = file.changed == 0;
+                let existed = !file.is_missing();
                 let mut state = std::mem::take(file).unexpired(now);
                 let result = change(&mut state);
                 // A new session without state needs no file.
-                let is_needed = !is_new || state != SessionState::default();
+                let is_needed = existed || state != SessionState::default();
                 if is_needed {
                     *file = File { name: self.name.clone(), changed: now, state };
                 }
-                Ok((result, is_new && file.changed != 0))
+                let is_created = !existed && !file.is_missing();
+                Ok((result, is_created))
             })?;
-        if is_new {
+        if is_created {
             self.sweep(now);
         }
         Ok(result)
     }
 
-    /// Checks whether a file belongs to this session.
+    /// Refuses the file of another session whose name has the same digest.
     fn check(&self, file: &File) -> Result<(), HostError> {
-        if file.changed == 0 || file.name == self.name {
+        if file.is_missing() || file.name == self.name {
             return Ok(());
         }
         let path = self.folder.join(&self.file);
         Err(HostError::Config(format!(
-            "{} is the file of another session; remove the file to start again",
+            "{} belongs to another session; remove the file to start again",
             path.display()
         )))
     }
 
-    /// Removes the files of expired sessions. A file that can't be removed only takes room.
+    /// Removes the files of expired sessions. Errors are ignored, because these files only take
+    /// space.
     fn sweep(&self, now: u64) {
         let Ok(folder) = PrivateFolder::open(&self.folder) else { return };
         // A process that changes a session holds this lock, so a session isn't removed during a
         // change.
         let Ok(_lock) = folder.lock(state::LOCK) else { return };
-        let names = folder.names(SWEPT).unwrap_or_default();
+        let names = folder.names(MAX_SWEPT_FILES).unwrap_or_default();
         for name in names.iter().filter(|name| name.ends_with(".json")) {
             let Ok(opened) = folder.file(name) else { continue };
-            let Ok(file) = serde_json::from_reader::<_, File>(opened.take(MAX_SWEPT)) else {
-                continue;
-            };
+            let start = opened.take(MAX_SWEPT_BYTES);
+            let Ok(file) = serde_json::from_reader::<_, File>(start) else { continue };
             if file.is_expired(now) {
                 let _ = folder.remove(name);
             }
@@ -138,15 +148,19 @@ impl DiskSession {
 }
 
 impl File {
-    /// Checks whether the session is expired. A time in the far future comes from a wrong clock, so
-    /// the session's age isn't known.
+    /// Checks whether the file doesn't exist. A missing file is read as the default value.
+    fn is_missing(&self) -> bool {
+        self.changed == 0
+    }
+
+    /// Checks whether the session has expired. A wrong clock wrote a time in the far future, so the
+    /// session's age is unknown.
     fn is_expired(&self, now: u64) -> bool {
         let is_old = now.saturating_sub(self.changed) >= IDLE;
         let is_in_future = self.changed > now.saturating_add(IDLE);
         is_old || is_in_future
     }
 
-    /// Returns the state in the file, or an empty state if the session is expired.
     fn unexpired(self, now: u64) -> SessionState {
         if self.is_expired(now) { SessionState::default() } else { self.state }
     }
@@ -167,7 +181,7 @@ mod tests {
     }
 
     fn calls(session: &Session) -> u64 {
-        session.look(|state| state.calls).expect("it can be read")
+        session.read(|state| state.calls).expect("it can be read")
     }
 
     fn files(root: &Path) -> BTreeSet<String> {
@@ -252,7 +266,7 @@ mod tests {
         let file = only_file(root.path());
         let good = fs::read(&file).expect("it is there");
         let refused = |why: &str| {
-            session.look(|_| ()).expect_err(why);
+            session.read(|_| ()).expect_err(why);
             session.change(|_| ()).expect_err(why);
         };
         fs::set_permissions(&file, Permissions::from_mode(0o622)).expect("its mode is set");

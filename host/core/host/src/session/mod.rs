@@ -1,4 +1,4 @@
-//! The state of one caller between calls. Another host can continue with this state.
+//! The state of one caller between calls.
 
 mod disk;
 mod state;
@@ -17,7 +17,8 @@ use toolhold_config::Folders;
 use toolhold_jobs::services::{Services, SessionServices};
 use toolhold_jobs::{CallShell, Jobs, SessionJobs, SessionShell};
 
-/// The shared state of one caller's calls: approvals, counters, reusable answers and stored output.
+/// The state that the calls of one caller share: approvals, counters, reusable answers and stored
+/// output.
 ///
 /// A session belongs to a principal: a connection, a user in a directory, or an authenticated
 /// caller. Clones share the state.
@@ -26,20 +27,21 @@ pub struct Session(Arc<Inner>);
 
 struct Inner {
     name: Arc<str>,
-    /// The owner, if that isn't the user of this machine.
+    /// The owner. `None` means the user of this machine.
     principal: Option<Arc<str>>,
     state: SessionStore,
-    /// Always in memory.
+    /// Reusable answers. They are always in memory.
     answers: AnswerCache,
-    /// The commands that continue after their calls. They end with the session.
+    /// The jobs of the session. They end with it.
     jobs: OnceLock<SessionJobs>,
-    /// The programs of plugins that outlive a call. They end with the session.
+    /// The programs that continue after a call. They end with the session.
     services: OnceLock<SessionServices>,
-    /// The shell state that each command passes on to the next.
+    /// The shell state for the session's next command.
     shell: SessionShell,
-    /// Further variables for the session's commands.
+    /// Variables that a source has set for the session's commands.
     variables: Mutex<Vec<(String, String)>>,
-    /// The start of the agent's current turn, in nanoseconds since 1970. Zero means unknown.
+    /// The start of the agent's current turn, in nanoseconds since 1970. 0 means that there is no
+    /// turn.
     turn: AtomicU64,
 }
 
@@ -49,15 +51,14 @@ enum SessionStore {
 }
 
 impl Session {
-    /// Makes a session in memory that lasts as long as its last clone. `name` identifies the
-    /// session in data on disk, such as the audit log and stored output. Two callers must not have
-    /// the same name.
+    /// Creates a session in memory, which ends with its last clone. `name` identifies the session
+    /// in data on disk, such as the audit log, so two callers must not have the same name.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self::in_memory(name.into(), None)
     }
 
-    /// Makes a session like [`new`](Self::new), for one of a server's callers. Data that a plugin
-    /// stores for one `principal` isn't available to other principals.
+    /// Creates a session for a caller of a server. Data that a plugin stores for `principal` isn't
+    /// available to other principals.
     pub fn of_principal(name: impl Into<Arc<str>>, principal: impl Into<Arc<str>>) -> Self {
         Self::in_memory(name.into(), Some(principal.into()))
     }
@@ -76,17 +77,16 @@ impl Session {
         }))
     }
 
-    /// Makes a session that the user's processes with the same `name` share. Such a session is for
-    /// programs that make one call and end. Its state is in the data folder and expires eight hours
-    /// after its last change.
+    /// Creates a session with its state in the data folder, for programs that make one call. All
+    /// processes of the user share the session by its `name`. The state expires eight hours after
+    /// the last change.
     ///
-    /// The state is read when a call first needs it, and written only if there is state to store.
+    /// The first call that needs the state reads it. An empty state isn't written.
     pub fn on_disk(folders: &Folders, name: impl Into<Arc<str>>) -> Self {
         Self::on_disk_of(folders, name, None)
     }
 
-    /// Makes a session like [`on_disk`](Self::on_disk), for a principal. `None` means the user of
-    /// this machine.
+    /// Like [`on_disk`](Self::on_disk), but for a principal. `None` means the user of this machine.
     pub fn on_disk_of(
         folders: &Folders,
         name: impl Into<Arc<str>>,
@@ -94,16 +94,17 @@ impl Session {
     ) -> Self {
         let name = name.into();
         let state = SessionStore::Disk(disk::DiskSession::new(folders, &name));
-        let answers = AnswerCache::default();
-        let jobs = OnceLock::new();
-        let services = OnceLock::new();
-        let shell = SessionShell::default();
-        let variables = Mutex::default();
-        let principal = principal.map(Into::into);
-        let turn = AtomicU64::default();
-        let inner =
-            Inner { name, principal, state, answers, jobs, services, shell, variables, turn };
-        Self(Arc::new(inner))
+        Self(Arc::new(Inner {
+            name,
+            principal: principal.map(Into::into),
+            state,
+            answers: AnswerCache::default(),
+            jobs: OnceLock::new(),
+            services: OnceLock::new(),
+            shell: SessionShell::default(),
+            variables: Mutex::default(),
+            turn: AtomicU64::default(),
+        }))
     }
 
     /// Returns the name of the session.
@@ -111,75 +112,69 @@ impl Session {
         &self.0.name
     }
 
-    /// Starts a turn of an agent, in which the agent works on a message of a person. The changes by
-    /// the turn's calls are undone together.
+    /// Starts a turn of an agent: the agent's work on one message of a person. The changes of a
+    /// turn can be undone together.
     pub fn begin_turn(&self) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         self.0.turn.store(u64::try_from(now).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// Returns the current turn, or `None` if no agent has started a turn.
-    pub(crate) fn turn(&self) -> Option<u64> {
+    /// Returns the start of the current turn, in nanoseconds since 1970, or `None` without a turn.
+    pub fn turn(&self) -> Option<u64> {
         match self.0.turn.load(Ordering::Relaxed) {
             0 => None,
-            turn => Some(turn),
+            start => Some(start),
         }
     }
 
-    /// Returns the principal that owns the session. `None` means the user of this machine.
+    /// Returns the owner. `None` means the user of this machine.
     pub(crate) fn principal(&self) -> Option<&str> {
         self.0.principal.as_deref()
     }
 
-    /// Records that the session received untrusted text. Text that a model writes after this may
-    /// follow instructions in the untrusted text.
+    /// Records that the session has received untrusted text, whose instructions a model may follow.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`] if the session is on disk and can't be written.
+    /// [`HostError::Io`] if the state is on disk and can't be written.
     pub fn mark_untrusted(&self) -> Result<(), HostError> {
-        if self.look(|state| state.untrusted)? {
+        if self.read(|state| state.untrusted)? {
             return Ok(());
         }
         self.change(|state| state.untrusted = true)
     }
 
-    /// Checks whether the session was given untrusted text.
     pub(crate) fn is_untrusted(&self) -> bool {
-        // If the state can't be read, the session may have received untrusted text.
-        self.look(|state| state.untrusted).unwrap_or(true)
+        // An unreadable state may say that the session has received untrusted text.
+        self.read(|state| state.untrusted).unwrap_or(true)
     }
 
-    /// Returns the number of the session's reusable answers, and how often they were used.
-    /// `[tools.result_cache]` limits them.
+    /// Returns the number of reusable answers, and how often they were used. `[tools.result_cache]`
+    /// limits them.
     pub fn cache_summary(&self) -> CacheSummary {
         self.0.answers.summary()
     }
 
-    /// Removes all reusable answers and the counts of their uses.
+    /// Removes all reusable answers, and resets their counts.
     pub fn clear_cache(&self) {
         self.0.answers.clear();
     }
 
-    /// Removes the variables that a call, such as `load_skill`, set for the session's commands. Use
-    /// this function when the task of the variables has ended.
+    /// Removes the variables that a call, such as `load_skill`, has set for the session's commands.
     pub fn clear_variables(&self) {
         self.set_variables(Vec::new());
     }
 
-    /// Returns the further variables for the session's commands. Earlier commands may have set
-    /// others.
     pub(crate) fn variables(&self) -> Vec<(String, String)> {
         self.0.variables.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Replaces the further variables for the session's commands.
     pub(crate) fn set_variables(&self, variables: Vec<(String, String)>) {
         *self.0.variables.lock().unwrap_or_else(PoisonError::into_inner) = variables;
     }
 
-    /// Returns the reusable answers. Returns `None` in a process that makes one call and ends,
-    /// because such a process has no later call.
+    /// Returns the reusable answers, or `None` for a session on disk, because its process makes
+    /// only one call.
     pub(crate) fn answers(&self) -> Option<&AnswerCache> {
         if !self.is_in_memory() {
             return None;
@@ -187,8 +182,8 @@ impl Session {
         Some(&self.0.answers)
     }
 
-    /// Returns the session's jobs in a host. Returns `None` in a process that makes one call and
-    /// ends, because jobs end with their process.
+    /// Returns the session's jobs, or `None` for a session on disk, because its process makes only
+    /// one call, and jobs end with the process.
     pub(crate) fn jobs(&self, jobs: &Jobs) -> Option<&SessionJobs> {
         if !self.is_in_memory() {
             return None;
@@ -196,19 +191,16 @@ impl Session {
         Some(self.0.jobs.get_or_init(|| jobs.session(&self.0.name)))
     }
 
-    /// Returns the keeper of the session's services. In a process that makes one call and ends, the
-    /// services end with the process.
     pub(crate) fn services(&self, services: &Services) -> Arc<dyn ServiceKeeper> {
         Arc::new(self.0.services.get_or_init(|| services.session(&self.0.name)).clone())
     }
 
-    /// Returns the servers among the session's jobs, or `None` if the session has had no job.
+    /// Returns the servers among the session's jobs, or `None` if the session never had a job.
     pub(crate) fn job_servers(&self) -> Option<Arc<dyn JobServers>> {
         self.0.jobs.get().map(SessionJobs::servers)
     }
 
-    /// Returns the shell state with which the commands of the next call start. Returns `None` in a
-    /// process that makes one call and ends.
+    /// Returns the shell state for the next call, or `None` for a session on disk.
     pub(crate) fn shell(&self) -> Option<CallShell> {
         if !self.is_in_memory() {
             return None;
@@ -220,31 +212,30 @@ impl Session {
         matches!(self.0.state, SessionStore::Memory(_))
     }
 
-    /// Returns notices for the caller about jobs that have ended. Each notice is returned once.
+    /// Returns notices about jobs that have ended. Each notice is returned once.
     pub(crate) fn job_news(&self) -> Vec<String> {
         self.0.jobs.get().map(SessionJobs::news).unwrap_or_default()
     }
 
-    /// Reads the state. The state is locked meanwhile, so `look` must be quick.
+    /// Reads the state. The state is locked meanwhile, so `read` must be quick.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`] if the state is on disk and can't be read or trusted.
-    pub(crate) fn look<R>(&self, look: impl FnOnce(&SessionState) -> R) -> Result<R, HostError> {
+    /// [`HostError::Io`] if the state is on disk and can't be read.
+    pub(crate) fn read<R>(&self, read: impl FnOnce(&SessionState) -> R) -> Result<R, HostError> {
         match &self.0.state {
             SessionStore::Memory(state) => {
-                Ok(look(&state.lock().unwrap_or_else(PoisonError::into_inner)))
+                Ok(read(&state.lock().unwrap_or_else(PoisonError::into_inner)))
             }
-            SessionStore::Disk(kept) => kept.look(look),
+            SessionStore::Disk(disk) => disk.read(read),
         }
     }
 
-    /// Changes the state in one step, for all processes that share the session. Writes nothing if
-    /// `change` changes nothing.
+    /// Changes the state atomically. An unchanged state isn't written.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`look`](Self::look), and an error if the state can't be written.
+    /// Returns the same errors as [`read`](Self::read), and an error if the state can't be written.
     pub(crate) fn change<R>(
         &self,
         change: impl FnOnce(&mut SessionState) -> R,
@@ -253,7 +244,7 @@ impl Session {
             SessionStore::Memory(state) => {
                 Ok(change(&mut state.lock().unwrap_or_else(PoisonError::into_inner)))
             }
-            SessionStore::Disk(kept) => kept.change(change),
+            SessionStore::Disk(disk) => disk.change(change),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The approvals of a session until they expire, and its counts of calls.
+//! The approvals of a session, and its counts of calls.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, SystemTime};
@@ -7,28 +7,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::fingerprint::Fingerprint;
 
-/// Approvals of one session at a time. A further approval replaces the one that expires first. Each
-/// approval needs a person, so sessions have few of them.
+/// Maximum number of approvals of one session. A further approval replaces the approval that
+/// expires first.
 const MAX_APPROVALS: usize = 1024;
 
-/// The state of a session, as stored in its file.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct SessionState {
-    /// The approvals for the session.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     approvals: BTreeMap<Fingerprint, SessionApproval>,
-    /// Number of counted calls.
     #[serde(skip_serializing_if = "is_zero")]
     pub(crate) calls: u64,
-    /// Times of acting calls, in milliseconds of Unix time, earliest first. Adding a time removes
-    /// the times that are too old to count.
+    /// Times of acting calls in milliseconds of Unix time, the earliest first. Times before the
+    /// counted period are removed.
     #[serde(skip_serializing_if = "VecDeque::is_empty")]
     pub(crate) acted: VecDeque<u64>,
     /// Full names of the tools that have succeeded.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) completed: BTreeSet<String>,
-    /// Whether the session received untrusted text.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) untrusted: bool,
 }
@@ -41,7 +37,8 @@ struct SessionApproval {
 }
 
 impl SessionState {
-    /// Remembers the approval of all calls with this fingerprint.
+    /// Stores an approval until `now` + `lasting`. At the limit, the approval that expires first is
+    /// removed.
     pub(crate) fn approve(
         &mut self,
         fingerprint: Fingerprint,
@@ -49,18 +46,19 @@ impl SessionState {
         now: SystemTime,
         lasting: Duration,
     ) {
-        let now = seconds(now);
-        self.approvals.retain(|_, approval| approval.until > now);
+        let now_seconds = seconds(now);
+        self.approvals.retain(|_, approval| approval.until > now_seconds);
         while self.approvals.len() >= MAX_APPROVALS {
             let first = self.approvals.iter().min_by_key(|(_, approval)| approval.until);
-            let Some((&first_to_expire, _)) = first else { break };
-            self.approvals.remove(&first_to_expire);
+            let Some((&first_fingerprint, _)) = first else { break };
+            self.approvals.remove(&first_fingerprint);
         }
-        let until = now.saturating_add(lasting.as_secs());
+        let until = now_seconds.saturating_add(lasting.as_secs());
         self.approvals.insert(fingerprint, SessionApproval { by: by.to_owned(), until });
     }
 
-    /// Returns the person who approved calls with this fingerprint, if the approval still applies.
+    /// Returns the person who approved calls with this fingerprint, or `None` for a missing or
+    /// expired approval.
     pub(crate) fn approved_by(&self, fingerprint: &Fingerprint, now: SystemTime) -> Option<&str> {
         let approval = self.approvals.get(fingerprint)?;
         if approval.until <= seconds(now) {
@@ -70,7 +68,6 @@ impl SessionState {
     }
 }
 
-/// Returns the seconds of Unix time.
 pub(crate) fn seconds(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

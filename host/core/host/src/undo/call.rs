@@ -1,5 +1,5 @@
-//! Saves the changes of one call, and undoes them if its command failed and the rules require this.
-//! Also lists the written files that other programs run later.
+//! Saves the changes of one call, and undoes them if the rules require it. Also finds written files
+//! that other programs run later.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,56 +16,64 @@ use toolhold_undo::{UndoEntry, UndoError, UndoPlan, UndoStore};
 
 use serde_json::Value;
 
-use super::store;
+use super::{MIB, store};
 
-/// Saves the changes of a host's calls according to its configuration.
 pub(crate) struct Undo {
     store: UndoStore,
-    /// The rules for commands. `None` if the changes of commands aren't saved.
+    /// The rules for changes by commands. `None` means that they aren't saved.
     commands: Option<CommandRules>,
 }
 
-/// The rules for what commands change.
 struct CommandRules {
     save: SaveRules,
     scope: Option<Scope>,
-    /// The exit codes that undo the changes. `None` if no exit code does.
+    /// The exit codes after which changes are undone. `None` means that changes are never undone
+    /// automatically.
     rollback: Option<Vec<i32>>,
-    /// Where `snapshot_required` and `auto_rollback` are set.
-    places: [String; 2],
-    /// The table of the bound, for remedies.
+    /// Where `snapshot_required` is configured.
+    required_place: String,
+    /// Where `auto_rollback` is configured.
+    rollback_place: String,
+    /// The configuration table with the size limit, for remedies.
     table: OwnTable,
 }
 
-/// Saves the changes of one call.
 pub(crate) struct CallJournal {
     journal: Arc<Journal>,
     about: UndoEntry,
     commands: Option<Arc<dyn ChangeRecorder>>,
-    relies: bool,
+    /// Whether the call may run only because its changes can be undone.
+    relies_on_undo: bool,
 }
 
-/// The outcome for the changes of a call.
+/// The exit code of a job that a signal ended.
+const NO_EXIT_CODE: i32 = -1;
+
+/// The first exit code that undoes changes by default. Many commands use 1 for a negative answer,
+/// such as a search without a match.
+const FIRST_ERROR_CODE: i32 = 2;
+
 #[derive(Default)]
 pub(crate) struct CallChanges {
-    /// The saved part of the changes. `None` if the call changed nothing.
+    /// The saved changes. `None` means that the call changed nothing.
     pub(crate) saved: Option<SavedChanges>,
-    /// A change that was refused because the old state couldn't be saved.
+    /// A change that was refused because the old state couldn't be saved, and the reason.
     pub(crate) refused: Option<(PathBuf, String)>,
-    /// The number of paths that the automatic undo restored. `None` if there was no automatic undo.
+    /// The number of paths that the automatic undo restored. `None` means that there was no
+    /// automatic undo.
     pub(crate) undone: Option<Result<usize, UndoError>>,
-    /// Files that the call's commands wrote and that run later outside of the sandbox.
+    /// Files that the call's commands wrote, and that other programs run outside of the sandbox.
     planted: Vec<PathBuf>,
-    /// Whether the call relies on undo, and changes more than can be saved.
-    is_over: bool,
+    /// Whether the call relies on undo, and a change couldn't be saved.
+    lacks_undo: bool,
 }
 
 impl Undo {
-    /// Makes the store of undo. Returns `None` if no changes are saved.
+    /// Creates the undo of calls, or returns `None` if changes aren't saved.
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`] for a pattern that isn't a valid glob.
+    /// [`HostError::Config`] if a pattern isn't a valid glob.
     pub(crate) fn new(config: &Config, folders: &Folders) -> Result<Option<Self>, HostError> {
         let undo = config.values.tools.undo;
         let shell = &config.values.tools.shell;
@@ -73,35 +81,35 @@ impl Undo {
             return Ok(None);
         }
         let scope = config.transaction_scope(folders)?;
-        let call_bytes = match shell.max_snapshot_bytes {
-            0 => undo.call_mib.get() << 20,
-            bytes => bytes,
-        };
         let undo_store = store(config, folders);
         if !shell.transactional {
             return Ok(Some(Self { store: undo_store, commands: None }));
         }
+
+        let call_bytes = match shell.max_snapshot_bytes {
+            0 => undo.call_mib.get() * MIB,
+            bytes => bytes,
+        };
         let rollback =
             if shell.auto_rollback { Some(shell.auto_rollback_exit_codes.clone()) } else { None };
         let commands = CommandRules {
             save: SaveRules { required: shell.snapshot_required, call_bytes },
             scope: scope.map(|globs| Arc::new(move |path: &_| globs.covers(path)) as Scope),
-            places: ["snapshot_required", "auto_rollback"]
-                .map(|key| config.source(&format!("tools.shell.{key}")).to_string()),
+            required_place: config.source("tools.shell.snapshot_required").to_string(),
+            rollback_place: config.source("tools.shell.auto_rollback").to_string(),
             table: config.own_table("tools.undo"),
             rollback,
         };
         Ok(Some(Self { store: undo_store, commands: Some(commands) }))
     }
 
-    /// Makes the journal of a call. Returns `None` if the call can't change anything. `turn` is the
-    /// turn of the agent. `relies` means that the call may run only because its changes can be
-    /// undone.
+    /// Creates the journal of a call, or returns `None` for a call that only reads.
+    /// `relies_on_undo` means that the call may run only because its changes can be undone.
     pub(crate) fn journal(
         &self,
         context: &CallContext,
         turn: Option<u64>,
-        relies: bool,
+        relies_on_undo: bool,
     ) -> Option<CallJournal> {
         if !context.acts() {
             return None;
@@ -109,50 +117,52 @@ impl Undo {
         let name = &context.tool.as_ref()?.definition.name;
         let at = context.started_at;
         let about = UndoEntry::new(&context.id.0, name, &context.session, at).in_turn(turn);
-        let journal = Arc::new(self.store.journal(about.clone(), relies));
-        let commands = self.commands.as_ref().map(|rules| {
+        let journal = Arc::new(self.store.journal(about.clone(), relies_on_undo));
+        let mut commands: Option<Arc<dyn ChangeRecorder>> = None;
+        if let Some(rules) = &self.commands {
+            // `required` means that a change is refused if its old state can't be saved.
+            let required = rules.save.required || relies_on_undo;
+            let save = SaveRules { required, ..rules.save };
             let journal = Arc::clone(&journal);
-            let save = SaveRules { required: rules.save.required || relies, ..rules.save };
-            Arc::new(CommandJournal::new(journal, save, rules.scope.clone(), relies)) as _
-        });
-        Some(CallJournal { journal, about, commands, relies })
+            let scope = rules.scope.clone();
+            commands = Some(Arc::new(CommandJournal::new(journal, save, scope, relies_on_undo)));
+        }
+        Some(CallJournal { journal, about, commands, relies_on_undo })
     }
 
-    /// Ends the journal of a call. Undoes the changes if the command failed and the rules require
-    /// this. Also undoes them if the call relies on undo and a change couldn't be saved.
+    /// Finishes the journal of a call. Undoes the changes if the rules require it, or if the call
+    /// relies on undo and a change couldn't be saved.
     pub(crate) async fn finish(&self, call: CallJournal, report: &Report) -> CallChanges {
         if !call.journal.has_changes() {
             return call.unchanged();
         }
         let code = report.entries().exit_code;
-        let undoes = code.is_some_and(|code| self.is_undone(code));
+        let is_failed_command = code.is_some_and(|code| self.is_undone_after(code));
         let store = self.store.clone();
-        // Ending the journal reads the changed files.
-        let finishing = tokio::task::spawn_blocking(move || call.finish(&store, code, undoes));
+        let finishing =
+            tokio::task::spawn_blocking(move || call.finish(&store, code, is_failed_command));
+        // A call whose task panics counts as unchanged.
         finishing.await.unwrap_or_default()
     }
 
-    /// Ends the journal like [`finish`](Self::finish), for a command that continued after its call.
-    /// Blocks.
+    /// Finishes the journal of a job, and undoes the changes if the rules require it. Blocks.
     pub(crate) fn finish_job(&self, call: CallJournal, code: Option<i32>) -> CallChanges {
         if !call.journal.has_changes() {
             return call.unchanged();
         }
-        let code = code.unwrap_or(-1);
-        call.finish(&self.store, Some(code), self.is_undone(code))
+        let exit_code = code.unwrap_or(NO_EXIT_CODE);
+        call.finish(&self.store, Some(exit_code), self.is_undone_after(exit_code))
     }
 
     /// Checks whether the rules undo the changes of a command with this exit code.
-    fn is_undone(&self, code: i32) -> bool {
+    fn is_undone_after(&self, code: i32) -> bool {
         let Some(rules) = &self.commands else { return false };
         let Some(codes) = &rules.rollback else { return false };
-        // An empty list means all codes from 2 on.
-        if codes.is_empty() { code >= 2 } else { codes.contains(&code) }
+        if codes.is_empty() { code >= FIRST_ERROR_CODE } else { codes.contains(&code) }
     }
 }
 
-/// Finds files that a command wrote and that run later. Also finds folders that the command moved
-/// to a path of such files.
+/// Finds written files that other programs run later, and moved folders with such files.
 fn find_planted(store: &UndoStore, call: &str, saved: &SavedChanges) -> Vec<PathBuf> {
     let has_package = saved.written.iter().any(|path| is_package(path));
     let plan = if has_package { store.plan(call).ok() } else { None };
@@ -160,7 +170,10 @@ fn find_planted(store: &UndoStore, call: &str, saved: &SavedChanges) -> Vec<Path
     planted.cloned().collect()
 }
 
+/// Checks whether other programs run this written file, or files in this folder, later. `plan` has
+/// the old content of written files.
 fn is_planted(path: &Path, plan: Option<&UndoPlan>) -> bool {
+    // Unpacked packages contain many scripts, and a warning about each helps nobody.
     if is_unpacked(path) {
         return false;
     }
@@ -178,7 +191,7 @@ fn is_package(path: &Path) -> bool {
     path.ends_with("package.json")
 }
 
-/// Checks whether the scripts of a package may have changed.
+/// Checks whether the scripts of a `package.json` have changed, or can't be compared.
 fn has_new_scripts(plan: Option<&UndoPlan>, path: &Path) -> bool {
     let Some(plan) = plan else { return true };
     let mut changes = plan.changes.iter().filter(|change| change.path == path);
@@ -195,67 +208,67 @@ fn scripts(package: &str) -> Option<Value> {
 impl CallJournal {
     fn unchanged(&self) -> CallChanges {
         let refused = self.journal.refused();
-        let is_over = self.relies && refused.is_some();
-        CallChanges { refused, is_over, ..CallChanges::default() }
+        let lacks_undo = self.relies_on_undo && refused.is_some();
+        CallChanges { refused, lacks_undo, ..CallChanges::default() }
     }
 
-    /// Ends the journal. `undoes` means that the exit code undoes the changes.
-    fn finish(self, store: &UndoStore, code: Option<i32>, undoes: bool) -> CallChanges {
-        let Self { journal, about, relies, .. } = self;
+    /// Finishes the journal. Undoes the changes of a failed command, and of a call that relies on
+    /// undo if a change couldn't be saved. `code` is the exit code of a command.
+    fn finish(self, store: &UndoStore, code: Option<i32>, is_failed_command: bool) -> CallChanges {
+        let Self { journal, about, relies_on_undo, .. } = self;
         let refused = journal.refused();
-        let is_over = relies && refused.is_some();
+        let lacks_undo = relies_on_undo && refused.is_some();
         let saved = journal.finish();
-        let has_to_undo = is_over || undoes;
-        let undone = if has_to_undo && saved.is_some() {
-            Some(store.undo(&about.call).map(|plan| plan.changes.len()))
-        } else {
-            None
-        };
-        if is_over && matches!(undone, Some(Ok(_))) {
-            // The call may run again.
-            store.set_aside(&about.call);
-        }
-        let planted = match &saved {
-            Some(saved) if code.is_some() && undone.is_none() => {
-                find_planted(store, &about.call, saved)
+
+        let mut undone = None;
+        if saved.is_some() && (lacks_undo || is_failed_command) {
+            let result = store.undo(&about.call).map(|plan| plan.changes.len());
+            if lacks_undo && result.is_ok() {
+                // The call may run again with the same ID, so the entry of this run is hidden.
+                store.set_aside(&about.call);
             }
+            undone = Some(result);
+        }
+
+        // Only commands write files unnoticed. Undone changes need no warning.
+        let needs_warning = code.is_some() && undone.is_none();
+        let planted = match &saved {
+            Some(saved) if needs_warning => find_planted(store, &about.call, saved),
             _ => Vec::new(),
         };
-        CallChanges { saved, refused, undone, planted, is_over }
+        CallChanges { saved, refused, undone, planted, lacks_undo }
     }
 
-    /// Returns the recorder of the changes that the call makes itself.
     pub(crate) fn recorder(&self) -> Arc<dyn ChangeRecorder> {
         Arc::clone(&self.journal) as _
     }
 
-    /// Returns the journal for a command that continues after its call. If the call relies on undo,
-    /// a change that can't be saved is denied. Approval isn't possible because the call is over.
+    /// Converts the journal for a job. Nobody can be asked after the call, so a change that can't
+    /// be saved is denied.
     pub(crate) fn for_job(self) -> Self {
-        Self { relies: false, ..self }
+        Self { relies_on_undo: false, ..self }
     }
 
-    /// Returns the recorder for the changes by the call's commands.
     pub(crate) fn command_recorder(&self) -> Option<Arc<dyn ChangeRecorder>> {
         self.commands.as_ref().map(Arc::clone)
     }
 }
 
 impl CallChanges {
-    /// Returns the reason why the call needs approval. Approval is needed if the call relies on
-    /// undo and changes data that can't be saved.
-    pub(crate) fn question(&self) -> Option<String> {
-        if !self.is_over {
+    /// Returns the reason for approval if the call relies on undo and a change couldn't be saved.
+    /// Otherwise returns `None`.
+    pub(crate) fn reason_for_approval(&self) -> Option<String> {
+        if !self.lacks_undo {
             return None;
         }
         let (path, why) = self.refused.as_ref()?;
-        let path = neutral_line(&path.to_string_lossy());
+        let shown_path = neutral_line(&path.to_string_lossy());
         let undone = match &self.undone {
-            Some(Err(error)) => format!("Undoing its earlier changes failed: {error}"),
-            Some(Ok(_)) => "Its earlier changes were undone".to_owned(),
-            None => "The call had changed nothing before".to_owned(),
+            Some(Err(error)) => format!("Undoing the call's earlier changes failed: {error}"),
+            Some(Ok(_)) => "The call's earlier changes were undone".to_owned(),
+            None => "The call had made no earlier changes".to_owned(),
         };
-        Some(format!("the old state of {path} can't be saved: {why}. {undone}"))
+        Some(format!("the old state of {shown_path} can't be saved for undo: {why}. {undone}"))
     }
 
     pub(crate) fn snapshot(&self) -> Option<Snapshot> {
@@ -266,8 +279,7 @@ impl CallChanges {
         })
     }
 
-    /// Reports the changes to the observer of the call.
-    pub(crate) fn tell(&self, snapshot: Snapshot, events: &dyn Events) {
+    pub(crate) fn send_events(&self, snapshot: Snapshot, events: &dyn Events) {
         events.snapshot(snapshot);
         if let Some(undone) = &self.undone {
             let paths = undone.as_ref().copied().unwrap_or_default();
@@ -275,32 +287,30 @@ impl CallChanges {
         }
     }
 
-    /// Makes the audit record of the automatic undo, if there was one.
+    /// Returns the audit entry of an undo or a failed undo, or `None` if there was no undo.
     pub(crate) fn rollback_record<'a>(
         &'a self,
         call: &'a str,
         tool: &'a str,
         session: &'a str,
     ) -> Option<RollbackRecord<'a>> {
-        self.undone.as_ref().map(|undone| RollbackRecord {
-            call,
-            tool,
-            session,
-            by: if self.is_over { "autonomy" } else { "auto_rollback" },
-            error: undone.as_ref().err().map(|_| "conflicts"),
-        })
+        let undone = self.undone.as_ref()?;
+        let by = if self.lacks_undo { "autonomy" } else { "auto_rollback" };
+        let error = if undone.is_err() { Some("conflicts") } else { None };
+        Some(RollbackRecord { call, tool, session, by, error })
     }
 
-    /// Writes the notices for the reader of the answer.
     pub(crate) fn notices(&self, undo: Option<&Undo>) -> Vec<String> {
         let commands = undo.and_then(|undo| undo.commands.as_ref());
-        let [required, rollback] =
-            commands.map_or(["", ""], |rules| rules.places.each_ref().map(String::as_str));
+        let required = commands.map_or("", |rules| &rules.required_place);
+        let rollback = commands.map_or("", |rules| &rules.rollback_place);
         let table = commands.map(|rules| rules.table.to_string()).unwrap_or_default();
         let mut notices = Vec::new();
         if let Some((path, why)) = &self.refused {
             notices.push(format!(
-                "Not changed, because the old state can't be saved: {}: {why}. The rule: snapshot_required = true ({required}). To save more, raise `call_mib` in {table}.",
+                "{} was not changed, because its old state can't be saved for undo: {why}. The \
+                 rule: snapshot_required = true ({required}). To save more, raise `call_mib` in \
+                 {table}.",
                 path.display()
             ));
         }
@@ -310,14 +320,15 @@ impl CallChanges {
                 count => format!(" and {count} more"),
             };
             notices.push(format!(
-                "Check this before you continue: the command wrote {}{more}, which other programs run or obey later, outside the sandbox.",
+                "Check these files before you continue: the command wrote {}{more}. Other programs \
+                 run or obey these files later, outside the sandbox.",
                 neutral_line(&first.to_string_lossy())
             ));
         }
         if let Some(saved) = &self.saved
             && let Some(warning) = &saved.warning
         {
-            notices.push(format!("{warning}. To keep more, raise `max_mib` in {table}."));
+            notices.push(format!("{warning}. To store more changes, raise `max_mib` in {table}."));
         }
         match &self.undone {
             Some(Ok(paths)) => notices.push(format!(

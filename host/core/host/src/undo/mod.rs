@@ -1,4 +1,4 @@
-//! Opens the store of undo for a user, and records an undo in the audit log.
+//! Opens the store for undo, and records an undo in the audit log.
 
 mod call;
 mod tool;
@@ -16,19 +16,23 @@ pub use toolhold_undo::{
     ChangeKind, SavedChanges, UndoChange, UndoConflict, UndoEntry, UndoError, UndoPlan, UndoStore,
 };
 
-/// Opens the store of the changes by the user's calls. All programs of the user that use these
-/// folders share the store.
+const MIB: u64 = 1024 * 1024;
+const SECONDS_OF_DAY: u64 = 24 * 3600;
+
+/// Opens the store for undo, with the limits in the configuration. All processes of the user share
+/// the store.
 pub fn store(config: &Config, folders: &Folders) -> UndoStore {
     let undo = config.values.tools.undo;
-    let bounds = toolhold_undo::UndoLimits {
-        call_bytes: undo.call_mib.get() << 20,
-        total_bytes: undo.max_mib.get() << 20,
-        age: Duration::from_secs(undo.days.get() * 24 * 3600),
+    let limits = toolhold_undo::UndoLimits {
+        call_bytes: undo.call_mib.get() * MIB,
+        total_bytes: undo.max_mib.get() * MIB,
+        age: Duration::from_secs(undo.days.get() * SECONDS_OF_DAY),
     };
-    UndoStore::in_folder(folders.data.join("undo"), bounds)
+    UndoStore::in_folder(folders.data.join("undo"), limits)
 }
 
-/// Records an undo in the audit log. Blocks.
+/// Records an undo in the audit log. `about` is the undone call, `by` is the origin of the undo,
+/// and `error` is the reason for a failure. Blocks.
 ///
 /// # Errors
 ///

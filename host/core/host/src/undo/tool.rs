@@ -1,4 +1,4 @@
-//! `undo`: restores files that an earlier call of the session changed.
+//! The tool `undo`: restores files that an earlier call of the session changed.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use toolhold_undo::{ChangeKind, UndoEntry, UndoError, UndoPlan, UndoStore};
 
 use super::{record, store};
 
-const NAME: &str = "undo";
+const TOOL_NAME: &str = "undo";
 
-const DESCRIPTION: &str = "\
-    Restores the files that an earlier call of this session changed. A later change that \
-    doesn't overlap is kept; otherwise the file stays as it is, and the answer names it.";
+const DESCRIPTION: &str = "Restores the files that an earlier call of this session changed. A \
+                           later change of a file is kept if the changes don't overlap; otherwise \
+                           the file stays unchanged, and the answer names the file.";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -29,7 +29,6 @@ struct Arguments {
     turn: bool,
 }
 
-/// Offers the tool.
 pub(crate) struct UndoTool {
     shared: Arc<Shared>,
     tool: Arc<Definition>,
@@ -44,15 +43,15 @@ struct Shared {
 }
 
 impl UndoTool {
-    /// Makes the tool for calls whose changes were saved under this configuration. `front_end` is
-    /// for the audit log. `jobs` are the commands that may still change files.
+    /// Creates the tool. `front_end` is recorded in the audit log. Running `jobs` may still change
+    /// files.
     pub(crate) fn new(
         config: &Config,
         folders: &Folders,
         front_end: &str,
         jobs: Arc<Jobs>,
     ) -> Self {
-        let call = "Its id. Default: the latest that changed files and is not undone.";
+        let call = "The call's id. Default: the latest call that changed files and is not undone.";
         let turn = "Undo all calls of the same turn.";
         let schema = json!({
             "type": "object",
@@ -73,7 +72,7 @@ impl UndoTool {
         let tool = Arc::new(Definition {
             title,
             annotations,
-            ..Definition::new(NAME, DESCRIPTION, schema)
+            ..Definition::new(TOOL_NAME, DESCRIPTION, schema)
         });
         let shared = Shared {
             store: store(config, folders),
@@ -106,15 +105,19 @@ impl Shared {
                     "no changes of the call {:?} are saved in this session",
                     toolhold_contract::text::cut(id, 64)
                 ),
-                None => "no call of this session is left to undo; changes of timestamps alone are skipped".to_owned(),
+                None => {
+                    "this session has no call left to undo; calls that changed only timestamps are \
+                     skipped"
+                        .to_owned()
+                }
             };
             return Err(Failure::new(Category::PermanentFailure, message).with_code("not-found"));
         };
         if self.is_running(&entry) {
-            let message = format!("the job that call {} started still runs", entry.call);
+            let message = format!("a job of the call {} still runs", entry.call);
             return Err(Failure::new(Category::PermanentFailure, message)
                 .with_code("running")
-                .with_suggestion("Stop it with job_stop first, or wait for its end."));
+                .with_suggestion("Stop the job with job_stop first, or wait for its end."));
         }
 
         let calls = if arguments.turn {
@@ -127,7 +130,7 @@ impl Shared {
         for entry in calls.iter().filter(|entry| !self.is_running(entry)) {
             match self.undo_one(call, entry) {
                 Ok(description) => text.push_str(&description),
-                // The other calls are undone nevertheless.
+                // The other calls are still undone.
                 Err(failure) => last_failure = Some(failure),
             }
         }
@@ -138,10 +141,12 @@ impl Shared {
         }
     }
 
+    /// Undoes a call, and records the undo in the audit log.
     fn undo_one(&self, call: &Call, entry: &UndoEntry) -> Result<String, Failure> {
         let result = self.store.undo(&entry.call);
         let error = result.as_ref().err().map(ToString::to_string);
         let by = format!("call {}", call.id);
+        // A failed undo is recorded, too.
         record(&self.config, &self.folders, entry, &by, error.as_deref(), &self.front_end)
             .map_err(|error| {
                 Failure::new(Category::PermanentFailure, error.to_string()).with_code("audit")
@@ -159,22 +164,19 @@ fn unreadable(error: std::io::Error) -> Failure {
     Failure::new(Category::PermanentFailure, message).with_code("host")
 }
 
-/// Describes an undo, with the paths of its changes.
 fn describe(entry: &UndoEntry, plan: &UndoPlan) -> String {
-    /// Paths that are named.
-    const SHOWN: usize = 200;
+    /// Maximum number of paths in the answer of one call.
+    const MAX_LISTED: usize = 200;
     let mut text = format!("Undone: {} (call {})\n", entry.tool, entry.call);
-    for change in plan.changes.iter().take(SHOWN) {
-        let path = change.path.display();
-        let _ = match &change.what {
-            ChangeKind::MovedBack(from) => {
-                writeln!(text, "{path}: {} {}", change.what.as_str(), from.display())
-            }
-            what => writeln!(text, "{path}: {}", what.as_str()),
-        };
+    for change in plan.changes.iter().take(MAX_LISTED) {
+        let _ = write!(text, "{}: {}", change.path.display(), change.what.as_str());
+        if let ChangeKind::MovedBack(from) = &change.what {
+            let _ = write!(text, " {}", from.display());
+        }
+        text.push('\n');
     }
-    if plan.changes.len() > SHOWN {
-        let _ = writeln!(text, "{}", counted(plan.changes.len() - SHOWN, "more path"));
+    if plan.changes.len() > MAX_LISTED {
+        let _ = writeln!(text, "{}", counted(plan.changes.len() - MAX_LISTED, "more path"));
     }
     text
 }

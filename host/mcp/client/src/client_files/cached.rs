@@ -1,33 +1,32 @@
-//! Recognises a program in the cache of `npx` or `uvx`, and names the command that installs it.
+//! Recognises programs in the caches of `npx` and `uvx`.
 
 use std::path::Path;
 
-/// Returns the command that installs a program, if the program's path is in a cache of `npx` or
-/// `uvx`. Returns `None` for other paths.
+/// Returns the command that installs a program, if `program` is in a cache of `npx` or `uvx`.
 ///
-/// A client's configuration can't name a program in a cache, because the cache may be emptied. The
-/// configuration can't name the package either, because the owner of that name in the registry
-/// could then decide which program the client starts.
+/// A client's file must not name a program in a cache, because the cache may be emptied. If
+/// the file named the package instead, the owner of the package could change the program.
 pub fn install_command(program: &Path) -> Option<&'static str> {
     let folders: Vec<&str> =
         program.parent()?.iter().filter_map(|folder| folder.to_str()).collect();
-    // npx uses paths such as …/_npx/HASH/node_modules/PACKAGE/bin.
+    // npx starts programs in …/_npx/HASH/node_modules/PACKAGE/bin.
     if let Some(npx) = folders.iter().position(|folder| *folder == "_npx")
-        && folders.get(npx + 2) == Some(&"node_modules")
+        && let ["_npx", _hash, "node_modules", ..] = &folders[npx..]
     {
         return Some("npm install --global PACKAGE");
     }
-    // uvx uses a Python environment in a folder of uv's cache: …/archive-v0/HASH/bin.
-    let is_environment = program.ancestors().nth(2)?.join("pyvenv.cfg").is_file();
-    if is_environment && folders.iter().any(|folder| is_cache_of_uv(folder)) {
+    // uvx starts programs in the `bin` folder of a Python environment, such as
+    // …/archive-v0/HASH/bin. The file `pyvenv.cfg` is next to the `bin` folder.
+    let environment = program.parent()?.parent()?;
+    let is_environment = environment.join("pyvenv.cfg").is_file();
+    if is_environment && folders.iter().any(|folder| is_uv_cache(folder)) {
         return Some("uv tool install PACKAGE");
     }
     None
 }
 
-/// Checks whether a folder's name is the name of a folder in uv's cache, such as `archive-v0` or
-/// `environments-v2`.
-fn is_cache_of_uv(folder: &str) -> bool {
+/// Checks for the names of folders in uv's cache, such as `archive-v0` and `environments-v2`.
+fn is_uv_cache(folder: &str) -> bool {
     let prefixes = ["archive-v", "environments-v"];
     let version = prefixes.iter().find_map(|prefix| folder.strip_prefix(*prefix));
     let Some(version) = version else { return false };

@@ -1,7 +1,6 @@
-//! Changes settings in the text of an MCP client's file, or takes a change back, and keeps the rest
-//! of the text, comments too.
+//! Changes settings in an MCP client's file, or reverts a change. Other text and comments stay.
 //!
-//! The new text is parsed again and must have exactly the expected values; otherwise the change is
+//! The new text is parsed, and the change is refused if any value isn't as expected.
 //! refused.
 
 use jsonc_parser::cst::{CstArray, CstObject};
@@ -15,11 +14,12 @@ use crate::client_files::remove::without_tables;
 use crate::client_files::settings::Setting;
 use crate::client_files::values::{json_values, parse_json, toml_values};
 
-/// Puts settings into the text of a file. Returns the new text.
+/// Puts settings into a file's text. Returns the new text.
 ///
 /// # Errors
 ///
-/// The obstacle, with its line.
+/// Returns an error if the text is invalid, a value on the path of a setting isn't an object, or
+/// values outside of the settings would change.
 pub fn set(format: Format, before: &str, settings: &[Setting]) -> Result<String, ClientFileError> {
     let old = values(format, before)?;
     let mut new = old.clone();
@@ -30,12 +30,12 @@ pub fn set(format: Format, before: &str, settings: &[Setting]) -> Result<String,
     update(format, before, &old, &new)
 }
 
-/// Takes a change of a file back: everything that differs between `before` and `after` becomes as
-/// before, unless somebody has changed it again since. Returns the new text.
+/// Reverts the change from `before` to `after` in the text `now`. Values that were changed again
+/// since then stay. Returns the new text.
 ///
 /// # Errors
 ///
-/// The obstacle, with its line.
+/// Returns an error if a text is invalid or values besides the reverted values would change.
 pub fn revert(
     format: Format,
     now: &str,
@@ -56,32 +56,33 @@ fn values(format: Format, text: &str) -> Result<Value, ClientFileError> {
     }
 }
 
-/// Puts a value at a path of keys. Returns `None` if a value on the path isn't an object.
+/// Puts a value at the path `keys`. Returns `None` if a value on the path isn't an object.
 fn put(values: &mut Value, keys: &[String], value: &Value) -> Option<()> {
-    let (key, below) = keys.split_first()?;
-    // In opencode, a word in place of the rules is the rule for all tools.
+    let (key, inner_keys) = keys.split_first()?;
+    // In opencode's file, a rule for all tools can be in place of the object. In an object, the key
+    // of this rule is `*`.
     if let Value::String(rule) = &*values {
         *values = Value::Object(Map::from_iter([("*".to_owned(), Value::from(rule.as_str()))]));
     }
     let object = values.as_object_mut()?;
-    if !below.is_empty() {
+    if !inner_keys.is_empty() {
         let inner = object.entry(key).or_insert_with(|| Value::Object(Map::new()));
-        return put(inner, below, value);
+        return put(inner, inner_keys, value);
     }
-    match (object.get_mut(key), value) {
-        (Some(Value::Array(items)), Value::Array(added)) => {
-            for item in added {
-                if !items.contains(item) {
-                    items.push(item.clone());
-                }
+    if let (Some(Value::Array(items)), Value::Array(added)) = (object.get_mut(key), value) {
+        // A list keeps its items and gets the missing items.
+        for item in added {
+            if !items.contains(item) {
+                items.push(item.clone());
             }
         }
-        _ => drop(object.insert(key.clone(), value.clone())),
+    } else {
+        object.insert(key.clone(), value.clone());
     }
     Some(())
 }
 
-/// Returns the value without the change from `before` to `after`. Returns `None` if the value goes.
+/// Reverts the change of the value `now`. Returns `None` if the value must be removed.
 fn reverted(now: &Value, before: Option<&Value>, after: &Value) -> Option<Value> {
     if now == after {
         return before.cloned();
@@ -89,27 +90,40 @@ fn reverted(now: &Value, before: Option<&Value>, after: &Value) -> Option<Value>
     match (now, after) {
         (Value::Object(now), Value::Object(after)) => {
             let object = reverted_object(now, before, after);
-            let is_gone = before.is_none() && object.is_empty();
-            (!is_gone).then_some(Value::Object(object))
+            // The change made this object, and nothing was added to the object since then.
+            if before.is_none() && object.is_empty() {
+                return None;
+            }
+            Some(Value::Object(object))
         }
         (Value::Array(now), Value::Array(after)) => {
-            let old = before.and_then(Value::as_array);
-            let mut items = Vec::new();
-            for item in now {
-                let is_added =
-                    after.contains(item) && !old.is_some_and(|items| items.contains(item));
-                if !is_added {
-                    items.push(item.clone());
-                }
+            let old_items = before.and_then(Value::as_array).map(Vec::as_slice);
+            let items = reverted_list(now, old_items, after);
+            // The change made this list, and nothing was added to the list since then.
+            if before.is_none() && items.is_empty() {
+                return None;
             }
-            let is_gone = before.is_none() && items.is_empty();
-            (!is_gone).then_some(Value::Array(items))
+            Some(Value::Array(items))
         }
-        // Somebody has changed it since.
+        // The value was changed again.
         _ => Some(now.clone()),
     }
 }
 
+/// Removes the items that the change from `before` to `after` has added to the list `now`.
+fn reverted_list(now: &[Value], before: Option<&[Value]>, after: &[Value]) -> Vec<Value> {
+    let mut items = Vec::new();
+    for item in now {
+        let was_there = before.is_some_and(|before| before.contains(item));
+        let is_from_change = after.contains(item) && !was_there;
+        if !is_from_change {
+            items.push(item.clone());
+        }
+    }
+    items
+}
+
+/// Reverts the change from `before` to `after` in the object `now`. Returns the resulting object.
 fn reverted_object(
     now: &Map<String, Value>,
     before: Option<&Value>,
@@ -118,36 +132,40 @@ fn reverted_object(
     let mut object = Map::new();
     for (key, value) in now {
         let old = before.and_then(|before| before.get(key));
-        let kept = match after.get(key) {
+        let new_value = match after.get(key) {
             Some(changed) if old != Some(changed) => reverted(value, old, changed),
+            // The change didn't concern this value.
             _ => Some(value.clone()),
         };
-        if let Some(kept) = kept {
-            object.insert(key.clone(), kept);
+        if let Some(new_value) = new_value {
+            object.insert(key.clone(), new_value);
         }
     }
-    // The values that the change took out.
-    for (key, value) in before.and_then(Value::as_object).into_iter().flatten() {
-        if !after.contains_key(key) && !now.contains_key(key) {
-            object.insert(key.clone(), value.clone());
+    if let Some(Value::Object(before)) = before {
+        for (key, value) in before {
+            let was_removed_by_change = !after.contains_key(key);
+            let was_added_again = now.contains_key(key);
+            if was_removed_by_change && !was_added_again {
+                object.insert(key.clone(), value.clone());
+            }
         }
     }
     object
 }
 
-/// Changes a text with the values `old` so that it has the values `new`.
+/// Returns `text` with its values changed from `old` to `new`.
 fn update(format: Format, text: &str, old: &Value, new: &Value) -> Result<String, ClientFileError> {
     if old == new {
         return Ok(text.to_owned());
     }
-    let old = old.as_object().ok_or_else(not_an_object)?;
-    let target = new.as_object().ok_or_else(not_an_object)?;
-    let after = match format {
-        Format::Json => update_json(text, old, target)?,
-        Format::Toml => update_toml(text, old, target)?,
+    let old_fields = old.as_object().ok_or_else(not_an_object)?;
+    let new_fields = new.as_object().ok_or_else(not_an_object)?;
+    let new_text = match format {
+        Format::Json => update_json(text, old_fields, new_fields)?,
+        Format::Toml => update_toml(text, old_fields, new_fields)?,
     };
-    match values(format, &after) {
-        Ok(values) if values == *new => Ok(after),
+    match values(format, &new_text) {
+        Ok(values) if values == *new => Ok(new_text),
         _ => Err(ClientFileError::Settings),
     }
 }
@@ -156,6 +174,7 @@ fn not_an_object() -> ClientFileError {
     ClientFileError::NotAnObject { table: "settings".to_owned() }
 }
 
+/// Changes the values of a JSON text from `old` to `new`. Unchanged values and comments stay.
 fn update_json(
     text: &str,
     old: &Map<String, Value>,
@@ -171,6 +190,7 @@ fn update_json(
     Ok(after)
 }
 
+/// Changes the properties of `object` from `old` to `new`. Unchanged properties keep their text.
 fn update_object(object: &CstObject, old: &Map<String, Value>, new: &Map<String, Value>) {
     for property in object.properties() {
         let is_kept = property.decoded_name().is_some_and(|name| new.contains_key(&name));
@@ -183,22 +203,25 @@ fn update_object(object: &CstObject, old: &Map<String, Value>, new: &Map<String,
             object.append(key, json_input(value));
             continue;
         };
-        match (old.get(key), value) {
-            (Some(old), new) if old == new => {}
-            (Some(Value::Object(old)), Value::Object(new)) => match property.object_value() {
-                Some(inner) => update_object(&inner, old, new),
-                None => property.set_value(json_input(value)),
-            },
-            (Some(Value::Array(old)), Value::Array(new)) => match property.array_value() {
-                Some(array) => update_array(&array, old, new),
-                None => property.set_value(json_input(value)),
-            },
-            _ => property.set_value(json_input(value)),
+        let old_value = old.get(key);
+        if old_value == Some(value) {
+            continue;
+        }
+        if let (Some(Value::Object(old)), Value::Object(new)) = (old_value, value)
+            && let Some(inner_object) = property.object_value()
+        {
+            update_object(&inner_object, old, new);
+        } else if let (Some(Value::Array(old)), Value::Array(new)) = (old_value, value)
+            && let Some(array) = property.array_value()
+        {
+            update_array(&array, old, new);
+        } else {
+            property.set_value(json_input(value));
         }
     }
 }
 
-/// Removes the items that are gone, and appends the new ones.
+/// Removes the items that aren't in `new`, and appends the items that aren't in `old`.
 fn update_array(array: &CstArray, old: &[Value], new: &[Value]) {
     for element in array.elements() {
         if element.to_serde_value().is_some_and(|item| !new.contains(&item)) {
@@ -212,55 +235,65 @@ fn update_array(array: &CstArray, old: &[Value], new: &[Value]) {
     }
 }
 
+/// Changes the values of a TOML text from `old` to `new`. Unchanged values and their comments stay.
 fn update_toml(
     text: &str,
     old: &Map<String, Value>,
     new: &Map<String, Value>,
 ) -> Result<String, ClientFileError> {
     let mut text = text.to_owned();
-    // Tables go with the comments directly above them, and no others.
-    let gone = gone_tables(old, new);
-    if !gone.is_empty() {
-        text = without_tables(&text, &[], &gone)?;
+    // The lines of removed tables are removed from the text, with the comments directly above.
+    let removed = names_of_removed_tables(old, new);
+    if !removed.is_empty() {
+        text = without_tables(&text, &[], &removed)?;
     }
     for (key, value) in new {
-        let Some(inner) = old.get(key).and_then(Value::as_object) else { continue };
-        let Some(left) = value.as_object() else { continue };
-        let gone = gone_tables(inner, left);
-        if !gone.is_empty() {
-            text = without_tables(&text, &[key.as_str()], &gone)?;
+        let Some(old_inner) = old.get(key).and_then(Value::as_object) else { continue };
+        let Some(new_inner) = value.as_object() else { continue };
+        let removed_inner = names_of_removed_tables(old_inner, new_inner);
+        if !removed_inner.is_empty() {
+            text = without_tables(&text, &[key.as_str()], &removed_inner)?;
         }
     }
+
     let mut document: DocumentMut = text.parse()?;
-    let prefix = new_table_prefix(&document);
+    add_empty_tables(&mut document, new);
+    update_table(document.as_table_mut(), new);
+    Ok(document.to_string())
+}
+
+/// Adds an empty table at the end of the document for each object in `new` that has no table.
+fn add_empty_tables(document: &mut DocumentMut, new: &Map<String, Value>) {
+    let first_prefix = new_table_prefix(document);
     let mut has_new_table = false;
     for (key, value) in new {
         if document.contains_key(key) || !value.is_object() {
             continue;
         }
         let mut table = Table::new();
-        table.decor_mut().set_prefix(if has_new_table { "\n" } else { prefix.as_str() });
+        let prefix = if has_new_table { "\n" } else { first_prefix.as_str() };
+        table.decor_mut().set_prefix(prefix);
         document.insert(key, Item::Table(table));
         has_new_table = true;
     }
     if has_new_table {
+        // The prefix of the first new table contains the comments from the end.
         document.set_trailing("");
     }
-    update_table(document.as_table_mut(), new);
-    Ok(document.to_string())
 }
 
-/// Returns the names of the tables that are in `old` and not in `new`.
-fn gone_tables(old: &Map<String, Value>, new: &Map<String, Value>) -> Vec<String> {
-    let mut gone = Vec::new();
+/// Returns the names of tables that are in `old` but not in `new`.
+fn names_of_removed_tables(old: &Map<String, Value>, new: &Map<String, Value>) -> Vec<String> {
+    let mut names = Vec::new();
     for (name, value) in old {
         if value.is_object() && !new.contains_key(name) {
-            gone.push(name.clone());
+            names.push(name.clone());
         }
     }
-    gone
+    names
 }
 
+/// Changes the values of a table to `new`.
 fn update_table(table: &mut dyn TableLike, new: &Map<String, Value>) {
     let keys: Vec<String> = table.iter().map(|(key, _)| key.to_owned()).collect();
     for key in keys {
@@ -268,26 +301,28 @@ fn update_table(table: &mut dyn TableLike, new: &Map<String, Value>) {
             table.remove(&key);
         }
     }
-    for (key, value) in new {
-        match (table.get_mut(key), value) {
-            (Some(item), Value::Object(new)) if item.is_table_like() => {
-                if let Some(inner) = item.as_table_like_mut() {
-                    update_table(inner, new);
-                }
-            }
-            (Some(Item::Value(old)), new) if !is_same(old, new) => {
-                let decor = old.decor().clone();
-                *old = toml_value(new);
-                *old.decor_mut() = decor;
-            }
-            (Some(_), _) => {}
-            (None, new) => drop(table.insert(key, Item::Value(toml_value(new)))),
+    for (key, new_value) in new {
+        let Some(item) = table.get_mut(key) else {
+            table.insert(key, Item::Value(toml_value(new_value)));
+            continue;
+        };
+        if let Value::Object(inner_values) = new_value
+            && let Some(inner_table) = item.as_table_like_mut()
+        {
+            update_table(inner_table, inner_values);
+        } else if let Item::Value(old_value) = item
+            && !is_same(old_value, new_value)
+        {
+            // The decor contains the comments next to the value.
+            let decor = old_value.decor().clone();
+            *old_value = toml_value(new_value);
+            *old_value.decor_mut() = decor;
         }
     }
 }
 
-/// Checks whether a value of TOML is this value of JSON. Values of other kinds, such as dates, are
-/// never changed.
+/// Returns whether a TOML value is the same as a JSON value. Floats and dates are never changed, so
+/// they are the same as any value.
 fn is_same(old: &toml_edit::Value, new: &Value) -> bool {
     match (old, new) {
         (toml_edit::Value::String(old), Value::String(new)) => old.value() == new,

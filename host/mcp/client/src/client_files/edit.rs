@@ -1,7 +1,6 @@
-//! Adds a server to the text of an MCP client's file, or removes servers, and changes nothing else.
+//! Adds or removes servers in an MCP client's file. Other text stays.
 //!
-//! The new text is parsed again, and its content must equal the expected content. Otherwise the
-//! change is refused.
+//! The new text is parsed, and the change is refused if any value isn't as expected.
 
 use jsonc_parser::cst::{CstInputValue, CstObject};
 use serde_json::{Map, Value};
@@ -12,15 +11,15 @@ use crate::client_files::known::Format;
 use crate::client_files::remove::without_tables;
 use crate::client_files::values::{json_values, parse_json, toml_values};
 
-/// The fields that say how to reach a server. A field that the new entry doesn't have is removed.
+/// Fields that say how to reach a server. Such a field is removed if the new entry lacks it.
 const TRANSPORT_FIELDS: [&str; 8] =
     ["type", "command", "args", "url", "serverUrl", "httpUrl", "headers", "bearer_token_env_var"];
 
-/// Adds a server to the text of a file, or changes the server with this name. Returns the new text.
+/// Adds or changes a server in a file's text. Returns the new text.
 ///
 /// # Errors
 ///
-/// Returns the obstacle, with its line.
+/// Returns an error if the text is invalid or values outside of the server's entry would change.
 pub fn edit(
     format: Format,
     before: &str,
@@ -34,6 +33,7 @@ pub fn edit(
     }
 }
 
+/// Adds or changes a server in a JSON text. Unchanged parts of the text stay.
 fn edit_json(
     before: &str,
     table: &str,
@@ -52,13 +52,7 @@ fn edit_json(
         .object_value_or_create()
         .and_then(|object| object.object_value_or_create(table))
         .ok_or_else(|| not_an_object(table))?;
-    match servers.get(name) {
-        None => drop(servers.append(name, json_input(entry))),
-        Some(property) => match property.object_value() {
-            Some(old_entry) => change_json(&old_entry, entry),
-            None => property.set_value(json_input(entry)),
-        },
-    }
+    put_json(&servers, name, entry);
     let mut after = root.to_string();
     if !after.ends_with('\n') {
         after.push('\n');
@@ -70,29 +64,49 @@ fn edit_json(
     }
 }
 
-/// Removes the servers with these names from the text of a file. Returns the new text.
+/// Adds or changes the entry of a server in the table `servers`.
+fn put_json(servers: &CstObject, name: &str, entry: &Value) {
+    let Some(property) = servers.get(name) else {
+        servers.append(name, json_input(entry));
+        return;
+    };
+    match property.object_value() {
+        Some(old_entry) => change_json(&old_entry, entry),
+        None => property.set_value(json_input(entry)),
+    }
+}
+
+/// Removes servers from a file's text. Returns the new text.
 ///
 /// # Errors
 ///
-/// Returns the obstacle, with its line.
+/// Returns an error if the text is invalid or values outside of the servers would change.
 pub fn without(
     format: Format,
     before: &str,
     table: &str,
     names: &[String],
 ) -> Result<String, ClientFileError> {
-    if format == Format::Toml {
-        return without_tables(before, &[table], names);
+    match format {
+        Format::Json => without_json(before, table, names),
+        Format::Toml => without_tables(before, &[table], names),
     }
+}
+
+/// Removes servers from a JSON text.
+fn without_json(before: &str, table: &str, names: &[String]) -> Result<String, ClientFileError> {
     let mut expected = json_values(before)?;
     if let Some(servers) = expected.get_mut(table).and_then(Value::as_object_mut) {
         servers.retain(|name, _| !names.contains(name));
     }
     let root = parse_json(before)?;
-    let servers = root.object_value().and_then(|object| object.object_value(table));
-    for property in servers.iter().flat_map(CstObject::properties) {
-        if property.decoded_name().is_some_and(|name| names.contains(&name)) {
-            property.remove();
+    if let Some(object) = root.object_value()
+        && let Some(servers) = object.object_value(table)
+    {
+        for property in servers.properties() {
+            if property.decoded_name().is_some_and(|name| names.contains(&name)) {
+                property.remove();
+            }
         }
     }
     let after = root.to_string();
@@ -102,36 +116,38 @@ pub fn without(
     }
 }
 
-/// Changes how a server is reached, and keeps the other fields of its entry.
+/// Puts the fields of `entry` into `old_entry`. Removes old transport fields, such as `url`.
 fn change_json(old_entry: &CstObject, entry: &Value) {
     let Some(entry) = entry.as_object() else { return };
     for property in old_entry.properties() {
-        let name = property.decoded_name().unwrap_or_default();
+        let Some(name) = property.decoded_name() else { continue };
         if TRANSPORT_FIELDS.contains(&name.as_str()) && !entry.contains_key(&name) {
             property.remove();
         }
     }
     for (key, value) in entry {
-        match old_entry.get(key) {
-            Some(property) => property.set_value(json_input(value)),
-            None => drop(old_entry.append(key, json_input(value))),
+        if let Some(property) = old_entry.get(key) {
+            property.set_value(json_input(value));
+        } else {
+            old_entry.append(key, json_input(value));
         }
     }
 }
 
-/// Returns the expected content of a file. Returns `None` if a value isn't an object but must be
-/// one.
+/// Adds or changes a server's entry in the values of a file. Returns the new values, or `None` if a
+/// value on the path isn't an object.
 fn with_server(mut values: Value, table: &str, name: &str, entry: &Value) -> Option<Value> {
     let root = values.as_object_mut()?;
     let servers = root.entry(table).or_insert_with(|| Value::Object(Map::new())).as_object_mut()?;
-    match (servers.get_mut(name), entry) {
-        (Some(Value::Object(old_entry)), Value::Object(entry)) => {
-            old_entry.retain(|key, _| {
-                entry.contains_key(key) || !TRANSPORT_FIELDS.contains(&key.as_str())
-            });
-            old_entry.extend(entry.clone());
-        }
-        _ => drop(servers.insert(name.to_owned(), entry.clone())),
+    if let (Some(Value::Object(old_fields)), Value::Object(fields)) = (servers.get_mut(name), entry)
+    {
+        old_fields.retain(|key, _| {
+            let is_transport_field = TRANSPORT_FIELDS.contains(&key.as_str());
+            !is_transport_field || fields.contains_key(key)
+        });
+        old_fields.extend(fields.clone());
+    } else {
+        servers.insert(name.to_owned(), entry.clone());
     }
     Some(values)
 }
@@ -140,7 +156,7 @@ fn not_an_object(table: &str) -> ClientFileError {
     ClientFileError::NotAnObject { table: table.to_owned() }
 }
 
-/// Converts a value for the JSON text.
+/// Converts a value for the library that edits JSON.
 pub(crate) fn json_input(value: &Value) -> CstInputValue {
     match value {
         Value::Null => CstInputValue::Null,
@@ -154,6 +170,7 @@ pub(crate) fn json_input(value: &Value) -> CstInputValue {
     }
 }
 
+/// Adds or changes a server in a TOML text. Unchanged parts of the text stay.
 fn edit_toml(
     before: &str,
     table: &str,
@@ -170,6 +187,7 @@ fn edit_toml(
     let mut document: DocumentMut = before.parse()?;
     let table_prefix = new_table_prefix(&document);
     let mut new_servers = Table::new();
+    // The table of the servers needs no header of its own.
     new_servers.set_implicit(true);
     let item = document.entry(table).or_insert(Item::Table(new_servers));
     let is_in_one_line = item.is_inline_table();
@@ -182,6 +200,7 @@ fn edit_toml(
             change_toml(&mut new_entry, entry);
             new_entry.decor_mut().set_prefix(table_prefix);
             servers.insert(name, Item::Table(new_entry));
+            // The comments at the end are now above the new table.
             document.set_trailing("");
         }
     }
@@ -193,17 +212,17 @@ fn edit_toml(
     }
 }
 
-/// Returns the text above a new table at the end of a document. The text consists of the comments
-/// at the current end.
-pub(crate) fn new_table_prefix(document: &DocumentMut) -> String {
-    match document.trailing().as_str().unwrap_or_default().trim_end() {
-        "" if document.is_empty() => String::new(),
-        "" => "\n".to_owned(),
-        comments => format!("{comments}\n\n"),
+/// Returns the text above an appended table, including the comments at the end of `document`.
+pub fn new_table_prefix(document: &DocumentMut) -> String {
+    // A `DocumentMut` owns its text, so `as_str` returns `Some`.
+    let comments = document.trailing().as_str().unwrap_or_default().trim_end();
+    if !comments.is_empty() {
+        return format!("{comments}\n\n");
     }
+    if document.is_empty() { String::new() } else { "\n".to_owned() }
 }
 
-/// Changes how a server is reached, and keeps the other fields of its entry.
+/// Puts the fields of `entry` into `old_entry`. Removes old transport fields, such as `url`.
 fn change_toml(old_entry: &mut dyn TableLike, entry: &Value) {
     let Some(entry) = entry.as_object() else { return };
     for field in TRANSPORT_FIELDS {
@@ -212,18 +231,19 @@ fn change_toml(old_entry: &mut dyn TableLike, entry: &Value) {
         }
     }
     for (key, value) in entry {
-        match old_entry.get_mut(key).and_then(Item::as_value_mut) {
-            Some(old) => {
-                // The decoration has the comments around the value.
-                let decor = old.decor().clone();
-                *old = toml_value(value);
-                *old.decor_mut() = decor;
-            }
-            None => drop(old_entry.insert(key, Item::Value(toml_value(value)))),
+        if let Some(old_value) = old_entry.get_mut(key).and_then(Item::as_value_mut) {
+            // The decor contains the comments next to the value.
+            let decor = old_value.decor().clone();
+            *old_value = toml_value(value);
+            *old_value.decor_mut() = decor;
+        } else {
+            old_entry.insert(key, Item::Value(toml_value(value)));
         }
     }
 }
 
+/// Converts a value to TOML. Null becomes an empty string, because TOML has no null. A float
+/// becomes zero, because entries and settings contain only integers.
 pub(crate) fn toml_value(value: &Value) -> toml_edit::Value {
     match value {
         Value::Null => "".into(),

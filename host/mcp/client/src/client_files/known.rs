@@ -1,12 +1,11 @@
-//! The known MCP clients: where each stores its servers, and in which format. The facts come from
-//! the documentation of the clients.
+//! The known MCP clients, and the files and formats of their servers, from their documentation.
 
 use std::io;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-/// The server that a client starts or connects to.
+/// A server that a client uses.
 pub enum ServerConfig {
     /// A process that the client starts.
     Stdio {
@@ -15,23 +14,22 @@ pub enum ServerConfig {
         /// The arguments of the program.
         arguments: Vec<String>,
     },
-    /// A running server. The server's token is in an environment variable of the client. Without a
-    /// token, the client gets one from an authorization server.
+    /// A server at a URL. Without a token, the client logs in at an authorization server.
     Http {
         /// The URL of the server.
         url: String,
-        /// The variable with the token.
+        /// The environment variable with the token.
         variable: Option<String>,
     },
 }
 
-/// A client.
+/// An MCP client.
 pub struct Client {
     /// The client's name on Toolhold's command line.
     pub name: &'static str,
     /// The client's name for people.
     pub title: &'static str,
-    /// Its program, if its users start it in a shell.
+    /// The client's program, if it is started in a shell.
     pub program: Option<&'static str>,
     user: User,
     /// The client's file in a project.
@@ -40,35 +38,35 @@ pub struct Client {
     pub format: Format,
     /// The table of the servers.
     pub table: &'static str,
-    words: Words,
+    entry_form: EntryForm,
 }
 
-/// The place of the settings for all projects of a user.
+/// The file for all projects of a user.
 enum User {
     Home(&'static str),
-    /// In the folder of `XDG_CONFIG_HOME`, otherwise `~/.config`.
+    /// In `$XDG_CONFIG_HOME`, by default `~/.config`.
     Config(&'static str),
-    /// In the folder of the variable, otherwise below the home folder.
+    /// In the folder that the variable names, by default a folder below the home folder.
     Variable(&'static str, &'static str, &'static str),
-    /// A file in the home folder that only the client itself writes.
+    /// In the home folder. Only the client itself writes this file.
     Command(&'static str),
 }
 
 /// The format of a client's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// JSON with comments and trailing commas. Most clients accept both.
+    /// JSON with comments and trailing commas, which most clients accept.
     Json,
     /// TOML.
     Toml,
 }
 
-/// The form in which a client names a server.
-enum Words {
-    /// `command` and `args`, or `url` and `headers` over HTTP. The function formats the variable of
-    /// the token.
+/// The form of a server's entry.
+enum EntryForm {
+    /// `command` and `args`, or `url` and `headers`. The function formats a reference to the
+    /// token's variable. `None` if the client has no such references.
     Plain(Option<fn(&str) -> String>),
-    /// The plain fields and this `type`. Over HTTP, the type is `http`.
+    /// As `Plain`, but with a `type`. For a URL, the type is `http`.
     Typed(&'static str, fn(&str) -> String),
     Windsurf,
     Gemini,
@@ -77,13 +75,11 @@ enum Words {
     Copilot,
 }
 
-/// Formats `${NAME}`.
-fn braces(variable: &str) -> String {
+fn braced_variable(variable: &str) -> String {
     format!("${{{variable}}}")
 }
 
-/// Formats a variable as `${env:NAME}`.
-fn of_environment(variable: &str) -> String {
+fn environment_reference(variable: &str) -> String {
     format!("${{env:{variable}}}")
 }
 
@@ -97,7 +93,7 @@ pub const CLIENTS: [Client; 11] = [
         project: Some(".mcp.json"),
         format: Format::Json,
         table: "mcpServers",
-        words: Words::Typed("stdio", braces),
+        entry_form: EntryForm::Typed("stdio", braced_variable),
     },
     Client {
         name: "claude-desktop",
@@ -107,7 +103,7 @@ pub const CLIENTS: [Client; 11] = [
         project: None,
         format: Format::Json,
         table: "mcpServers",
-        words: Words::Plain(None),
+        entry_form: EntryForm::Plain(None),
     },
     Client {
         name: "codex",
@@ -117,7 +113,7 @@ pub const CLIENTS: [Client; 11] = [
         project: Some(".codex/config.toml"),
         format: Format::Toml,
         table: "mcp_servers",
-        words: Words::Codex,
+        entry_form: EntryForm::Codex,
     },
     Client {
         name: "copilot",
@@ -127,7 +123,7 @@ pub const CLIENTS: [Client; 11] = [
         project: None,
         format: Format::Json,
         table: "mcpServers",
-        words: Words::Copilot,
+        entry_form: EntryForm::Copilot,
     },
     Client {
         name: "cursor",
@@ -137,7 +133,7 @@ pub const CLIENTS: [Client; 11] = [
         project: Some(".cursor/mcp.json"),
         format: Format::Json,
         table: "mcpServers",
-        words: Words::Plain(Some(of_environment)),
+        entry_form: EntryForm::Plain(Some(environment_reference)),
     },
     Client {
         name: "gemini",
@@ -147,7 +143,7 @@ pub const CLIENTS: [Client; 11] = [
         project: Some(".gemini/settings.json"),
         format: Format::Json,
         table: "mcpServers",
-        words: Words::Gemini,
+        entry_form: EntryForm::Gemini,
     },
     Client {
         name: "opencode",
@@ -157,7 +153,7 @@ pub const CLIENTS: [Client; 11] = [
         project: Some("opencode.json"),
         format: Format::Json,
         table: "mcp",
-        words: Words::OpenCode,
+        entry_form: EntryForm::OpenCode,
     },
     Client {
         name: "qwen",
@@ -167,7 +163,7 @@ pub const CLIENTS: [Client; 11] = [
         project: Some(".qwen/settings.json"),
         format: Format::Json,
         table: "mcpServers",
-        words: Words::Gemini,
+        entry_form: EntryForm::Gemini,
     },
     Client {
         name: "vscode",
@@ -177,7 +173,7 @@ pub const CLIENTS: [Client; 11] = [
         project: Some(".vscode/mcp.json"),
         format: Format::Json,
         table: "servers",
-        words: Words::Typed("stdio", of_environment),
+        entry_form: EntryForm::Typed("stdio", environment_reference),
     },
     Client {
         name: "windsurf",
@@ -187,7 +183,7 @@ pub const CLIENTS: [Client; 11] = [
         project: None,
         format: Format::Json,
         table: "mcpServers",
-        words: Words::Windsurf,
+        entry_form: EntryForm::Windsurf,
     },
     Client {
         name: "zed",
@@ -197,92 +193,98 @@ pub const CLIENTS: [Client; 11] = [
         project: None,
         format: Format::Json,
         table: "context_servers",
-        words: Words::Plain(None),
+        entry_form: EntryForm::Plain(None),
     },
 ];
 
-/// The reason why a client's file can't be found, or why a server can't be written into it.
+/// The reason why a client's file can't be found or a server can't be added.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The folder of the user's files isn't known.
+    /// The home folder isn't known.
     #[error("HOME isn't set to a folder, so the client's file can't be found")]
     NoHome,
-    /// This client reads no file of a project.
+    /// The client reads no file in projects.
     #[error("{0} has no file in a project")]
     NoProjectFile(&'static str),
-    /// The project's folder can't be determined.
-    #[error("finding the working directory: {0}")]
+    /// The working directory isn't known.
+    #[error("the working directory can't be found: {0}")]
     WorkingDirectory(io::Error),
-    /// This client can't take the server's token from a variable.
+    /// The client can't read a token from a variable.
     #[error("{0}'s file would have to contain the server's token; let {0} start `toolhold serve`")]
-    HoldsToken(&'static str),
+    TokenInFile(&'static str),
 }
 
 impl Client {
-    /// Returns the file with the user's servers. Returns `None` if only the client's own command
-    /// can change the file.
+    /// Returns the user's file. Returns `None` if only the client's own command may change the
+    /// file.
     ///
     /// # Errors
     ///
-    /// Returns an error if the folder of the user's files isn't known.
+    /// Returns an error if the home folder isn't known.
     pub fn user_file(&self) -> Result<Option<PathBuf>, ClientError> {
         let file = match self.user {
             User::Home(file) => home()?.join(file),
             User::Config(file) => folder_or("XDG_CONFIG_HOME", ".config")?.join(file),
-            User::Variable(variable, below, file) => folder_or(variable, below)?.join(file),
+            User::Variable(variable, default_folder, file) => {
+                folder_or(variable, default_folder)?.join(file)
+            }
             User::Command(_) => return Ok(None),
         };
         Ok(Some(file))
     }
 
-    /// Returns the file with the user's servers for reading. Returns `None` if there is no home
-    /// folder.
+    /// Returns the path of the user's file for reading. Toolhold may also read a file that only the
+    /// client's own command may change. For such a file, an unknown home folder is no error, and
+    /// `None` is returned.
     ///
     /// # Errors
     ///
-    /// Returns an error if the folder of the user's files isn't known.
+    /// Returns an error if the home folder isn't known, and Toolhold may change the file.
     pub fn read_file(&self) -> Result<Option<PathBuf>, ClientError> {
         let User::Command(file) = self.user else { return self.user_file() };
         Ok(folder("HOME").map(|home| home.join(file)))
     }
 
-    /// Returns the client's file in the project of the working directory.
+    /// Returns the file in the project of the working directory.
     ///
     /// # Errors
     ///
-    /// The client has no file in a project.
+    /// Returns an error if the client reads no file in projects.
     pub fn project_file(&self) -> Result<PathBuf, ClientError> {
         let file = self.project.ok_or(ClientError::NoProjectFile(self.title))?;
         let here = std::env::current_dir().map_err(ClientError::WorkingDirectory)?;
         Ok(here.join(file))
     }
 
-    /// Checks whether the client can connect to servers over HTTP with a token that isn't in its
-    /// file.
+    /// Checks whether the client can use HTTP servers with a token that isn't in its file.
     pub fn takes_http(&self) -> bool {
-        !matches!(self.words, Words::Plain(None))
+        !matches!(self.entry_form, EntryForm::Plain(None))
     }
 
-    /// Returns the file with the client's own settings, such as permissions: of the user, or of
-    /// the project. Most clients store their servers in the same file.
+    /// Returns the file with the client's settings, such as permissions. Most clients have the
+    /// settings and the servers in the same file.
     ///
     /// # Errors
     ///
-    /// The folder of the user's files isn't known, or the client has no file in a project.
+    /// Returns an error if the home folder isn't known or the client reads no file in projects.
     pub fn settings_file(&self, in_project: bool) -> Result<PathBuf, ClientError> {
         let file = if in_project { Some(self.project_file()?) } else { self.user_file()? };
-        match file {
-            Some(file) if self.name != "claude-code" => Ok(file),
-            Some(file) => Ok(file.with_file_name(".claude").join("settings.json")),
-            None => Ok(folder_or("CLAUDE_CONFIG_DIR", ".claude")?.join("settings.json")),
+        let Some(file) = file else {
+            // The client without a user's file is Claude Code.
+            return Ok(folder_or("CLAUDE_CONFIG_DIR", ".claude")?.join("settings.json"));
+        };
+        // In a project, Claude Code has a separate file for settings.
+        if self.name == "claude-code" {
+            return Ok(file.with_file_name(".claude").join("settings.json"));
         }
+        Ok(file)
     }
 
-    /// Returns the entry for a server, with the client's permission for it.
+    /// Returns the entry for a server, including the client's permission for its calls.
     ///
     /// # Errors
     ///
-    /// The client can't use such a server.
+    /// Returns an error if the client can't use such a server.
     pub fn entry(&self, server: &ServerConfig) -> Result<Value, ClientError> {
         let mut entry = match server {
             ServerConfig::Stdio { program, arguments } => self.stdio_entry(program, arguments),
@@ -290,7 +292,9 @@ impl Client {
                 self.http_entry(url, variable)?
             }
             ServerConfig::Http { url, variable: None } => {
-                let mut entry = self.http_entry(url, "")?;
+                let no_variable = "";
+                let mut entry = self.http_entry(url, no_variable)?;
+                // The client must not send a token, so the fields with the token are removed.
                 if let Some(fields) = entry.as_object_mut() {
                     fields.shift_remove("headers");
                     fields.shift_remove("bearer_token_env_var");
@@ -298,26 +302,29 @@ impl Client {
                 entry
             }
         };
-        match self.words {
-            Words::Codex => entry["default_tools_approval_mode"] = "approve".into(),
-            Words::Gemini => entry["trust"] = true.into(),
+        // With these fields, the client doesn't ask the user before a call, because Toolhold's
+        // rules decide on calls.
+        match self.entry_form {
+            EntryForm::Codex => entry["default_tools_approval_mode"] = "approve".into(),
+            EntryForm::Gemini => entry["trust"] = true.into(),
             _ => {}
         }
         Ok(entry)
     }
 
+    /// Returns the entry of a server that the client starts.
     fn stdio_entry(&self, program: &str, arguments: &[String]) -> Value {
-        match self.words {
-            Words::Plain(_) | Words::Windsurf | Words::Gemini | Words::Codex => {
+        match self.entry_form {
+            EntryForm::Plain(_) | EntryForm::Windsurf | EntryForm::Gemini | EntryForm::Codex => {
                 json!({ "command": program, "args": arguments })
             }
-            Words::Typed(kind, _) => {
+            EntryForm::Typed(kind, _) => {
                 json!({ "type": kind, "command": program, "args": arguments })
             }
-            Words::Copilot => {
+            EntryForm::Copilot => {
                 json!({ "type": "local", "command": program, "args": arguments, "tools": ["*"] })
             }
-            Words::OpenCode => {
+            EntryForm::OpenCode => {
                 let mut command = vec![program];
                 command.extend(arguments.iter().map(String::as_str));
                 json!({ "type": "local", "command": command, "enabled": true })
@@ -325,32 +332,34 @@ impl Client {
         }
     }
 
-    /// Returns the entry for a server whose token is in a variable.
+    /// Returns the entry of a server at a URL. `variable` is the environment variable with the
+    /// token.
     fn http_entry(&self, url: &str, variable: &str) -> Result<Value, ClientError> {
-        Ok(match self.words {
-            Words::Plain(Some(token)) => {
-                json!({ "url": url, "headers": headers(token(variable)) })
+        let entry = match self.entry_form {
+            EntryForm::Plain(Some(reference)) => {
+                json!({ "url": url, "headers": headers(reference(variable)) })
             }
-            Words::Plain(None) => return Err(ClientError::HoldsToken(self.title)),
-            Words::Typed(_, token) => {
-                json!({ "type": "http", "url": url, "headers": headers(token(variable)) })
+            EntryForm::Plain(None) => return Err(ClientError::TokenInFile(self.title)),
+            EntryForm::Typed(_, reference) => {
+                json!({ "type": "http", "url": url, "headers": headers(reference(variable)) })
             }
-            Words::Windsurf => {
-                json!({ "serverUrl": url, "headers": headers(of_environment(variable)) })
+            EntryForm::Windsurf => {
+                json!({ "serverUrl": url, "headers": headers(environment_reference(variable)) })
             }
-            Words::Gemini => {
-                json!({ "httpUrl": url, "headers": headers(braces(variable)) })
+            EntryForm::Gemini => {
+                json!({ "httpUrl": url, "headers": headers(braced_variable(variable)) })
             }
-            Words::Codex => json!({ "url": url, "bearer_token_env_var": variable }),
-            Words::OpenCode => {
+            EntryForm::Codex => json!({ "url": url, "bearer_token_env_var": variable }),
+            EntryForm::OpenCode => {
                 let bearer = headers(format!("{{env:{variable}}}"));
                 json!({ "type": "remote", "url": url, "enabled": true, "headers": bearer })
             }
-            Words::Copilot => {
-                let bearer = headers(braces(variable));
+            EntryForm::Copilot => {
+                let bearer = headers(braced_variable(variable));
                 json!({ "type": "http", "url": url, "headers": bearer, "tools": ["*"] })
             }
-        })
+        };
+        Ok(entry)
     }
 
     /// Returns the client's command that removes a server.
@@ -358,7 +367,7 @@ impl Client {
         owned(&["claude", "mcp", "remove", "--scope", "user", name])
     }
 
-    /// Returns the client's command that adds a server.
+    /// Returns the command of Claude Code that adds a server. No other client needs a command.
     pub fn command(&self, name: &str, server: &ServerConfig) -> Vec<String> {
         match server {
             ServerConfig::Stdio { program, arguments } => {
@@ -371,7 +380,7 @@ impl Client {
                 let mut line = owned(&["claude", "mcp", "add", "--scope", "user"]);
                 line.extend(owned(&["--transport", "http", name, url]));
                 if let Some(variable) = variable {
-                    let header = format!("Authorization: Bearer {}", braces(variable));
+                    let header = format!("Authorization: Bearer {}", braced_variable(variable));
                     line.extend(["--header".to_owned(), header]);
                 }
                 line
@@ -380,7 +389,6 @@ impl Client {
     }
 }
 
-/// Returns the headers with a bearer token.
 fn headers(token: String) -> Value {
     json!({ "Authorization": format!("Bearer {token}") })
 }
@@ -393,8 +401,7 @@ fn home() -> Result<PathBuf, ClientError> {
     folder("HOME").ok_or(ClientError::NoHome)
 }
 
-/// Returns the folder that a variable names. Without the variable, returns the folder `below` the
-/// home folder.
+/// Returns the folder that a variable names, or the folder `below` the home folder.
 fn folder_or(variable: &str, below: &str) -> Result<PathBuf, ClientError> {
     match folder(variable) {
         Some(folder) => Ok(folder),
@@ -402,7 +409,7 @@ fn folder_or(variable: &str, below: &str) -> Result<PathBuf, ClientError> {
     }
 }
 
-/// Returns the folder that a variable names. Returns `None` if the variable isn't an absolute path.
+/// Returns the folder that a variable names. Relative paths are ignored.
 fn folder(variable: &str) -> Option<PathBuf> {
     let folder = PathBuf::from(std::env::var_os(variable)?);
     folder.is_absolute().then_some(folder)

@@ -12,7 +12,7 @@ mod values;
 
 pub use cached::install_command;
 pub use change::{revert, set};
-pub use edit::{edit, without};
+pub use edit::{edit, new_table_prefix, without};
 pub use error::ClientFileError;
 pub use known::{CLIENTS, Client, ClientError, Format, ServerConfig};
 pub use read::{EntryError, NamedServer, ReadServer, ServerEntry, servers, variable};

@@ -1,4 +1,4 @@
-//! Reads the servers that an MCP client's file names.
+//! Reads the servers in an MCP client's file.
 
 use std::collections::BTreeMap;
 
@@ -8,26 +8,26 @@ use crate::client_files::error::ClientFileError;
 use crate::client_files::known::{Client, Format};
 use crate::client_files::values::{json_values, toml_values};
 
-/// Most servers that are read from one file.
+/// Most servers that are read from a file. Further servers are ignored.
 const MAX_SERVERS: usize = 256;
 
-/// A server as described in a client's file.
+/// A server in a client's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NamedServer {
     /// A program.
     Program {
-        /// The program and its arguments.
+        /// The command line.
         words: Vec<String>,
-        /// Variables with their values, or with references to variables.
+        /// Environment variables. A value may refer to another variable.
         variables: BTreeMap<String, String>,
     },
-    /// A server at an address.
+    /// A server at a URL.
     Url {
-        /// The address.
+        /// The URL.
         url: String,
-        /// Headers for requests to the server.
+        /// The headers of requests.
         headers: BTreeMap<String, String>,
-        /// The variable that contains the bearer token.
+        /// The environment variable with the token.
         token_variable: Option<String>,
     },
 }
@@ -37,47 +37,48 @@ pub enum NamedServer {
 pub struct ServerEntry {
     /// How the client reaches the server.
     pub server: NamedServer,
-    /// Whether the client uses the server. People can disable servers without removing them.
+    /// Whether the client uses the server.
     pub is_enabled: bool,
-    /// The keys of the other settings.
+    /// The keys of other settings.
     pub further: Vec<String>,
 }
 
-/// A server in a client's file, or the reason why the server can't be used elsewhere.
+/// A server in a client's file, or the reason why only that client can use it.
 pub type ReadServer = Result<ServerEntry, EntryError>;
 
-/// The reason against using a server of a client's file elsewhere.
+/// The reason why only the client itself can use a server in its file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EntryError {
-    /// The entry is of the transport before streamable HTTP.
-    #[error("it uses the old SSE transport")]
+    /// The transport is SSE, which came before streamable HTTP.
+    #[error("the server uses the old SSE transport, which isn't supported")]
     OldTransport,
-    /// The entry doesn't say how the server is reached.
-    #[error("it has neither a command nor an address")]
+    /// The entry has neither a command nor an address.
+    #[error("the server has neither a command nor an address")]
     Unreachable,
-    /// The command has a word that isn't a string, or no word.
-    #[error("its command isn't a list of strings")]
+    /// The command is empty or has a word that isn't a string.
+    #[error("the server's command isn't a list of strings")]
     Command,
-    /// The command is an object without the program.
-    #[error("its command has no path")]
+    /// The command is an object without a program.
+    #[error("the server's command has no path")]
     NoPath,
-    /// The value of this variable or header isn't a string.
+    /// The value of a variable or header isn't a string.
     #[error("the value of `{0}` isn't a string")]
     Value(String),
 }
 
-/// Reads the servers in a client's file, each with its name.
+/// Reads the servers in a client's file, with their names.
 ///
 /// # Errors
 ///
-/// Returns an error with the line if the text isn't in the client's format.
+/// Returns an error if the text isn't valid in the client's format.
 pub fn servers(client: &Client, text: &str) -> Result<Vec<(String, ReadServer)>, ClientFileError> {
     let all = match client.format {
         Format::Json => json_values(text)?,
         Format::Toml => toml_values(text)?,
     };
+    let Some(entries) = all[client.table].as_object() else { return Ok(Vec::new()) };
     let mut servers = Vec::new();
-    for (name, entry) in all[client.table].as_object().into_iter().flatten().take(MAX_SERVERS) {
+    for (name, entry) in entries.iter().take(MAX_SERVERS) {
         let server = match client.name {
             "gemini" | "qwen" => read_gemini_server(name, entry, &all["mcp"]),
             _ => read_server(entry),
@@ -87,43 +88,49 @@ pub fn servers(client: &Client, text: &str) -> Result<Vec<(String, ReadServer)>,
     Ok(servers)
 }
 
-/// Reads a server of Gemini CLI or Qwen Code. `lists` has the names of the servers that the client
-/// excludes or allows.
+/// Reads a server of Gemini CLI or Qwen Code. `lists` contains the names of the excluded servers
+/// and of the allowed servers.
 fn read_gemini_server(name: &str, entry: &Value, lists: &Value) -> ReadServer {
-    // In this format, streamable HTTP has the key `httpUrl` or the type `http`.
+    // Without `httpUrl` and without the type `http`, the server at `url` has the old SSE transport.
     let is_streamable = entry["httpUrl"] != Value::Null || entry["type"] == "http";
     if entry["url"].is_string() && !is_streamable {
         return Err(EntryError::OldTransport);
     }
     let mut server = read_server(entry)?;
     let is_excluded = is_listed(&lists["excluded"], name).unwrap_or(false);
+    // Without a list of allowed servers, each server is allowed.
     let is_allowed = is_listed(&lists["allowed"], name).unwrap_or(true);
     server.is_enabled = server.is_enabled && is_allowed && !is_excluded;
     Ok(server)
 }
 
-/// Checks whether a list has a name. Returns `None` if there is no such list.
+/// Checks whether a list contains a name. Returns `None` if there is no list.
 fn is_listed(list: &Value, name: &str) -> Option<bool> {
     let names = list.as_array()?;
     Some(names.iter().any(|listed| listed == name))
 }
 
+/// Reads an entry. The result's `further` lists the keys that Toolhold doesn't read.
 fn read_server(entry: &Value) -> ReadServer {
     if entry["type"] == "sse" {
         return Err(EntryError::OldTransport);
     }
     let url_key = ["httpUrl", "serverUrl", "url"].into_iter().find(|key| entry[key].is_string());
-    let (server, keys) = match url_key {
-        Some(key) => (url_server(entry, key)?, [key, "headers", "bearer_token_env_var"]),
-        // Zed's extensions use this form: `{"command": {"path", "args", "env"}}`.
-        None if entry["command"].is_object() => return read_nested_server(entry),
-        None => {
-            let has_environment = !entry["environment"].is_null();
-            let variables_key = if has_environment { "environment" } else { "env" };
-            (program_server(entry, variables_key)?, ["command", "args", variables_key])
-        }
+    let (server, known_keys) = if let Some(url_key) = url_key {
+        (url_server(entry, url_key)?, [url_key, "headers", "bearer_token_env_var"])
+    } else if entry["command"].is_object() {
+        // Extensions of Zed use `{"command": {"path", "args", "env"}}`.
+        return read_nested_server(entry);
+    } else {
+        let has_environment = !entry["environment"].is_null();
+        let variables_key = if has_environment { "environment" } else { "env" };
+        (program_server(entry, variables_key)?, ["command", "args", variables_key])
     };
-    Ok(ServerEntry { server, is_enabled: is_enabled(entry), further: other_keys(entry, &keys) })
+    Ok(ServerEntry {
+        server,
+        is_enabled: is_enabled(entry),
+        further: other_keys(entry, &known_keys),
+    })
 }
 
 fn is_enabled(entry: &Value) -> bool {
@@ -132,7 +139,7 @@ fn is_enabled(entry: &Value) -> bool {
 
 fn url_server(entry: &Value, url_key: &str) -> Result<NamedServer, EntryError> {
     let url = text_at(entry, url_key).unwrap_or_default();
-    let headers = texts(&entry["headers"])?;
+    let headers = string_map(&entry["headers"])?;
     let token_variable = text_at(entry, "bearer_token_env_var");
     Ok(NamedServer::Url { url, headers, token_variable })
 }
@@ -141,25 +148,33 @@ fn text_at(entry: &Value, key: &str) -> Option<String> {
     entry[key].as_str().map(str::to_owned)
 }
 
+/// Reads a server that is a program. The entry's `command` is the program, or a list with the
+/// program and its arguments.
 fn program_server(entry: &Value, variables_key: &str) -> Result<NamedServer, EntryError> {
     let mut values = Vec::new();
     match &entry["command"] {
         program @ Value::String(_) => {
             values.push(program);
-            values.extend(entry["args"].as_array().into_iter().flatten());
+            if let Some(arguments) = entry["args"].as_array() {
+                values.extend(arguments);
+            }
         }
-        Value::Array(words) => values.extend(words),
+        Value::Array(command_line) => values.extend(command_line),
         _ => return Err(EntryError::Unreachable),
     }
-    let strings = values.into_iter().map(|word| word.as_str().map(str::to_owned));
-    let words: Vec<String> = strings.collect::<Option<_>>().ok_or(EntryError::Command)?;
+    let mut words = Vec::new();
+    for value in values {
+        let word = value.as_str().ok_or(EntryError::Command)?;
+        words.push(word.to_owned());
+    }
     if words.is_empty() {
         return Err(EntryError::Command);
     }
-    Ok(NamedServer::Program { words, variables: texts(&entry[variables_key])? })
+    Ok(NamedServer::Program { words, variables: string_map(&entry[variables_key])? })
 }
 
-/// Reads a server whose `command` is an object with the settings of the program.
+/// Reads a server whose `command` is an object. The object has the fields of an ordinary
+/// entry, but the key of the program is `path`.
 fn read_nested_server(entry: &Value) -> ReadServer {
     let mut command = entry["command"].clone();
     command["command"] = command["path"].take();
@@ -172,51 +187,61 @@ fn read_nested_server(entry: &Value) -> ReadServer {
     Ok(server)
 }
 
-/// Returns the keys of an entry that aren't in `known` and whose values change something.
+/// Returns the keys of the settings in `entry` that have an effect and aren't in `known`.
 fn other_keys(entry: &Value, known: &[&str]) -> Vec<String> {
     let mut keys = Vec::new();
-    for (key, value) in entry.as_object().into_iter().flatten() {
+    let Some(fields) = entry.as_object() else { return keys };
+    for (key, value) in fields {
         let is_common = ["type", "enabled", "disabled"].contains(&key.as_str());
         let is_known = is_common || known.contains(&key.as_str());
-        if !is_known && !is_usual(key, value) {
+        if !is_known && has_effect(key, value) {
             keys.push(key.clone());
         }
     }
     keys
 }
 
-/// Checks whether a setting changes nothing.
-fn is_usual(key: &str, value: &Value) -> bool {
+/// Returns whether a setting changes how the client uses a server.
+fn has_effect(key: &str, value: &Value) -> bool {
     match value {
-        Value::Null => true,
-        Value::Array(values) if key == "tools" => values.iter().all(|value| value == "*"),
-        Value::Array(values) => values.is_empty(),
-        Value::Object(fields) => fields.is_empty(),
-        _ => key == "source" && value == "custom",
+        Value::Null => false,
+        // The pattern `*` allows all tools, like a missing list.
+        Value::Array(patterns) if key == "tools" => patterns.iter().any(|value| value != "*"),
+        Value::Array(values) => !values.is_empty(),
+        Value::Object(fields) => !fields.is_empty(),
+        _ => {
+            // Zed adds this setting to the servers that the user added.
+            let is_mark_of_zed = key == "source" && value == "custom";
+            !is_mark_of_zed
+        }
     }
 }
 
-/// Reads strings by name. Numbers and booleans are converted to strings.
-fn texts(value: &Value) -> Result<BTreeMap<String, String>, EntryError> {
-    let mut texts = BTreeMap::new();
-    for (name, value) in value.as_object().into_iter().flatten() {
+/// Reads an object of strings. Numbers and booleans are converted to strings.
+fn string_map(value: &Value) -> Result<BTreeMap<String, String>, EntryError> {
+    let mut strings = BTreeMap::new();
+    let Some(fields) = value.as_object() else { return Ok(strings) };
+    for (name, value) in fields {
         let text = match value {
             Value::String(text) => text.clone(),
             Value::Number(_) | Value::Bool(_) => value.to_string(),
             _ => return Err(EntryError::Value(name.clone())),
         };
-        texts.insert(name.clone(), text);
+        strings.insert(name.clone(), text);
     }
-    Ok(texts)
+    Ok(strings)
 }
 
-/// Returns the environment variable that a string refers to: `${NAME}`, `${env:NAME}` or
-/// `{env:NAME}`. Returns `None` for other strings.
+/// Returns the variable that `${NAME}`, `${env:NAME}` or `{env:NAME}` refers to. Returns `None` for
+/// a string without such a reference.
 pub fn variable(text: &str) -> Option<&str> {
-    let inner = text.strip_prefix('$').unwrap_or(text).strip_prefix('{')?.strip_suffix('}')?;
+    let has_dollar = text.starts_with('$');
+    let in_braces = text.strip_prefix('$').unwrap_or(text);
+    let inner = in_braces.strip_prefix('{')?.strip_suffix('}')?;
     let name = match inner.strip_prefix("env:") {
         Some(name) => name,
-        None if text.starts_with('$') => inner,
+        None if has_dollar => inner,
+        // `{NAME}` isn't a reference.
         None => return None,
     };
     let has_name_letters = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
@@ -333,7 +358,12 @@ mod tests {
             "d": { "url": "https://h.example/mcp", "type": "http" } } }"#;
         assert_eq!(
             read("gemini", gemini),
-            ["a true cwd,timeout", "b false trust", "c: it uses the old SSE transport", "d true "]
+            [
+                "a true cwd,timeout",
+                "b false trust",
+                "c: the server uses the old SSE transport, which isn't supported",
+                "d true "
+            ]
         );
         let codex = "[mcp_servers.a]\ncommand = 'x'\nenabled = false\n[mcp_servers.b]\ncommand = 'x'\nenabled = true\n";
         assert_eq!(read("codex", codex), ["a false ", "b true "]);

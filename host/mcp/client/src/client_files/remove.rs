@@ -1,4 +1,4 @@
-//! Removes tables from the text of an MCP client's TOML file, and changes nothing else.
+//! Removes tables from an MCP client's TOML file. Other text stays.
 
 use std::ops::RangeInclusive;
 
@@ -8,25 +8,24 @@ use toml_edit::{Document, DocumentMut, Item, Table, TableLike, TomlError};
 use crate::client_files::error::ClientFileError;
 use crate::client_files::values::toml_values;
 
-/// Removes the tables with these names in the table at `path` from a text. The comment directly
-/// above a table is removed too, unless an empty line follows the comment. Returns the new text.
+/// Removes tables from the table at `path`. The comment directly above a table is removed too.
+/// Returns the new text.
 ///
 /// # Errors
 ///
-/// Returns an error with the line if the text isn't TOML. Also returns an error if other values
-/// would change.
+/// Returns an error if the text isn't TOML or values outside of the tables would change.
 pub fn without_tables(
     before: &str,
     path: &[&str],
     names: &[String],
 ) -> Result<String, ClientFileError> {
     let mut expected = toml_values(before)?;
-    let mut servers = Some(&mut expected);
+    let mut table = Some(&mut expected);
     for key in path {
-        servers = servers.and_then(|table| table.get_mut(key));
+        table = table.and_then(|table| table.get_mut(key));
     }
-    if let Some(servers) = servers.and_then(Value::as_object_mut) {
-        servers.retain(|name, _| !names.contains(name));
+    if let Some(entries) = table.and_then(Value::as_object_mut) {
+        entries.retain(|name, _| !names.contains(name));
     }
     remove_empty_tables(&mut expected, path);
 
@@ -34,7 +33,7 @@ pub fn without_tables(
     if has_values(&without_lines, &expected, path) {
         return Ok(without_lines);
     }
-    // Here several tables are in one line.
+    // If several tables are in one line, the removal of lines removes too much.
     let without_values = remove_values(before, path, names)?;
     if has_values(&without_values, &expected, path) {
         return Ok(without_values);
@@ -42,14 +41,15 @@ pub fn without_tables(
     Err(ClientFileError::TakeOut { what: "tables", table: path.join(".") })
 }
 
-/// Checks whether a text has the expected values, apart from empty tables at `path`.
+/// Checks whether a text has the expected values. Empty tables at `path` are ignored.
 fn has_values(text: &str, expected: &Value, path: &[&str]) -> bool {
     let Ok(mut values) = toml_values(text) else { return false };
     remove_empty_tables(&mut values, path);
     values == *expected
 }
 
-/// Removes empty tables at `path`, because an implicit table ends with its last entry.
+/// Removes the tables on `path` that are empty, the innermost table first. A table without a header
+/// exists in the text only as long as the table has entries.
 fn remove_empty_tables(values: &mut Value, path: &[&str]) {
     let Some((key, inner_path)) = path.split_first() else { return };
     let Some(object) = values.as_object_mut() else { return };
@@ -61,13 +61,13 @@ fn remove_empty_tables(values: &mut Value, path: &[&str]) {
     }
 }
 
-/// Removes the tables by their values. The comments above the tables remain.
+/// Removes the tables `names` without the comments above these tables.
 fn remove_values(before: &str, path: &[&str], names: &[String]) -> Result<String, TomlError> {
     let mut document: DocumentMut = before.parse()?;
     let mut table: Option<&mut dyn TableLike> = Some(document.as_table_mut());
     for key in path {
-        table =
-            table.and_then(|table| table.get_mut(key)).and_then(|item| item.as_table_like_mut());
+        let item = table.and_then(|table| table.get_mut(key));
+        table = item.and_then(|item| item.as_table_like_mut());
     }
     if let Some(table) = table {
         for name in names {
@@ -77,21 +77,11 @@ fn remove_values(before: &str, path: &[&str], names: &[String]) -> Result<String
     Ok(document.to_string())
 }
 
-/// Removes the lines of the tables, and the comments directly above these lines.
+/// Removes the lines of the tables, and the comments directly above.
 fn remove_lines(before: &str, path: &[&str], names: &[String]) -> Result<String, TomlError> {
-    let document = Document::parse(before)?;
-    let mut table: Option<&dyn TableLike> = Some(document.as_table());
-    for key in path {
-        table = table.and_then(|table| table.get(key)).and_then(Item::as_table_like);
-    }
-    let mut ranges = Vec::new();
-    if let Some(table) = table {
-        for item in names.iter().filter_map(|name| table.get(name)) {
-            find_lines(item, before, &mut ranges);
-        }
-    }
-
+    let ranges = lines_of_tables(before, path, names)?;
     let lines: Vec<&str> = before.split_inclusive('\n').collect();
+    // Whether the line with the same index is removed.
     let mut is_removed = vec![false; lines.len()];
     for range in ranges {
         let mut comment_start = *range.start();
@@ -102,39 +92,67 @@ fn remove_lines(before: &str, path: &[&str], names: &[String]) -> Result<String,
     }
     mark_double_empty_lines(&lines, &mut is_removed);
 
-    let kept = lines.iter().zip(is_removed).filter(|(_, is_removed)| !is_removed);
-    Ok(kept.map(|(line, _)| *line).collect())
+    let mut kept_text = String::new();
+    for (line, is_removed) in lines.iter().zip(is_removed) {
+        if !is_removed {
+            kept_text.push_str(line);
+        }
+    }
+    Ok(kept_text)
 }
 
-/// Marks an empty line above removed lines as removed if an empty line is also below them.
-/// Otherwise there would be two empty lines.
+/// Returns the line ranges of the tables `names`, which are inside of the table at `path`.
+fn lines_of_tables(
+    text: &str,
+    path: &[&str],
+    names: &[String],
+) -> Result<Vec<RangeInclusive<usize>>, TomlError> {
+    let document = Document::parse(text)?;
+    let mut table: Option<&dyn TableLike> = Some(document.as_table());
+    for key in path {
+        table = table.and_then(|table| table.get(key)).and_then(Item::as_table_like);
+    }
+    let mut ranges = Vec::new();
+    if let Some(table) = table {
+        for name in names {
+            if let Some(item) = table.get(name) {
+                find_lines(item, text, &mut ranges);
+            }
+        }
+    }
+    Ok(ranges)
+}
+
+/// Marks an empty line above removed lines as removed, if an empty line also follows the removed
+/// lines. Otherwise two empty lines would be left.
 fn mark_double_empty_lines(lines: &[&str], is_removed: &mut [bool]) {
-    for at in (0..lines.len()).rev() {
-        let mut next_kept = at + 1;
+    // The loop goes upwards, so the removed lines below each line are already marked.
+    for line in (0..lines.len()).rev() {
+        let mut next_kept = line + 1;
         while is_removed.get(next_kept) == Some(&true) {
             next_kept += 1;
         }
-        let is_above_removed = !is_removed[at] && next_kept > at + 1;
-        if is_above_removed && is_empty_line(lines, at) && is_empty_line(lines, next_kept) {
-            is_removed[at] = true;
+        let is_above_removed = !is_removed[line] && next_kept > line + 1;
+        if is_above_removed && is_empty_line(lines, line) && is_empty_line(lines, next_kept) {
+            is_removed[line] = true;
         }
     }
 }
 
-/// Checks whether a line is empty. The end of the text is also an empty line.
-fn is_empty_line(lines: &[&str], at: usize) -> bool {
-    lines.get(at).is_none_or(|line| line.trim().is_empty())
+/// Returns whether the line at an index is empty. The end of the text is like an empty line.
+fn is_empty_line(lines: &[&str], index: usize) -> bool {
+    lines.get(index).is_none_or(|line| line.trim().is_empty())
 }
 
-/// Finds the lines of an entry. For a table these are the lines of its parts, and for other items
-/// the lines of each value.
+/// Adds the line ranges of an entry to `ranges`.
 fn find_lines(item: &Item, text: &str, ranges: &mut Vec<RangeInclusive<usize>>) {
     match item {
         Item::None => {}
         Item::Value(value) => {
             if let Some(span) = value.span() {
-                let last = span.end.max(span.start + 1) - 1;
-                ranges.push(line_of(text, span.start)..=line_of(text, last));
+                // The end of a span is exclusive, and an empty span has no last byte.
+                let last_byte = span.end.saturating_sub(1).max(span.start);
+                ranges.push(line_of(text, span.start)..=line_of(text, last_byte));
             }
         }
         Item::ArrayOfTables(tables) => {
@@ -146,10 +164,11 @@ fn find_lines(item: &Item, text: &str, ranges: &mut Vec<RangeInclusive<usize>>) 
     }
 }
 
+/// Adds the line ranges of a table and of its inner tables to `ranges`.
 fn find_table_lines(table: &Table, text: &str, ranges: &mut Vec<RangeInclusive<usize>>) {
-    // The body contains the values below the table's header. Tables with their own headers are
-    // separate.
+    // The lines of the values below the table's header.
     let mut body = Vec::new();
+    // The lines of the tables inside that have their own header.
     let mut inner_tables = Vec::new();
     for (_, item) in table {
         let is_in_body = match item {
@@ -157,22 +176,27 @@ fn find_table_lines(table: &Table, text: &str, ranges: &mut Vec<RangeInclusive<u
             Item::Table(inner) => inner.is_dotted(),
             _ => false,
         };
-        find_lines(item, text, if is_in_body { &mut body } else { &mut inner_tables });
+        let lines = if is_in_body { &mut body } else { &mut inner_tables };
+        find_lines(item, text, lines);
     }
 
+    let has_header = !table.is_implicit() && !table.is_dotted();
     match table.span() {
-        // The range goes from the table's header to its last value.
-        Some(head) if !head.is_empty() && !table.is_implicit() && !table.is_dotted() => {
-            let start = line_of(text, head.start);
-            let head_end = line_of(text, head.end - 1);
-            let value_ends = body.iter().map(|range| *range.end());
-            ranges.push(start..=value_ends.fold(head_end, usize::max));
+        Some(header) if has_header && !header.is_empty() => {
+            let first_line = line_of(text, header.start);
+            let mut last_line = line_of(text, header.end - 1);
+            for range in &body {
+                last_line = last_line.max(*range.end());
+            }
+            ranges.push(first_line..=last_line);
         }
+        // Without a header, only the values have lines.
         _ => ranges.append(&mut body),
     }
     ranges.append(&mut inner_tables);
 }
 
+/// Returns the number of the line with the byte at `offset`. The first line has the number 0.
 fn line_of(text: &str, offset: usize) -> usize {
     text[..offset].matches('\n').count()
 }

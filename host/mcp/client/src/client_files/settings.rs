@@ -1,5 +1,7 @@
-//! The settings with which an MCP client lets calls of our server pass, and with which it switches
-//! off its own tools. From the clients' own documentation.
+//! Settings with which MCP clients allow calls of Toolhold or disable their own tools, from the
+//! clients' documentation.
+
+use std::borrow::Cow;
 
 use serde_json::{Value, json};
 
@@ -8,9 +10,9 @@ use crate::client_files::known::Client;
 /// A setting in a client's file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
-    /// The keys that lead to the setting.
+    /// The path of the setting.
     pub keys: Vec<String>,
-    /// The value. The items of a list are added to the list in the file.
+    /// The value. Items of a list are added to the list in the file.
     pub value: Value,
 }
 
@@ -20,54 +22,66 @@ impl Setting {
     }
 }
 
-/// The way to a state of a client.
+/// How a client gets into a state.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ClientState {
-    /// The entry of the server brings about the state.
+    /// The server's entry already has this effect.
     InEntry,
-    /// These settings bring about the state. The second part says what the settings can't do, or is
-    /// empty.
+    /// With these settings. The text describes what the settings don't cover, and may be empty.
     Settings(Vec<Setting>, &'static str),
-    /// No file of the client has such a setting. The sentence says what to do instead.
-    ByHand(&'static str),
+    /// By hand, because no file has such a setting. The sentence says how.
+    ByHand(Cow<'static, str>),
 }
 
+/// The text of settings that cover everything.
+const NOTHING_LEFT: &str = "";
+
 impl Client {
-    /// Returns how the client lets the calls of the server `name` pass without a question of its
-    /// own. The rules of Toolhold then decide about each call.
+    /// Returns how the client allows the calls of the server `name` without its own question.
+    /// Toolhold's rules then decide.
     pub fn permission(&self, name: &str) -> ClientState {
         match self.name {
             "codex" | "gemini" | "qwen" => ClientState::InEntry,
             "claude-code" => {
                 let rule = json!([format!("mcp__{name}")]);
-                ClientState::Settings(vec![Setting::new(&["permissions", "allow"], rule)], "")
+                ClientState::Settings(
+                    vec![Setting::new(&["permissions", "allow"], rule)],
+                    NOTHING_LEFT,
+                )
             }
             "opencode" => {
                 let tools = format!("{name}_*");
                 let allow = Setting::new(&["permission", &tools], json!("allow"));
-                ClientState::Settings(vec![allow], "")
+                ClientState::Settings(vec![allow], NOTHING_LEFT)
             }
             "copilot" => ClientState::ByHand(
                 "Copilot CLI has no such setting in a file: start it with `--allow-tool` and the \
-                 name of the server.",
+                 name of the server."
+                    .into(),
             ),
             "cursor" => ClientState::ByHand(
-                "Cursor asks before each tool: allow it in the dialog, or add \"SERVER:*\" to \
-                 `mcpAllowlist` in ~/.cursor/permissions.json, which replaces the list of the app.",
+                format!(
+                    "Cursor asks before each tool: allow it in the dialog, or add \"{name}:*\" to \
+                     `mcpAllowlist` in ~/.cursor/permissions.json, which replaces the list of the \
+                     app."
+                )
+                .into(),
             ),
             "zed" => ClientState::ByHand(
-                "Zed allows single tools: choose \"Always allow\" at the first call of each.",
+                "Zed allows single tools: choose \"Always allow\" at the first call of each."
+                    .into(),
             ),
             "vscode" => ClientState::ByHand(
-                "VS Code has no such setting in a file: choose \"Always Allow\" at the first call.",
+                "VS Code has no such setting in a file: choose \"Always Allow\" at the first call."
+                    .into(),
             ),
             _ => ClientState::ByHand(
-                "This client has no such setting in a file: allow the tools in its dialog.",
+                "This client has no such setting in a file: allow the tools in its dialog.".into(),
             ),
         }
     }
 
-    /// Returns how the client's own tools for files, commands and the web are switched off.
+    /// Returns how the client's own tools for files, commands and the web are disabled.
     pub fn own_tools_off(&self) -> ClientState {
         match self.name {
             "claude-code" => {
@@ -83,14 +97,18 @@ impl Client {
                     "WebSearch",
                     "Write"
                 ]);
-                ClientState::Settings(vec![Setting::new(&["permissions", "deny"], tools)], "")
+                ClientState::Settings(
+                    vec![Setting::new(&["permissions", "deny"], tools)],
+                    NOTHING_LEFT,
+                )
             }
             "codex" => ClientState::Settings(
                 vec![
                     Setting::new(&["web_search"], json!("disabled")),
                     Setting::new(&["features", "shell_tool"], json!(false)),
                 ],
-                "Codex keeps its tool `apply_patch`, which `sandbox_mode = \"read-only\"` makes ask.",
+                "Codex keeps the tool `apply_patch`. With `sandbox_mode = \"read-only\"`, Codex \
+                 asks before each use.",
             ),
             "gemini" => {
                 let tools = json!([
@@ -105,7 +123,10 @@ impl Client {
                     "web_fetch",
                     "write_file"
                 ]);
-                ClientState::Settings(vec![Setting::new(&["tools", "exclude"], tools)], "")
+                ClientState::Settings(
+                    vec![Setting::new(&["tools", "exclude"], tools)],
+                    NOTHING_LEFT,
+                )
             }
             "qwen" => {
                 let tools = json!([
@@ -119,13 +140,16 @@ impl Client {
                     "web_fetch",
                     "write_file"
                 ]);
-                ClientState::Settings(vec![Setting::new(&["permissions", "deny"], tools)], "")
+                ClientState::Settings(
+                    vec![Setting::new(&["permissions", "deny"], tools)],
+                    NOTHING_LEFT,
+                )
             }
             "opencode" => {
                 let tools =
                     ["bash", "edit", "glob", "grep", "list", "read", "webfetch", "websearch"];
                 let deny = tools.map(|tool| Setting::new(&["permission", tool], json!("deny")));
-                ClientState::Settings(deny.into(), "")
+                ClientState::Settings(deny.into(), NOTHING_LEFT)
             }
             "zed" => {
                 let profile =
@@ -139,16 +163,21 @@ impl Client {
                 )
             }
             "claude-desktop" => ClientState::ByHand(
-                "Claude Desktop has no tools for files and commands, except in its extensions.",
+                "Claude Desktop has no tools for files and commands, except in its extensions."
+                    .into(),
             ),
             "copilot" => ClientState::ByHand(
-                "Copilot CLI has no such setting in a file: start it with `--excluded-tools`.",
+                "Copilot CLI has no such setting in a file: start it with `--excluded-tools`."
+                    .into(),
             ),
             "vscode" => ClientState::ByHand(
-                "VS Code has no such setting in a file: deselect its tools in the chat's tool picker.",
+                "VS Code has no such setting in a file: deselect its tools in the chat's tool \
+                 picker."
+                    .into(),
             ),
             _ => ClientState::ByHand(
-                "This client can't switch off its own tools: no rule of Toolhold applies to them.",
+                "This client can't switch off its own tools: no rule of Toolhold applies to them."
+                    .into(),
             ),
         }
     }

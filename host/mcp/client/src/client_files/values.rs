@@ -1,4 +1,4 @@
-//! Parses an MCP client's file as JSON with comments, or as TOML.
+//! Parses an MCP client's file.
 
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::CstRootNode;
@@ -6,13 +6,13 @@ use serde_json::{Map, Value};
 
 use crate::client_files::error::ClientFileError;
 
-/// Parses the values of a JSON file. A file without text is an empty object.
+/// Parses a JSON file. An empty file is an empty object.
 pub(crate) fn json_values(text: &str) -> Result<Value, ClientFileError> {
     let root = parse_json(text)?;
     Ok(root.to_serde_value().unwrap_or_else(|| Value::Object(Map::new())))
 }
 
-/// Parses JSON. The only valid extensions are comments and trailing commas.
+/// Parses JSON. Comments and trailing commas are allowed.
 pub(crate) fn parse_json(text: &str) -> Result<CstRootNode, ClientFileError> {
     let options = ParseOptions {
         allow_comments: true,
@@ -29,12 +29,15 @@ pub(crate) fn parse_json(text: &str) -> Result<CstRootNode, ClientFileError> {
     CstRootNode::parse(text, &options).map_err(ClientFileError::Json)
 }
 
-/// Parses the values of a TOML file.
+/// Parses TOML. An error contains the number of its line.
 pub(crate) fn toml_values(text: &str) -> Result<Value, ClientFileError> {
-    let values: ::toml::Table = ::toml::from_str(text).map_err(|error| {
-        let start = error.span().map_or(0, |span| span.start.min(text.len()));
-        let line = text[..start].matches('\n').count() + 1;
-        ClientFileError::Toml { line, error }
-    })?;
-    Ok(serde_json::to_value(values)?)
+    let error = match ::toml::from_str::<::toml::Table>(text) {
+        Ok(values) => return Ok(serde_json::to_value(values)?),
+        Err(error) => error,
+    };
+    // An error without a position concerns the whole text, so the text's start is the position.
+    let start = error.span().map_or(0, |span| span.start);
+    let text_before = &text[..start.min(text.len())];
+    let line = 1 + text_before.matches('\n').count();
+    Err(ClientFileError::Toml { line, error })
 }

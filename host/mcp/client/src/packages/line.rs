@@ -1,31 +1,29 @@
-//! Reads the command line of an `npx` or `uvx` server: the package that it fetches, and the program
-//! that it runs.
+//! Parses the command lines of `npx` and `uvx` servers.
 
 use std::path::Path;
 
-/// Runners whose packages aren't pinned.
-const OTHERS: [&str; 10] =
+/// Package runners whose packages can't be pinned.
+const OTHER_RUNNERS: [&str; 10] =
     ["bunx", "pnpx", "pnpm", "yarn", "npm", "pipx", "uv", "deno", "docker", "podman"];
 
-/// The manager of the packages of a runner.
+/// A package manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manager {
-    /// npm, for `npx`.
+    /// The package manager of `npx`.
     Npm,
-    /// uv, for `uvx`.
+    /// The package manager of `uvx`.
     Uv,
 }
 
-/// The command line of a package runner: the packages that it fetches, and the program that it
-/// runs.
+/// The command line of a package runner.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Line {
+pub(crate) struct RunnerLine {
     pub(crate) manager: Manager,
-    /// The runner as written in the command line.
+    /// The runner as the command line names it.
     runner: String,
-    /// The packages that are fetched, with or without a version.
+    /// The packages to fetch, with or without a version.
     pub(crate) wanted: Vec<String>,
-    /// The version of Python for uv, if the command line names one.
+    /// The Python version for uv.
     pub(crate) python: Option<String>,
     /// The program in the packages. `None` means the program of the first package.
     pub(crate) program: Option<String>,
@@ -33,10 +31,10 @@ pub(crate) struct Line {
     pub(crate) arguments: Vec<String>,
 }
 
-/// The obstacle to pinning what a command line fetches.
+/// The reason why the packages of a command line can't be pinned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LineError {
-    #[error("`{0}` may fetch what it runs, and Toolhold pins only what `npx` and `uvx` fetch")]
+    #[error("`{0}` may fetch packages, but Toolhold can only pin packages of `npx` and `uvx`")]
     OtherRunner(String),
     #[error("`{0}` names no package")]
     NoPackage(&'static str),
@@ -48,26 +46,29 @@ pub(crate) enum LineError {
     NotAProgram(String),
 }
 
-impl Line {
-    /// Reads a command line. Returns `None` if its program isn't a known package runner.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if Toolhold can't pin the packages that the command line fetches.
+impl RunnerLine {
+    /// Parses a command line. Returns `None` if `command` isn't a known package runner.
     pub(crate) fn parse(command: &str, arguments: &[String]) -> Result<Option<Self>, LineError> {
-        let name = Path::new(command).file_name().and_then(|name| name.to_str()).unwrap_or(command);
-        match name {
-            "npx" => Self::parse_npx(command, arguments).map(Some),
-            "uvx" => Self::parse_uvx(command, arguments).map(Some),
-            name if OTHERS.contains(&name) => Err(LineError::OtherRunner(name.to_owned())),
+        let file_name = Path::new(command).file_name().and_then(|name| name.to_str());
+        // A command without a file name, such as `..`, is no package runner.
+        let program = file_name.unwrap_or(command);
+        match program {
+            "npx" => Ok(Some(Self::parse_npx(command, arguments)?)),
+            "uvx" => Ok(Some(Self::parse_uvx(command, arguments)?)),
+            _ if OTHER_RUNNERS.contains(&program) => {
+                Err(LineError::OtherRunner(program.to_owned()))
+            }
             _ => Ok(None),
         }
     }
 
+    /// Parses the arguments of `npx`: options, the package or program, and arguments of the
+    /// program.
     fn parse_npx(runner: &str, arguments: &[String]) -> Result<Self, LineError> {
         let mut wanted = Vec::new();
         let mut words = arguments.iter();
-        let first = loop {
+        // The loop reads the options and ends at the first word that isn't an option.
+        let first_word = loop {
             let word = words.next().ok_or(LineError::NoPackage("npx"))?.as_str();
             if let Some(("-p" | "--package", package)) = word.split_once('=') {
                 wanted.push(package.to_owned());
@@ -75,22 +76,27 @@ impl Line {
             }
             match word {
                 "-y" | "--yes" | "--" => {}
-                "-p" | "--package" => wanted.extend(words.next().cloned()),
-                option if option.starts_with('-') => {
-                    let option = option.to_owned();
+                "-p" | "--package" => {
+                    if let Some(package) = words.next() {
+                        wanted.push(package.clone());
+                    }
+                }
+                _ if word.starts_with('-') => {
+                    let option = word.to_owned();
                     return Err(LineError::UnknownOption { runner: "npx", option });
                 }
                 _ => break word.to_owned(),
             }
         };
+        // Without `--package`, the first word is the package. Otherwise, it is the program.
         let program = if wanted.is_empty() {
-            wanted.push(first);
+            wanted.push(first_word);
             None
         } else {
-            Some(first)
+            Some(first_word)
         };
-        if let Some(odd) = wanted.iter().find(|package| !is_npm_package(package)) {
-            return Err(LineError::NotOfRegistry(odd.clone()));
+        if let Some(invalid) = wanted.iter().find(|package| !is_npm_package(package)) {
+            return Err(LineError::NotOfRegistry(invalid.clone()));
         }
         Ok(Self {
             manager: Manager::Npm,
@@ -149,29 +155,35 @@ impl Line {
         })
     }
 
-    /// Returns the first package with its registry and without a version: `npm:NAME` or
-    /// `pypi:NAME`.
+    /// Returns the name of the first package as `npm:NAME` or `pypi:NAME`, without a version.
     pub(crate) fn package(&self) -> Option<String> {
         let wanted = self.wanted.first()?;
-        Some(match self.manager {
-            Manager::Npm => format!("npm:{}", npm_name(wanted).0),
-            Manager::Uv => format!("pypi:{}", split_requirement(wanted).0),
-        })
+        match self.manager {
+            Manager::Npm => {
+                let (name, _version) = npm_name(wanted);
+                Some(format!("npm:{name}"))
+            }
+            Manager::Uv => {
+                let (name, _constraints) = split_requirement(wanted);
+                Some(format!("pypi:{name}"))
+            }
+        }
     }
 
-    /// Returns the program of the package manager. The program is in the folder of the runner.
+    /// Returns the package manager's program, which is in the folder of the runner.
     pub(crate) fn manager_program(&self) -> String {
         let name = match self.manager {
             Manager::Npm => "npm",
             Manager::Uv => "uv",
         };
+        // The runner is a string, so the new path is a string too.
         let path = Path::new(&self.runner).with_file_name(name);
         path.to_str().unwrap_or(name).to_owned()
     }
 }
 
-/// Splits the first word of `uvx` into the program and the package. The word is `PROGRAM@VERSION`,
-/// or a requirement.
+/// Splits the first word of `uvx` into the name of the program and the requirement for the package.
+/// The word is `PROGRAM@VERSION` or a requirement.
 fn split_program_word(word: &str) -> (String, String) {
     if let Some((name, version)) = word.split_once('@') {
         let package = match version {
@@ -180,11 +192,11 @@ fn split_program_word(word: &str) -> (String, String) {
         };
         return (name.to_owned(), package);
     }
-    let (name, _) = split_requirement(word);
+    let (name, _constraints) = split_requirement(word);
     (name.to_owned(), word.to_owned())
 }
 
-/// Splits a Python requirement into the name and the text after it.
+/// Splits a Python requirement into its name and constraints.
 fn split_requirement(requirement: &str) -> (&str, &str) {
     let name_end = requirement.find(|letter| "[=<>!~; ".contains(letter));
     requirement.split_at(name_end.unwrap_or(requirement.len()))
@@ -196,11 +208,12 @@ fn is_name(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
-/// Checks whether a text is `name` or `@scope/name`. A version, a range or a tag may follow after
-/// `@`.
+/// Returns whether `package` is `name` or `@scope/name`, with an optional `@VERSION`.
 fn is_npm_package(package: &str) -> bool {
     let (full_name, version) = npm_name(package);
-    if !version.is_none_or(is_version) {
+    if let Some(version) = version
+        && !is_version(version)
+    {
         return false;
     }
     let Some(scoped_name) = full_name.strip_prefix('@') else { return is_name(full_name) };
@@ -215,17 +228,19 @@ fn is_version(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-+.^~<>=*| ".contains(&byte))
 }
 
-/// Splits a package of npm into the name and the version after `@`.
+/// Splits an npm package into name and version.
 pub(super) fn npm_name(package: &str) -> (&str, Option<&str>) {
-    // An `@` at the start is part of the name.
-    match package.char_indices().skip(1).find(|(_, letter)| *letter == '@') {
-        Some((at, _)) => (&package[..at], Some(&package[at + 1..])),
-        None => (package, None),
+    for (position, letter) in package.char_indices() {
+        // An `@` at the start belongs to a scoped name.
+        if letter == '@' && position > 0 {
+            let version_start = position + "@".len();
+            return (&package[..position], Some(&package[version_start..]));
+        }
     }
+    (package, None)
 }
 
-/// Checks whether a text is a requirement by name, such as `name` or `name[extra]>=1,<2;
-/// python_version > "3"`.
+/// Checks for a requirement by name, such as `name[extra]>=1,<2; python_version > "3"`.
 fn is_python_package(package: &str) -> bool {
     let (name, constraint) = split_requirement(package);
     let has_address = constraint.trim_start().starts_with('@');
@@ -240,9 +255,9 @@ fn is_of_constraint(byte: u8) -> bool {
 mod tests {
     use super::*;
 
-    fn parsed(line: &str) -> Result<Option<Line>, LineError> {
+    fn parsed(line: &str) -> Result<Option<RunnerLine>, LineError> {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-        Line::parse(&words[0], &words[1..])
+        RunnerLine::parse(&words[0], &words[1..])
     }
 
     #[track_caller]
@@ -299,8 +314,11 @@ mod tests {
         }
         let odd = ["a @ https://h.example/a.whl".to_owned()];
         assert!(
-            Line::parse("uvx", &[&["--from".to_owned()][..], &odd, &["a".to_owned()]].concat())
-                .is_err()
+            RunnerLine::parse(
+                "uvx",
+                &[&["--from".to_owned()][..], &odd, &["a".to_owned()]].concat()
+            )
+            .is_err()
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Reads the packages of a server's lock, and refuses packages that aren't pinned by digest.
+//! Reads the packages of a server's lock.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,14 @@ use toolhold_core::text::{cut, neutral_line};
 
 use super::line::Manager;
 
-/// Returns the version of each package of a lock, by the package's name. With npm, the name is the
-/// path below `node_modules`.
+/// Returns the versions of a lock's packages. The name of an npm package is its path below
+/// `node_modules`.
 pub(crate) fn packages(lock: &str) -> BTreeMap<String, String> {
     let manager = if lock.trim_start().starts_with('{') { Manager::Npm } else { Manager::Uv };
     let packages = locked_packages(manager, lock).into_iter();
     packages.map(|package| (package.name, package.version)).collect()
 }
 
-/// The gap in a lock that doesn't pin everything.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub(crate) enum LockError {
     #[error("the package manager named no package")]
@@ -24,27 +23,23 @@ pub(crate) enum LockError {
     Unpinned(String),
 }
 
-/// Checks that a lock pins each of its packages by the digest of an archive.
-///
-/// # Errors
-///
-/// Returns an error if a package isn't pinned, or if the lock has no packages.
+/// Checks that a lock file pins each package by the digest of an archive.
 pub(super) fn check(manager: Manager, lock: &str) -> Result<(), LockError> {
     let packages = locked_packages(manager, lock);
     if packages.is_empty() {
         return Err(LockError::Empty);
     }
-    match packages.into_iter().find(|package| !package.is_pinned) {
-        Some(package) => Err(LockError::Unpinned(package.name)),
-        None => Ok(()),
+    for package in packages {
+        if !package.is_pinned {
+            return Err(LockError::Unpinned(package.name));
+        }
     }
+    Ok(())
 }
 
-/// A package of a lock.
 struct LockedPackage {
     name: String,
     version: String,
-    /// Whether the lock has the digest of the package's archive.
     is_pinned: bool,
 }
 
@@ -63,51 +58,65 @@ fn locked_packages(manager: Manager, lock: &str) -> Vec<LockedPackage> {
     }
 }
 
-fn npm_packages(lock: &str) -> Vec<LockedPackage> {
-    let lock: Value = serde_json::from_str(lock).unwrap_or_default();
+/// Returns the packages in npm's lock file.
+fn npm_packages(lock_file: &str) -> Vec<LockedPackage> {
+    // An invalid lock file has no packages, which `check` refuses.
+    let lock: Value = serde_json::from_str(lock_file).unwrap_or_default();
+    let Some(entries) = lock["packages"].as_object() else { return Vec::new() };
     let mut packages = Vec::new();
-    for (path, package) in lock["packages"].as_object().into_iter().flatten() {
-        // The empty path is the server's own folder.
+    for (path, package) in entries {
+        // The empty path is the project itself.
         if path.is_empty() {
             continue;
         }
         let name = path.strip_prefix("node_modules/").unwrap_or(path);
         let version = package["version"].as_str().unwrap_or_default();
         let integrity = package["integrity"].as_str().unwrap_or_default();
+        // A link leads to a folder, which has no digest.
         let is_link = package["link"] == true;
-        // The archive of another package contains a bundled package.
+        // A bundled package is in the archive of another package, which has a digest.
         let is_bundled = package["inBundle"] == true;
         let has_digest = is_bundled || integrity.split_whitespace().any(is_strong);
-        packages.push(LockedPackage::new(name, version, has_digest && !is_link));
+        let is_pinned = has_digest && !is_link;
+        packages.push(LockedPackage::new(name, version, is_pinned));
     }
     packages
 }
 
-/// Checks whether a digest is collision-resistant. Old packages have SHA-1 digests, which are not.
+/// Checks for a collision-resistant digest. Old packages have only SHA-1 digests.
 fn is_strong(digest: &str) -> bool {
     ["sha256-", "sha384-", "sha512-"].iter().any(|kind| digest.starts_with(kind))
 }
 
+/// Returns the packages in uv's lock file, which is a list of requirements with hashes.
 fn uv_packages(lock: &str) -> Vec<LockedPackage> {
-    // A package starts in the first column. The package's hashes follow on separate lines.
     let mut packages: Vec<LockedPackage> = Vec::new();
     for line in lock.lines() {
         let text = line.trim().trim_end_matches('\\').trim();
         if text.is_empty() || text.starts_with('#') {
             continue;
         }
-        match packages.last_mut() {
-            Some(package) if line.starts_with(' ') => {
-                if text.starts_with("--hash=sha256:") {
-                    package.is_pinned = true;
-                }
+        // The lines of a package's hashes are indented and follow the line of the package.
+        if line.starts_with(' ')
+            && let Some(package) = packages.last_mut()
+        {
+            if text.starts_with("--hash=sha256:") {
+                package.is_pinned = true;
             }
-            _ => {
-                let requirement = text.split(';').next().unwrap_or_default();
-                let (name, version) = requirement.split_once("==").unwrap_or((requirement, ""));
-                packages.push(LockedPackage::new(name.trim(), version.trim(), false));
-            }
+            continue;
         }
+
+        let requirement = match text.split_once(';') {
+            Some((requirement, _condition)) => requirement,
+            None => text,
+        };
+        let (name, version) = match requirement.split_once("==") {
+            Some((name, version)) => (name.trim(), version.trim()),
+            None => (requirement.trim(), ""),
+        };
+        // The hashes follow in the next lines.
+        let is_pinned = false;
+        packages.push(LockedPackage::new(name, version, is_pinned));
     }
     packages
 }

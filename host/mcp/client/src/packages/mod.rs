@@ -1,6 +1,5 @@
-//! The packages that `npx` and `uvx` would fetch. The packages are resolved once and pinned by the
-//! digest of each archive. They are fetched into a separate folder of the server, and the server
-//! can't write to this folder.
+//! Pins the packages that `npx` and `uvx` would fetch. The packages are resolved once and pinned by
+//! the digests of their archives. The server can't write to their folder.
 
 mod fetched;
 mod line;
@@ -8,5 +7,5 @@ mod lock;
 
 pub use fetched::forget;
 pub(crate) use fetched::{PackageError, fetch, resolve};
-pub(crate) use line::Line;
+pub(crate) use line::RunnerLine;
 pub(crate) use lock::packages;

@@ -1,5 +1,4 @@
-//! Authenticates callers over HTTP with the server's own token or with tokens of an authorization
-//! server.
+//! Authenticates HTTP callers with the server's token or with tokens of an authorization server.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -23,46 +22,43 @@ use super::keys::{ALGORITHMS, Keys};
 use crate::approver::FOLDER;
 use crate::error::ServeError;
 
-/// File of the server's own token in the folder of the MCP server.
-const TOKEN: &str = "token";
+/// File with the server's token.
+const TOKEN_FILE: &str = "token";
 
-/// File of the token for metrics only.
-const METRICS_TOKEN: &str = "metrics-token";
+/// File with the token for `/metrics`.
+const METRICS_TOKEN_FILE: &str = "metrics-token";
 
-/// Bytes of a token.
-const MAX_TOKEN: usize = 16 << 10;
+/// Maximum length of a token in bytes.
+const MAX_TOKEN_BYTES: usize = 16 << 10;
 
-/// Bytes of a caller's name.
-const NAME: usize = 200;
+/// Maximum length of a caller's name in bytes.
+const MAX_NAME_BYTES: usize = 200;
 
 /// Allowed difference of clocks in seconds.
-const LEEWAY: u64 = 60;
+const MAX_CLOCK_DIFFERENCE: u64 = 60;
 
-/// How callers are authenticated.
 pub(super) enum Access {
-    /// No authentication. Only the user who runs the server can connect.
+    /// No authentication, because the socket's permissions admit only the user who runs the server.
     Anyone,
-    /// The server's own token, compared by a keyed hash with a random key of this process.
+    /// The server's token. A keyed hash compares tokens, so that the time of a comparison reveals
+    /// nothing.
     Token(Box<(hmac::Key, hmac::Tag)>),
-    /// A token of an authorization server.
     OAuth(Box<Tokens>),
 }
 
-/// The tokens of an authorization server.
+/// Checks tokens of an authorization server.
 pub(super) struct Tokens {
     keys: Keys,
     issuer: String,
     audience: String,
     scope: String,
-    /// The first caller, who owns the workspace. `None` if the workspace is shared.
+    /// The first caller, who owns the workspace. `None` if callers share the workspace.
     owner: Option<OnceLock<Arc<str>>>,
-    /// The data that a client needs to get a token.
+    /// Shows clients where to get a token (RFC 9728).
     metadata: Value,
-    /// The address of the metadata.
     metadata_url: String,
 }
 
-/// The refusal of a caller: the message, and steps that the caller can try.
 #[derive(Debug)]
 pub(super) struct Refused {
     pub(super) status: StatusCode,
@@ -70,39 +66,32 @@ pub(super) struct Refused {
     pub(super) challenge: Option<HeaderValue>,
 }
 
-/// The claims of a token that are checked.
 #[derive(Deserialize)]
 struct Claims {
     sub: String,
-    /// The key of the token (RFC 7800). Only the owner of this key may use the token.
+    /// A key (RFC 7800). Only the owner of this key may use the token.
     #[serde(default)]
     cnf: Option<Value>,
     #[serde(default)]
     scope: Option<String>,
-    /// The form that some servers use.
+    /// Scopes in the form of some other authorization servers.
     #[serde(default)]
     scp: Option<Value>,
 }
 
 impl Access {
-    /// Loads the server's own token. Also returns the token's file.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the token can't be read or created.
+    /// Loads or creates the server's token. Also returns its file.
     pub(super) fn token(folders: &Folders) -> Result<(Self, PathBuf), ServeError> {
-        Self::load_or_make(folders, TOKEN)
+        Self::load_or_make(folders, TOKEN_FILE)
     }
 
-    /// Loads the token for metrics. This token allows no calls.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the token can't be read or created.
+    /// Loads or creates the token for `/metrics`, which allows no calls.
     pub(super) fn metrics_token(folders: &Folders) -> Result<Self, ServeError> {
-        Ok(Self::load_or_make(folders, METRICS_TOKEN)?.0)
+        Ok(Self::load_or_make(folders, METRICS_TOKEN_FILE)?.0)
     }
 
+    /// Loads or creates the token in the file `name`. Also returns the path of the file. The access
+    /// contains a signature of the token, so that the time of a check reveals nothing.
     fn load_or_make(folders: &Folders, name: &str) -> Result<(Self, PathBuf), ServeError> {
         let folder = folders.data.join(FOLDER);
         let token = state::secret(&folder, name)?;
@@ -111,16 +100,19 @@ impl Access {
             what: "making a key",
             error: std::io::Error::other("the system has no random bytes"),
         })?;
-        let token = hmac::sign(&key, token.as_bytes());
-        Ok((Self::Token(Box::new((key, token))), folder.join(name)))
+        let signature = hmac::sign(&key, token.as_bytes());
+        Ok((Self::Token(Box::new((key, signature))), folder.join(name)))
     }
 
-    /// Makes the access with tokens of the configured authorization server.
+    /// Creates the access for the configured authorization server.
     ///
     /// # Errors
     ///
-    /// A setting is missing or wrong, or the keys aren't available.
-    pub(super) async fn oauth(settings: &Serve, door: &OutboundClient) -> Result<Self, ServeError> {
+    /// Returns an error if the server's keys aren't available.
+    pub(super) async fn oauth(
+        settings: &Serve,
+        outbound_client: &OutboundClient,
+    ) -> Result<Self, ServeError> {
         let oauth = &settings.oauth;
         let url = settings.url.trim_end_matches('/');
         let resource = format!("{url}{PATH}");
@@ -130,9 +122,10 @@ impl Access {
             "bearer_methods_supported": ["header"], "resource_name": "Toolhold",
         });
         let audience = if oauth.audience.is_empty() { resource } else { oauth.audience.clone() };
+        // In an unshared workspace, the first caller is the owner, and other callers are refused.
         let owner = if settings.shared_workspace { None } else { Some(OnceLock::new()) };
         Ok(Self::OAuth(Box::new(Tokens {
-            keys: Keys::new(&oauth.keys, door.clone()).await?,
+            keys: Keys::new(&oauth.keys, outbound_client.clone()).await?,
             issuer: oauth.issuer.clone(),
             audience,
             scope: oauth.scope.clone(),
@@ -142,8 +135,7 @@ impl Access {
         })))
     }
 
-    /// Returns the metadata that says where to get tokens (RFC 9728). Returns `None` without an
-    /// authorization server.
+    /// Returns the metadata for clients, or `None` without an authorization server.
     pub(super) fn metadata(&self) -> Option<&Value> {
         match self {
             Self::OAuth(tokens) => Some(&tokens.metadata),
@@ -152,23 +144,19 @@ impl Access {
     }
 
     /// Authenticates the caller of a request. Returns the caller's name.
-    ///
-    /// # Errors
-    ///
-    /// The caller is refused.
     pub(super) async fn caller(&self, headers: &HeaderMap) -> Result<Arc<str>, Refused> {
         match self {
             Self::Anyone => Ok("socket".into()),
-            Self::Token(own) => {
-                let (key, token) = &**own;
-                let right =
-                    "the server's token, from the file that the server named when it started";
+            Self::Token(key_and_signature) => {
+                let (key, signature) = &**key_and_signature;
+                let expected =
+                    "the server's token, from the file that the server named at its start";
                 let Some(sent_token) = bearer(headers) else {
-                    let why = format!("send `Authorization: Bearer TOKEN`, with {right}");
+                    let why = format!("send `Authorization: Bearer TOKEN`, with {expected}");
                     return Err(unauthorized(why, "Bearer"));
                 };
-                if hmac::verify(key, sent_token.as_bytes(), token.as_ref()).is_err() {
-                    let why = format!("the token is not {right}");
+                if hmac::verify(key, sent_token.as_bytes(), signature.as_ref()).is_err() {
+                    let why = format!("the token is not {expected}");
                     return Err(unauthorized(why, "Bearer error=\"invalid_token\""));
                 }
                 Ok("token".into())
@@ -179,7 +167,6 @@ impl Access {
 }
 
 impl Tokens {
-    /// Authenticates the caller of a request. Returns the caller's name.
     async fn caller(&self, headers: &HeaderMap) -> Result<Arc<str>, Refused> {
         let metadata = format!("resource_metadata=\"{}\"", self.metadata_url);
         let Some(token) = bearer(headers) else {
@@ -207,13 +194,13 @@ impl Tokens {
                 challenge: HeaderValue::from_str(&challenge).ok(),
             });
         }
-        let has_length = (1..=NAME).contains(&claims.sub.len());
-        if !has_length || claims.sub.chars().any(char::is_control) {
-            return Err(invalid(&metadata, "its `sub` isn't a name"));
+        let has_valid_length = (1..=MAX_NAME_BYTES).contains(&claims.sub.len());
+        if !has_valid_length || claims.sub.chars().any(char::is_control) {
+            return Err(invalid(&metadata, "the token's `sub` isn't a name"));
         }
 
-        // The caller's name is a part of a session's name, so two callers must not have the same
-        // name. This includes callers of two issuers.
+        // Sessions belong to a caller's name. The name includes the issuer, because two issuers may
+        // use the same subject for two callers.
         let caller: Arc<str> = json!([self.issuer, claims.sub]).to_string().into();
         if let Some(owner) = &self.owner
             && *owner.get_or_init(|| Arc::clone(&caller)) != caller
@@ -223,40 +210,39 @@ impl Tokens {
         Ok(caller)
     }
 
-    /// Checks a token, and returns its claims.
-    ///
-    /// # Errors
-    ///
-    /// Returns the reason if the token isn't valid.
+    /// Checks a token. Returns its claims, or the reason why it is invalid.
     async fn claims(&self, token: &str) -> Result<Claims, &'static str> {
-        let header = decode_header(token).map_err(|_| "it isn't a JSON Web Token")?;
+        let header = decode_header(token).map_err(|_| "the token isn't a JSON Web Token")?;
         if !ALGORITHMS.contains(&header.alg) {
-            return Err("its signature algorithm isn't accepted");
+            return Err("the token's signature algorithm isn't accepted");
         }
-        // A token with critical extensions must be understood, and no extension is known here.
+        // A token with an unknown critical header is invalid (RFC 7515), and this server knows no
+        // critical headers.
         if has_critical_header(token) {
-            return Err("it has an unknown critical header");
+            return Err("the token has an unknown critical header");
         }
-        let mut why = "it isn't signed with a key of the authorization server";
-        let mut claims = None;
+        let mut last_reason = "the token isn't signed with a key of the authorization server";
+        let mut verified_claims = None;
         for key in self.keys.get(header.kid.as_deref(), header.alg).await {
             match decode::<Claims>(token, &key, &self.validation(header.alg)) {
-                Ok(token) => claims = Some(token.claims),
-                Err(error) => why = reason(error.kind()),
+                Ok(token) => verified_claims = Some(token.claims),
+                Err(error) => last_reason = reason(error.kind()),
             }
         }
-        let claims = claims.ok_or(why)?;
-        // The caller doesn't prove that it has the key.
+        let claims = verified_claims.ok_or(last_reason)?;
+        // Only the owner of the key may use a token that is bound to a key. This server can't check
+        // who owns the key.
         let is_dpop = header.typ.is_some_and(|typ| typ.to_ascii_lowercase().contains("dpop"));
         if is_dpop || claims.cnf.is_some() {
-            return Err("it is bound to a key (`cnf`, DPoP), but only bearer tokens are accepted");
+            return Err("the token is bound to a key (`cnf`, DPoP), but only bearer tokens are \
+                        accepted");
         }
         Ok(claims)
     }
 
     fn validation(&self, algorithm: Algorithm) -> Validation {
         let mut validation = Validation::new(algorithm);
-        validation.leeway = LEEWAY;
+        validation.leeway = MAX_CLOCK_DIFFERENCE;
         validation.validate_nbf = true;
         validation.set_issuer(&[&self.issuer]);
         validation.set_audience(&[&self.audience]);
@@ -266,41 +252,49 @@ impl Tokens {
 }
 
 impl Claims {
+    /// Returns the scopes in the claims `scope` and `scp`. Authorization servers use either claim.
     fn scopes(&self) -> impl Iterator<Item = &str> {
-        let listed = self.scp.iter().flat_map(|scp| match scp {
-            Value::Array(scopes) => scopes.iter().filter_map(Value::as_str).collect(),
-            Value::String(scopes) => scopes.split(' ').collect(),
-            _ => Vec::new(),
-        });
-        self.scope.iter().flat_map(|scopes| scopes.split(' ')).chain(listed)
+        let mut scopes: Vec<&str> = Vec::new();
+        if let Some(scope) = &self.scope {
+            scopes.extend(scope.split(' '));
+        }
+        match &self.scp {
+            Some(Value::Array(scp)) => scopes.extend(scp.iter().filter_map(Value::as_str)),
+            Some(Value::String(scp)) => scopes.extend(scp.split(' ')),
+            _ => {}
+        }
+        scopes.into_iter()
     }
 }
 
-/// Returns the token of a request. Returns `None` unless the request has exactly one valid token.
+/// Returns the token of a request, or `None` if the header `Authorization` is missing, invalid or
+/// repeated.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let value = values.next()?.to_str().ok()?;
     if values.next().is_some() {
         return None;
     }
-    let (scheme, rest) = value.split_once(' ')?;
-    let token = rest.trim();
-    let has_length = (1..=MAX_TOKEN).contains(&token.len());
-    if has_length && scheme.eq_ignore_ascii_case("bearer") { Some(token) } else { None }
+    let (scheme, after_scheme) = value.split_once(' ')?;
+    let token = after_scheme.trim();
+    let has_valid_length = (1..=MAX_TOKEN_BYTES).contains(&token.len());
+    if has_valid_length && scheme.eq_ignore_ascii_case("bearer") { Some(token) } else { None }
 }
 
-/// Makes the refusal of a second caller. Without the refusal, all callers would read and write the
-/// same files with the same rights.
+/// Creates the refusal of a second caller, who must not read or write the files of the first
+/// caller.
 fn another_caller() -> Refused {
     Refused {
         status: StatusCode::FORBIDDEN,
-        why: "this server works in the directory of another user (`sub`), who came first; start a server for each user, or set `shared_workspace = true` in [serve] to let all users work in its directory".to_owned(),
+        why:
+            "this server already works for another user (`sub`); start a server for each user, or \
+             set `shared_workspace = true` in [serve] to let all users work in the same directory"
+                .to_owned(),
         challenge: None,
     }
 }
 
-/// Makes the refusal of a token. `metadata` is the parameter of the challenge with the metadata's
-/// address.
+/// Refuses a token. `metadata` is the challenge's parameter with the address of the metadata.
 fn invalid(metadata: &str, why: &str) -> Refused {
     let challenge = format!("Bearer {metadata}, error=\"invalid_token\"");
     unauthorized(format!("the token is invalid: {why}"), &challenge)
@@ -314,28 +308,29 @@ fn unauthorized(why: String, challenge: &str) -> Refused {
     }
 }
 
-/// Checks whether a token's header has `crit`. An unreadable header is refused elsewhere.
+/// Checks whether a token's header has the field `crit`. The caller has already refused invalid
+/// headers.
 fn has_critical_header(token: &str) -> bool {
-    let encoded = token.split('.').next().unwrap_or_default();
-    let Ok(bytes) = URL_SAFE_NO_PAD.decode(encoded) else { return false };
+    let Some((encoded_header, _)) = token.split_once('.') else { return false };
+    let Ok(bytes) = URL_SAFE_NO_PAD.decode(encoded_header) else { return false };
     match serde_json::from_slice::<Value>(&bytes) {
         Ok(header) => header.get("crit").is_some(),
         Err(_) => false,
     }
 }
 
-/// Describes an error without text from the token.
+/// Describes an error. The text contains no part of the token.
 fn reason(error: &ErrorKind) -> &'static str {
     match error {
-        ErrorKind::ExpiredSignature => "it has expired",
-        ErrorKind::ImmatureSignature => "it is not valid yet",
-        ErrorKind::InvalidAudience => "it is for another server",
-        ErrorKind::InvalidIssuer => "it is of another authorization server",
-        ErrorKind::MissingRequiredClaim(_) => "it lacks `exp`, `iss`, `aud` or `sub`",
-        ErrorKind::InvalidSignature => "its signature is wrong",
-        _ => "it isn't a token of the authorization server",
+        ErrorKind::ExpiredSignature => "the token has expired",
+        ErrorKind::ImmatureSignature => "the token is not valid yet",
+        ErrorKind::InvalidAudience => "the token is for another server",
+        ErrorKind::InvalidIssuer => "the token is from another authorization server",
+        ErrorKind::MissingRequiredClaim(_) => "the token lacks `exp`, `iss`, `aud` or `sub`",
+        ErrorKind::InvalidSignature => "the token's signature is wrong",
+        _ => "the token isn't from the authorization server",
     }
 }
 
-/// The response header for a challenge.
+/// The response header for [`Refused::challenge`].
 pub(super) const CHALLENGE: http::HeaderName = WWW_AUTHENTICATE;

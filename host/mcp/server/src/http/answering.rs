@@ -1,5 +1,5 @@
-//! Handles an HTTP request. Refuses other hosts and origins, authenticates the caller, checks the
-//! limits, and passes the request to the protocol.
+//! Handles HTTP requests: refuses other hosts and origins, authenticates the caller, checks the
+//! limits, and passes the request to the protocol's crate.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -28,7 +28,7 @@ use toolhold_core::config::{Folders, Serve};
 
 use super::PATH;
 use super::access::{Access, CHALLENGE, Refused};
-use super::callers::{CONNECTIONS, Caller, CallerPlace, Callers, Refusal};
+use super::callers::{Caller, CallerPlace, Callers, MAX_CONNECTIONS, Refusal};
 use super::listen_address::ListenAddress;
 use super::sessions::{Connections, Handshakes};
 use super::unauthenticated::Newcomer;
@@ -37,55 +37,57 @@ use crate::error::ServeError;
 use crate::metrics::{MEDIA_TYPE, Metrics};
 use crate::server::Server;
 
-/// Path of the metadata about authorization.
+/// Path of the metadata for clients (RFC 9728).
 const METADATA: &str = "/.well-known/oauth-protected-resource";
 
-/// Header of a client's connection, in the revisions with a handshake.
-const CONNECTION: HeaderName = HeaderName::from_static("mcp-session-id");
+/// Header with the ID of a connection, in revisions with a handshake.
+const CONNECTION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
 
-/// Header of a client's session.
-const SESSION: HeaderName = HeaderName::from_static("toolhold-session");
+/// Header with the session that the client chose.
+const SESSION_HEADER: HeaderName = HeaderName::from_static("toolhold-session");
 
-/// Bytes of this name.
+/// Maximum length of a session's name in bytes.
 const MAX_SESSION: usize = 64;
 
-/// Time limit for a request's body.
-const BODY: Duration = Duration::from_secs(30);
+/// Time after which a client may repeat a request that the server refused for lack of resources.
+const SHORT_RETRY: Duration = Duration::from_secs(1);
 
-/// KiB of bodies at a time, over all callers.
-const BODIES: u32 = 64 << 10;
+/// Time limit for receiving a request's body.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Open requests at a time. Equals the number of connections.
-const UNANSWERED: u32 = 65_536;
+/// Maximum KiB of bodies in memory, over all callers. Further requests are refused.
+const MAX_BODY_KIB: u32 = 64 << 10;
+
+/// Maximum number of requests without a complete response. Equals the number of connections.
+const MAX_UNANSWERED: u32 = 65_536;
 
 type Answer = Response<BoxBody<Bytes, Infallible>>;
 
-/// Handles requests.
 pub(super) struct Answering {
     service: StreamableHttpService<Server, Connections>,
     connections: Arc<Connections>,
     access: Access,
-    /// Authenticates programs that only collect metrics.
+    /// Authenticates requests for `/metrics`.
     metrics_access: Access,
     callers: Callers,
     bodies: Arc<Semaphore>,
-    /// Limits requests whose responses aren't sent yet.
+    /// Has a permit for each request without a complete response.
     unanswered: Arc<Semaphore>,
     max_body: usize,
     origins: Vec<String>,
     pub(super) metrics: Arc<Metrics>,
-    /// Whether new requests are refused.
+    /// Whether the server is ending and refuses new requests.
     pub(super) draining: AtomicBool,
-    /// Ends the streams on which clients wait.
+    /// Ends the streams that wait for notifications.
     pub(super) streams: CancellationToken,
 }
 
 impl Answering {
-    /// Makes the handler of the requests to a server.
+    /// Creates the handler of `server`.
     ///
     /// # Errors
     ///
-    /// The stored handshakes can't be read.
+    /// Returns an error if the stored handshakes can't be read.
     pub(super) fn new(
         server: &Server,
         [access, metrics_access]: [Access; 2],
@@ -117,8 +119,8 @@ impl Answering {
             access,
             metrics_access,
             callers: Callers::new(&settings),
-            bodies: Arc::new(Semaphore::new(BODIES as usize)),
-            unanswered: Arc::new(Semaphore::new(UNANSWERED as usize)),
+            bodies: Arc::new(Semaphore::new(MAX_BODY_KIB as usize)),
+            unanswered: Arc::new(Semaphore::new(MAX_UNANSWERED as usize)),
             max_body,
             origins: [settings.allowed_origins, own_origins].concat(),
             metrics,
@@ -127,38 +129,43 @@ impl Answering {
         })
     }
 
-    /// Waits until all open requests are answered.
+    /// Waits at most `patience` until all responses are sent.
     pub(super) async fn wait_for_answers(&self, patience: Duration) {
-        if timeout(patience, self.unanswered.acquire_many(UNANSWERED)).await.is_err() {
-            tracing::warn!("answers are dropped because their clients don't read them");
+        if timeout(patience, self.unanswered.acquire_many(MAX_UNANSWERED)).await.is_err() {
+            tracing::warn!("answers are dropped, because the clients don't read the answers");
         }
     }
 
-    /// Handles a request.
-    pub(super) async fn answer(&self, request: Request<Incoming>, visitor: &Newcomer) -> Answer {
+    /// Answers a request. Refuses requests of web pages whose origin isn't allowed.
+    pub(super) async fn answer(&self, request: Request<Incoming>, newcomer: &Newcomer) -> Answer {
         let origin = request.headers().get(ORIGIN).cloned();
-        // The comparison is exact because browsers send one form. The protocol's crate is less
-        // strict.
-        let mut origins = request.headers().get_all(ORIGIN).iter();
-        if !origins.all(|origin| self.allows_origin(origin)) {
+        // All browsers send an origin in the same form, so the comparison is exact.
+        let mut all_origins = request.headers().get_all(ORIGIN).iter();
+        if !all_origins.all(|origin| self.allows_origin(origin)) {
             tracing::info!(
-                "a request of a web page is refused: its origin is not in `allowed_origins`"
+                "a request of a web page is refused: the origin is not in `allowed_origins`"
             );
             let answer = refused(
                 StatusCode::FORBIDDEN,
-                "that web page may not use this server (`allowed_origins` in [serve])",
+                "the web page's origin is not in `allowed_origins` in [serve]",
             );
-            self.metrics.answered(answer.status());
+            self.metrics.count_answer(answer.status());
             return answer;
         }
-        let mut answer = match self.route(request, origin.is_some(), visitor).await {
+        let mut answer = match self.route(request, origin.is_some(), newcomer).await {
             Ok(answer) | Err(answer) => answer,
         };
         if answer.status().is_client_error() {
-            tracing::info!("a request from {} is refused: {}", visitor.from, answer.status());
+            tracing::info!("a request from {} is refused: {}", newcomer.from, answer.status());
         }
+        self.add_origin_headers(answer.headers_mut(), origin);
+        self.metrics.count_answer(answer.status());
+        answer
+    }
+
+    /// Adds the headers with which a browser lets a page of the allowed `origin` read the answer.
+    fn add_origin_headers(&self, headers: &mut HeaderMap, origin: Option<HeaderValue>) {
         if let Some(origin) = origin {
-            let headers = answer.headers_mut();
             headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
             headers.insert(
                 ACCESS_CONTROL_EXPOSE_HEADERS,
@@ -166,24 +173,21 @@ impl Answering {
             );
         }
         if !self.origins.is_empty() {
-            answer.headers_mut().insert(VARY, HeaderValue::from_static("origin"));
+            headers.insert(VARY, HeaderValue::from_static("origin"));
         }
-        self.metrics.answered(answer.status());
-        answer
     }
 
     fn allows_origin(&self, origin: &HeaderValue) -> bool {
         self.origins.iter().any(|allowed| allowed.as_bytes() == origin.as_bytes())
     }
 
-    /// Handles a request by its method and path.
     async fn route(
         &self,
         request: Request<Incoming>,
         allowed_origin: bool,
-        visitor: &Newcomer,
+        newcomer: &Newcomer,
     ) -> Result<Answer, Answer> {
-        // A proxy in front could read other requests in another way.
+        // A proxy in front of this server may check another of several hosts.
         let host_count = request.headers().get_all(HOST).iter().count();
         if request.uri().authority().is_some() || host_count > 1 {
             return Err(refused(
@@ -211,58 +215,52 @@ impl Answering {
             },
             (&Method::GET, "/metrics") => {
                 if self.metrics_access.caller(request.headers()).await.is_err() {
-                    self.caller(request.headers(), visitor).await?;
+                    self.caller(request.headers(), newcomer).await?;
                 }
                 Ok(response(StatusCode::OK, MEDIA_TYPE, self.metrics.text()))
             }
-            (_, PATH) => self.protocol(request, visitor).await,
+            (_, PATH) => self.protocol(request, newcomer).await,
             _ => Err(refused(
                 StatusCode::NOT_FOUND,
-                format!("there is nothing here; the path of the protocol is {PATH}"),
+                format!("this path doesn't exist; the path of the protocol is {PATH}"),
             )),
         }
     }
 
-    /// Authenticates the caller of a request.
-    async fn caller(&self, headers: &HeaderMap, visitor: &Newcomer) -> Result<Arc<Caller>, Answer> {
-        let name = self.access.caller(headers).await.map_err(|refusal| {
-            let Refused { status, why, challenge } = refusal;
-            let from = &visitor.from;
-            tracing::info!("a caller from {from} is refused ({}): {why}", status.as_u16());
-            let mut answer = refused(status, why);
-            if let Some(challenge) = challenge {
-                answer.headers_mut().insert(CHALLENGE, challenge);
-            }
-            answer
-        })?;
-        if !visitor.admit().await {
+    /// Authenticates the caller of a request, and reserves a slot for the caller's connection.
+    /// Returns the response to a refused caller or connection as an error.
+    async fn caller(
+        &self,
+        headers: &HeaderMap,
+        newcomer: &Newcomer,
+    ) -> Result<Arc<Caller>, Answer> {
+        let caller_name = self.access.caller(headers).await;
+        let name = caller_name.map_err(|refusal| refuse_caller(refusal, &newcomer.from))?;
+        let has_slot = newcomer.admit().await;
+        if !has_slot {
             return Err(retry_later(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "too many connections are open",
-                Duration::from_secs(1),
+                SHORT_RETRY,
             ));
         }
-        self.callers.named(&name).ok_or_else(|| {
-            retry_later(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "too many callers are busy",
-                Duration::from_secs(1),
-            )
+        self.callers.get_or_create(&name).ok_or_else(|| {
+            retry_later(StatusCode::SERVICE_UNAVAILABLE, "too many callers are busy", SHORT_RETRY)
         })
     }
 
-    /// Handles a request of the protocol.
+    /// Handles a request to [`PATH`].
     async fn protocol(
         &self,
         request: Request<Incoming>,
-        visitor: &Newcomer,
+        newcomer: &Newcomer,
     ) -> Result<Answer, Answer> {
-        let caller = self.caller(request.headers(), visitor).await?;
+        let caller = self.caller(request.headers(), newcomer).await?;
         if self.draining.load(Ordering::Relaxed) {
             return Err(retry_later(
                 StatusCode::SERVICE_UNAVAILABLE,
-                "the server is ending",
-                Duration::from_secs(1),
+                "the server is shutting down",
+                SHORT_RETRY,
             ));
         }
         let place = caller.enter().map_err(too_many_requests)?;
@@ -274,20 +272,20 @@ impl Answering {
         }
         let (mut parts, body) = request.into_parts();
         let connection = self.connection(&mut parts.headers, &caller)?;
-        let session = match parts.headers.get(SESSION) {
+        let session = match parts.headers.get(SESSION_HEADER) {
             Some(value) => session_name(value)?,
             None => connection.as_deref().unwrap_or_default(),
         };
         parts.extensions.insert(caller.session(session));
         let is_end = parts.method == Method::DELETE;
         if is_end && let Some(connection) = &connection {
-            // The session's running work ends with the client's connection.
+            // The session and its background work end with the connection.
             caller.forget(connection);
         }
         parts.extensions.insert(place.working());
-        // Nothing behind this needs the token.
+        // The code below doesn't need the token, and must not log it.
         parts.headers.remove(AUTHORIZATION);
-        // A stream without requests ends with the server.
+        // The server waits for responses, but not for streams of notifications.
         let unanswered = if parts.method == Method::POST {
             Arc::clone(&self.unanswered).try_acquire_owned().ok()
         } else {
@@ -300,98 +298,105 @@ impl Answering {
         let request = Request::from_parts(parts, Full::new(body.clone()));
         let mut answer = self.service.handle(request).await;
 
-        // The session is over. The official client for Python takes 202 for a failure.
+        // The official client for Python takes 202 for a failure.
         if is_end && answer.status() == StatusCode::ACCEPTED {
             *answer.status_mut() = StatusCode::OK;
         }
-        // The media type is valid here, so the cause is that the message can't be read.
+        // `is_json` has accepted the media type, so here the status stands for an invalid message.
         if answer.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
             return Err(parse_error(&body));
         }
-        let new_connection = answer.headers().get(CONNECTION).and_then(|id| id.to_str().ok());
+        let new_connection =
+            answer.headers().get(CONNECTION_HEADER).and_then(|id| id.to_str().ok());
         if let Some(id) = new_connection.map(str::to_owned) {
             self.mark_used(&id, &caller).await;
             let sealed = HeaderValue::from_str(&self.connections.seal(&caller.name, &id))
                 .map_err(|_| refused(StatusCode::INTERNAL_SERVER_ERROR, "the id can't be sent"))?;
-            answer.headers_mut().insert(CONNECTION, sealed);
+            answer.headers_mut().insert(CONNECTION_HEADER, sealed);
         }
         answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if answer.status() == StatusCode::FORBIDDEN {
-            let why = "the request names a host that isn't this server's: `url` in [serve] sets the address for clients";
+            let why = "the `Host` header doesn't match this server; `url` in [serve] sets the \
+                       address for clients";
             return Err(refused(StatusCode::FORBIDDEN, why));
         }
         Ok(answer.map(|body| HeldBody { body, _place: place, _unanswered: unanswered }.boxed()))
     }
 
-    /// Marks a caller's connection as used. If there are too many connections, the least recently
-    /// used one is closed. A closed connection is on disk and continues when its client returns.
+    /// Marks a connection as the most recently used connection of its caller. At the limit, the
+    /// least recently used connection is closed. The handshake of a closed connection stays on
+    /// disk, so the client can use the connection again.
     async fn mark_used(&self, id: &str, caller: &Caller) {
         let mut connections = caller.connections.lock().await;
-        connections.retain(|known| &**known != id);
-        while self.connections.retain_open(&mut connections).await >= CONNECTIONS {
-            let oldest = connections.remove(0);
-            // A connection that can't be closed is closed already.
-            let _ = self.connections.close_session(&oldest).await;
+        connections.retain(|connection| &**connection != id);
+        while self.connections.retain_open(&mut connections).await >= MAX_CONNECTIONS {
+            let least_recently_used = connections.remove(0);
+            // An error means that the connection is already closed.
+            let _ = self.connections.close_session(&least_recently_used).await;
         }
         connections.push(id.to_owned().into());
     }
 
-    /// Opens the sealed ID of a request's connection, and writes the ID into the header. Returns
-    /// `None` if the request has no connection.
+    /// Replaces the sealed ID in the header by the ID of the connection, and returns the ID.
+    /// Returns `None` without the header.
     fn connection(
         &self,
         headers: &mut HeaderMap,
         caller: &Caller,
     ) -> Result<Option<String>, Answer> {
-        let Some(sealed) = headers.get(CONNECTION) else { return Ok(None) };
-        let id = sealed.to_str().ok().and_then(|id| self.connections.open(&caller.name, id));
-        let Some(id) = id.map(str::to_owned) else {
-            // Clients open a new connection after this status.
+        let Some(sealed_value) = headers.get(CONNECTION_HEADER) else { return Ok(None) };
+        let mut id = None;
+        if let Ok(sealed_id) = sealed_value.to_str() {
+            id = self.connections.open(&caller.name, sealed_id).map(str::to_owned);
+        }
+        let Some(id) = id else {
+            // Clients start a new connection after the status 404.
             return Err(refused(StatusCode::NOT_FOUND, "unknown session; start a new one"));
         };
         let value = HeaderValue::from_str(&id)
             .map_err(|_| refused(StatusCode::NOT_FOUND, "unknown session"))?;
-        headers.insert(CONNECTION, value);
+        headers.insert(CONNECTION_HEADER, value);
         Ok(Some(id))
     }
 
-    /// Reads the body of a request after the memory for it is reserved.
+    /// Reads the body within the limits of size, time and memory.
     async fn body(&self, body: Incoming, place: &CallerPlace) -> Result<Bytes, Answer> {
-        if let Some(size) = body.size_hint().upper()
-            && usize::try_from(size).unwrap_or(usize::MAX) > self.max_body
-        {
-            return Err(self.too_large());
+        // A body with a declared length has an upper limit in its hint.
+        if let Some(declared_size) = body.size_hint().upper() {
+            let size = usize::try_from(declared_size).unwrap_or(usize::MAX);
+            if size > self.max_body {
+                return Err(self.too_large());
+            }
         }
-        match timeout(BODY, self.read(body, place)).await {
+        match timeout(BODY_TIMEOUT, self.read(body, place)).await {
             Ok(result) => result,
             Err(_) => Err(refused(StatusCode::REQUEST_TIMEOUT, "the request's body took too long")),
         }
     }
 
-    /// Reads a body. Memory is reserved only for received bytes, so a slow sender doesn't block
-    /// memory for other requests. If the memory limit is reached, the request is refused.
+    /// Reads a body. Memory is reserved only for received bytes, so a slow sender can't reserve
+    /// memory in advance. Without free memory, the request is refused.
     async fn read(&self, mut body: Incoming, place: &CallerPlace) -> Result<Bytes, Answer> {
         let mut bytes = BytesMut::new();
-        let mut room = 0;
+        let mut reserved_kib = 0;
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|_| {
                 refused(StatusCode::BAD_REQUEST, "the request's body did not arrive")
             })?;
+            // Trailers may follow the data, and are ignored.
             let Ok(data) = frame.into_data() else { continue };
             let size = bytes.len() + data.len();
             if size > self.max_body {
                 return Err(self.too_large());
             }
-            let more = kib(size).saturating_sub(room);
-            if !place.reserve_body(&self.bodies, more) {
-                let why = "no room for the request's body while other requests are under way";
-                return Err(retry_later(
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    why,
-                    Duration::from_secs(1),
-                ));
+            let missing_kib = kib(size).saturating_sub(reserved_kib);
+            let has_memory = place.reserve_body(&self.bodies, missing_kib);
+            if !has_memory {
+                let why = "the server has no memory for the request's body while other requests \
+                           are running";
+                return Err(retry_later(StatusCode::SERVICE_UNAVAILABLE, why, SHORT_RETRY));
             }
-            room += more;
+            reserved_kib += missing_kib;
             bytes.extend_from_slice(&data);
         }
         Ok(bytes.freeze())
@@ -406,23 +411,24 @@ impl Answering {
     }
 }
 
-/// Converts bytes to KiB, rounded up.
 fn kib(bytes: usize) -> u32 {
-    u32::try_from(bytes.div_ceil(1 << 10)).unwrap_or(BODIES).min(BODIES)
+    u32::try_from(bytes.div_ceil(1 << 10)).unwrap_or(MAX_BODY_KIB).min(MAX_BODY_KIB)
 }
 
-/// Checks whether a request declares that its body is JSON in UTF-8.
+/// Checks whether the headers declare a body of JSON in UTF-8.
 fn is_json(headers: &HeaderMap) -> bool {
     if headers.get_all(CONTENT_TYPE).iter().count() != 1 {
         return false;
     }
-    let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let mut parts = media_type.unwrap_or_default().split(';').map(str::trim);
-    let essence = parts.next().unwrap_or_default();
-    essence.eq_ignore_ascii_case("application/json") && parts.all(allows_utf8)
+    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let Some(value) = value else { return false };
+    let (media_type, parameters) = value.split_once(';').unwrap_or((value, ""));
+    media_type.trim().eq_ignore_ascii_case("application/json")
+        && parameters.split(';').map(str::trim).all(allows_utf8)
 }
 
-/// Checks whether a parameter of a media type isn't another charset than UTF-8.
+/// Checks whether a parameter of a media type allows UTF-8. Only the parameter `charset` can forbid
+/// UTF-8.
 fn allows_utf8(parameter: &str) -> bool {
     match parameter.split_once('=') {
         Some((name, value)) if name.trim().eq_ignore_ascii_case("charset") => {
@@ -432,7 +438,8 @@ fn allows_utf8(parameter: &str) -> bool {
     }
 }
 
-/// Makes the response to a body that isn't a message.
+/// Creates the response to an invalid message, with the status 400, and with the ID of the message
+/// if possible.
 fn parse_error(body: &[u8]) -> Answer {
     let error = match serde_json::from_slice::<serde::de::IgnoredAny>(body) {
         Ok(_) => ErrorData::invalid_request("Invalid Request", None),
@@ -443,18 +450,15 @@ fn parse_error(body: &[u8]) -> Answer {
     response(StatusCode::BAD_REQUEST, "application/json", message.to_string())
 }
 
-/// Checks whether a path is a path of the metadata about authorization.
 fn is_metadata(path: &str) -> bool {
     matches!(path.strip_prefix(METADATA), Some("" | PATH))
 }
 
-/// Makes the response to a caller with too many requests.
 fn too_many_requests(refusal: Refusal) -> Answer {
     let (why, wait) = match refusal {
-        Refusal::Busy => (
-            "too many of your requests are under way (`max_requests` in [serve])",
-            Duration::from_secs(1),
-        ),
+        Refusal::Busy => {
+            ("you have too many running requests (`max_requests` in [serve])", SHORT_RETRY)
+        }
         Refusal::TooFast(wait) => {
             ("too many requests came within a minute (`requests_per_minute` in [serve])", wait)
         }
@@ -462,22 +466,24 @@ fn too_many_requests(refusal: Refusal) -> Answer {
     retry_later(StatusCode::TOO_MANY_REQUESTS, why, wait)
 }
 
-/// Checks the session's name from a caller.
+/// Returns the name of a session from the value of a header, or a refusal of an invalid name.
 fn session_name(value: &HeaderValue) -> Result<&str, Answer> {
-    let name = value.to_str().unwrap_or_default();
-    if (1..=MAX_SESSION).contains(&name.len()) && name.bytes().all(is_of_session_name) {
+    if let Ok(name) = value.to_str()
+        && (1..=MAX_SESSION).contains(&name.len())
+        && name.bytes().all(can_be_in_session_name)
+    {
         return Ok(name);
     }
-    let why =
-        format!("`Toolhold-Session` is at most {MAX_SESSION} of letters, digits, `.`, `_` and `-`");
+    let why = format!(
+        "`Toolhold-Session` has to be 1 to {MAX_SESSION} letters, digits, `.`, `_` and `-`"
+    );
     Err(refused(StatusCode::BAD_REQUEST, why))
 }
 
-fn is_of_session_name(byte: u8) -> bool {
+fn can_be_in_session_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"._-".contains(&byte)
 }
 
-/// Makes the response to a preflight request of a browser.
 fn preflight() -> Answer {
     let mut answer = response(StatusCode::NO_CONTENT, "text/plain", "");
     let headers = answer.headers_mut();
@@ -494,21 +500,31 @@ fn response(status: StatusCode, media_type: &'static str, text: impl Into<Bytes>
     answer
 }
 
+/// Creates the answer to a caller who isn't authenticated, and logs the refusal.
+fn refuse_caller(refusal: Refused, from: &str) -> Answer {
+    let Refused { status, why, challenge } = refusal;
+    tracing::info!("a caller from {from} is refused ({}): {why}", status.as_u16());
+    let mut answer = refused(status, why);
+    if let Some(challenge) = challenge {
+        answer.headers_mut().insert(CHALLENGE, challenge);
+    }
+    answer
+}
+
 fn refused(status: StatusCode, why: impl AsRef<str>) -> Answer {
     let mut answer = response(status, "text/plain; charset=utf-8", format!("{}\n", why.as_ref()));
-    // The connection of a refused request is closed.
+    // A refused caller loses its connection.
     answer.headers_mut().insert(CLOSES, HeaderValue::from_static("close"));
     answer
 }
 
-/// Makes the response to a request that is refused for now.
 fn retry_later(status: StatusCode, why: impl AsRef<str>, wait: Duration) -> Answer {
     let mut answer = refused(status, why);
     answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(wait.as_secs_f64().ceil() as u64));
     answer
 }
 
-/// A response body that holds the caller's slot until it is read.
+/// A response body that holds its request's slots until it is sent.
 struct HeldBody {
     body: BoxBody<Bytes, Infallible>,
     _place: CallerPlace,

@@ -10,86 +10,87 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use toolhold_core::config::Serve;
 use toolhold_core::{CancellationToken, Session};
 
-/// Callers in memory. There are several callers only if an authorization server authenticates them.
-const CALLERS: usize = 1024;
+/// Maximum number of callers in memory. Only an authorization server has several callers.
+const MAX_CALLERS: usize = 1024;
 
-/// Sessions of one caller in memory.
-const SESSIONS: usize = 256;
+/// Maximum number of a caller's sessions. A further session replaces the least recently used
+/// session.
+const MAX_SESSIONS: usize = 256;
 
-/// Time after which an idle session is removed.
-const IDLE: Duration = Duration::from_secs(8 * 3600);
+const MAX_IDLE: Duration = Duration::from_secs(8 * 3600);
 
-/// KiB of request bodies of one caller at a time.
-const BODIES: usize = 16 << 10;
+/// Maximum KiB of a caller's request bodies at a time. Further bodies are refused.
+const MAX_BODY_KIB: usize = 16 << 10;
 
-/// Connections of one caller at a time that a handshake opened.
-pub(super) const CONNECTIONS: usize = 64;
+/// Maximum number of a caller's open connections with a handshake.
+pub(super) const MAX_CONNECTIONS: usize = 64;
 
-/// The callers.
 pub(super) struct Callers {
-    requests: usize,
+    /// Maximum number of open requests of a caller.
+    max_requests: usize,
+    /// Maximum number of requests of a caller in a minute. Zero means no limit.
     per_minute: u64,
-    known: Mutex<HashMap<Arc<str>, Arc<Caller>>>,
+    callers: Mutex<HashMap<Arc<str>, Arc<Caller>>>,
 }
 
 impl Callers {
     pub(super) fn new(settings: &Serve) -> Self {
-        let requests = usize::try_from(settings.max_requests.get()).unwrap_or(usize::MAX);
-        Self { requests, per_minute: settings.requests_per_minute.get(), known: Mutex::default() }
+        let max_requests = usize::try_from(settings.max_requests.get()).unwrap_or(usize::MAX);
+        let per_minute = settings.requests_per_minute.get();
+        Self { max_requests, per_minute, callers: Mutex::default() }
     }
 
-    /// Returns the caller with this name. Returns `None` if too many other callers are active.
-    pub(super) fn named(&self, name: &Arc<str>) -> Option<Arc<Caller>> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(caller) = known.get(name) {
+    /// Returns or creates the caller `name`. Returns `None` if too many callers have open requests.
+    pub(super) fn get_or_create(&self, name: &Arc<str>) -> Option<Arc<Caller>> {
+        let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(caller) = callers.get(name) {
             return Some(Arc::clone(caller));
         }
-        if known.len() >= CALLERS {
-            let idle = known.iter().filter(|(_, caller)| Arc::strong_count(caller) == 1);
-            let (oldest, _) = idle.min_by_key(|(_, caller)| caller.state().since)?;
-            let oldest_name = Arc::clone(oldest);
-            known.remove(&oldest_name);
+        if callers.len() >= MAX_CALLERS {
+            // Removes the caller that was idle for the longest time. Each open request has a
+            // reference to its caller, so only idle callers have a single reference.
+            let idle = callers.values().filter(|caller| Arc::strong_count(caller) == 1);
+            // Each request refills the bucket, so the last refill is the time of the last request.
+            let longest_idle = idle.min_by_key(|caller| caller.state().last_refill)?;
+            let removed_name = Arc::clone(&longest_idle.name);
+            callers.remove(&removed_name);
         }
-        let caller = Arc::new(Caller::new(Arc::clone(name), self.requests, self.per_minute));
-        known.insert(Arc::clone(name), Arc::clone(&caller));
+        let caller = Arc::new(Caller::new(Arc::clone(name), self.max_requests, self.per_minute));
+        callers.insert(Arc::clone(name), Arc::clone(&caller));
         Some(caller)
     }
 }
 
-/// A caller.
 pub(super) struct Caller {
     pub(super) name: Arc<str>,
     requests: Arc<Semaphore>,
-    /// KiB of bodies.
     bodies: Arc<Semaphore>,
     per_minute: u64,
     state: Mutex<State>,
-    /// The connections that the caller opened at this server with a handshake.
+    /// Connections with a handshake, the least recently used first.
     pub(super) connections: tokio::sync::Mutex<Vec<SessionId>>,
 }
 
 struct State {
-    /// Remaining requests at `since`.
-    left: f64,
-    since: Instant,
+    /// Tokens in the bucket at `last_refill`, one for each allowed request.
+    tokens: f64,
+    last_refill: Instant,
     sessions: HashMap<String, (Session, Instant)>,
 }
 
-/// The reason why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// Too many requests of the caller are open.
     Busy,
-    /// The caller sent too many requests recently. The next request may come after this time.
+    /// Too many requests in the last minute, with the time until the next allowed request.
     TooFast(Duration),
 }
 
 impl Caller {
-    fn new(name: Arc<str>, requests: usize, per_minute: u64) -> Self {
-        let state =
-            State { left: per_minute as f64, since: Instant::now(), sessions: HashMap::new() };
-        let requests = Arc::new(Semaphore::new(requests));
-        let bodies = Arc::new(Semaphore::new(BODIES));
+    fn new(name: Arc<str>, max_requests: usize, per_minute: u64) -> Self {
+        let tokens = per_minute as f64;
+        let state = State { tokens, last_refill: Instant::now(), sessions: HashMap::new() };
+        let requests = Arc::new(Semaphore::new(max_requests));
+        let bodies = Arc::new(Semaphore::new(MAX_BODY_KIB));
         Self {
             name,
             requests,
@@ -104,56 +105,63 @@ impl Caller {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reserves one request.
-    ///
-    /// # Errors
-    ///
-    /// Returns the reason if a limit is reached.
+    /// Reserves a slot for one request.
     pub(super) fn enter(self: &Arc<Self>) -> Result<CallerPlace, Refusal> {
         self.take_token(Instant::now())?;
         let place = Arc::clone(&self.requests).try_acquire_owned().map_err(|_| Refusal::Busy)?;
         Ok(CallerPlace::new(Arc::clone(self), place))
     }
 
-    /// Takes a token from the bucket. The bucket has a minute's requests and fills evenly.
+    /// Takes a token for a request from the token bucket. The bucket has room for the requests of a
+    /// minute, and its tokens are refilled evenly.
     fn take_token(&self, now: Instant) -> Result<(), Refusal> {
+        const SECONDS_PER_MINUTE: f64 = 60.0;
         let mut state = self.state();
-        let most = self.per_minute as f64;
-        let since = std::mem::replace(&mut state.since, now);
+        let capacity = self.per_minute as f64;
+        let last_refill = std::mem::replace(&mut state.last_refill, now);
         if self.per_minute == 0 {
             return Ok(());
         }
-        let new = most * now.duration_since(since).as_secs_f64() / 60.0;
-        state.left = (state.left + new).min(most);
-        if state.left < 1.0 {
-            let wait = (1.0 - state.left) * 60.0 / most;
-            return Err(Refusal::TooFast(Duration::from_secs_f64(wait)));
+        let elapsed_seconds = now.duration_since(last_refill).as_secs_f64();
+        let refill = capacity * elapsed_seconds / SECONDS_PER_MINUTE;
+        state.tokens = (state.tokens + refill).min(capacity);
+        if state.tokens < 1.0 {
+            let missing_part = 1.0 - state.tokens;
+            let seconds_per_token = SECONDS_PER_MINUTE / capacity;
+            let wait_seconds = missing_part * seconds_per_token;
+            return Err(Refusal::TooFast(Duration::from_secs_f64(wait_seconds)));
         }
-        state.left -= 1.0;
+        state.tokens -= 1.0;
         Ok(())
     }
 
-    /// Removes the caller's session with this handle. The session ends when its calls have ended.
+    /// Removes a session, which ends after its last call.
     pub(super) fn forget(&self, handle: &str) {
         self.state().sessions.remove(handle);
     }
 
-    /// Returns the caller's session with this handle.
+    /// Returns or creates the caller's session with this handle.
     pub(super) fn session(&self, handle: &str) -> Session {
         let now = Instant::now();
         let mut state = self.state();
-        if let Some((session, seen)) = state.sessions.get_mut(handle) {
-            *seen = now;
+        if let Some((session, last_use)) = state.sessions.get_mut(handle) {
+            *last_use = now;
             return session.clone();
         }
-        state.sessions.retain(|_, (_, seen)| now.duration_since(*seen) < IDLE);
-        if state.sessions.len() >= SESSIONS {
-            let oldest = state.sessions.iter().min_by_key(|(_, (_, seen))| *seen);
-            if let Some(handle) = oldest.map(|(handle, _)| handle.clone()) {
-                state.sessions.remove(&handle);
+        state.sessions.retain(|_handle, (_session, last_use)| {
+            let idle_time = now.duration_since(*last_use);
+            idle_time < MAX_IDLE
+        });
+        if state.sessions.len() >= MAX_SESSIONS {
+            let sessions = state.sessions.iter();
+            let longest_idle = sessions.min_by_key(|(_handle, (_session, last_use))| *last_use);
+            if let Some((removed_handle, _)) = longest_idle {
+                let removed_handle = removed_handle.clone();
+                state.sessions.remove(&removed_handle);
             }
         }
         let principal = format!("mcp {}", self.name);
+        // A client without a handle uses the caller's own session.
         let name = match handle {
             "" => principal.clone(),
             handle => format!("{principal} {handle}"),
@@ -164,7 +172,7 @@ impl Caller {
     }
 }
 
-/// The reserved slot of a request. The slot is released after the response is dropped.
+/// The slot of a request. A drop of the response frees the slot.
 #[derive(Clone)]
 pub(super) struct CallerPlace {
     room: Arc<Room>,
@@ -183,7 +191,7 @@ impl fmt::Debug for CallerPlace {
     }
 }
 
-/// The slot of a request while the request is handled.
+/// Travels in a request's extensions, and marks the request as finished on drop.
 #[derive(Clone)]
 pub(super) struct RequestSlot {
     held: CallerPlace,
@@ -204,30 +212,28 @@ impl CallerPlace {
         Self { room: Arc::new(room), ended: CancellationToken::new() }
     }
 
-    /// Reserves KiB for the request's body in the caller's limit and in the total limit. Returns
-    /// `false` if a limit is reached.
-    pub(super) fn reserve_body(&self, all: &Arc<Semaphore>, kib: u32) -> bool {
-        let own = Arc::clone(&self.room.caller.bodies).try_acquire_many_owned(kib);
-        let (Ok(own), Ok(all)) = (own, Arc::clone(all).try_acquire_many_owned(kib)) else {
+    /// Reserves `kib` KiB of memory for the body from the caller's limit and from the `common`
+    /// limit of all callers. Returns `false` if a limit is reached.
+    pub(super) fn reserve_body(&self, common: &Arc<Semaphore>, kib: u32) -> bool {
+        let own = &self.room.caller.bodies;
+        let Ok(own_permit) = Arc::clone(own).try_acquire_many_owned(kib) else { return false };
+        let Ok(common_permit) = Arc::clone(common).try_acquire_many_owned(kib) else {
             return false;
         };
         let mut bodies = self.room.bodies.lock().unwrap_or_else(PoisonError::into_inner);
-        bodies.extend([own, all]);
+        bodies.extend([own_permit, common_permit]);
         true
     }
 
-    /// Makes the extension for the request.
     pub(super) fn working(&self) -> RequestSlot {
         RequestSlot { held: self.clone(), _ends: Arc::new(Ends(self.ended.clone())) }
     }
 
-    /// Returns the reserved slot of a request over HTTP.
     pub(super) fn from_extensions(extensions: &rmcp::model::Extensions) -> Option<Self> {
         let parts = extensions.get::<http::request::Parts>()?;
         parts.extensions.get::<RequestSlot>().map(|working| working.held.clone())
     }
 
-    /// Waits until the request is finished.
     pub(super) async fn wait_until_finished(&self) {
         self.ended.cancelled().await;
     }
@@ -247,12 +253,12 @@ mod tests {
     #[test]
     fn open_requests_are_bounded_per_caller() {
         let callers = callers(2, 0);
-        let caller = callers.named(&"anna".into()).expect("is let in");
+        let caller = callers.get_or_create(&"anna".into()).expect("is let in");
         let first = caller.enter().expect("has room");
         let working = first.working();
         let second = caller.enter().expect("has room");
         assert_eq!(caller.enter().expect_err("has none"), Refusal::Busy);
-        assert!(callers.named(&"berta".into()).expect("is let in").enter().is_ok());
+        assert!(callers.get_or_create(&"berta".into()).expect("is let in").enter().is_ok());
         drop(first);
         assert_eq!(caller.enter().expect_err("it is still worked on"), Refusal::Busy);
         drop(working);
@@ -263,7 +269,7 @@ mod tests {
     #[test]
     fn request_rate_refills_evenly() {
         let callers = callers(64, 60);
-        let caller = callers.named(&"anna".into()).expect("is let in");
+        let caller = callers.get_or_create(&"anna".into()).expect("is let in");
         let now = Instant::now();
         for _ in 0..60 {
             assert_eq!(caller.take_token(now), Ok(()));
@@ -281,19 +287,19 @@ mod tests {
     fn session_belongs_to_caller_and_handle() {
         let callers = callers(1, 0);
         let (anna, berta) = (
-            callers.named(&"anna".into()).expect("is let in"),
-            callers.named(&"berta".into()).expect("is let in"),
+            callers.get_or_create(&"anna".into()).expect("is let in"),
+            callers.get_or_create(&"berta".into()).expect("is let in"),
         );
         assert_eq!(&**anna.session("").name(), "mcp anna");
         assert_eq!(&**anna.session("x").name(), "mcp anna x");
         assert_eq!(&**berta.session("x").name(), "mcp berta x");
-        for at in 0..2 * SESSIONS {
+        for at in 0..2 * MAX_SESSIONS {
             anna.session(&at.to_string());
         }
-        assert_eq!(anna.state().sessions.len(), SESSIONS);
-        for at in 0..2 * CALLERS {
-            callers.named(&at.to_string().into());
+        assert_eq!(anna.state().sessions.len(), MAX_SESSIONS);
+        for at in 0..2 * MAX_CALLERS {
+            callers.get_or_create(&at.to_string().into());
         }
-        assert!(callers.known.lock().expect("is whole").len() <= CALLERS);
+        assert!(callers.callers.lock().expect("is whole").len() <= MAX_CALLERS);
     }
 }

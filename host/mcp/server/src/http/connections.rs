@@ -1,5 +1,4 @@
-//! Accepts TCP and Unix socket connections, limits their number, and closes them when the server
-//! ends.
+//! Accepts TCP and Unix socket connections, limits their number, and closes them at shutdown.
 
 use std::convert::Infallible;
 use std::io;
@@ -26,29 +25,28 @@ use super::listen_address::ListenAddress;
 use super::unauthenticated::{Newcomer, Newcomers};
 use crate::error::ServeError;
 
-/// Time limit for the TLS handshake.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time limit for a request's headers, and for an idle connection.
-const HEAD: Duration = Duration::from_secs(15);
+/// Time limit for receiving a request's headers, and for an idle connection.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Time after which a connection ends if its client doesn't read the response.
-const STALL: Duration = Duration::from_secs(30);
+/// Time after which a connection is closed if its client doesn't read the response.
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Bytes of a request's headers.
-const HEAD_BYTES: usize = 64 << 10;
+/// Maximum length of a request's headers in bytes.
+const MAX_HEAD_BYTES: usize = 64 << 10;
 
-/// Pause before the next accept if the system has no free descriptors.
-const BREATH: Duration = Duration::from_millis(100);
+/// Pause after a failed accept, for example without free descriptors. A failed accept returns at
+/// once, so the loop needs a pause.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The listeners.
 pub(super) enum Listener {
     Tcp(TcpListener),
     Unix { listener: UnixListener, _bound: Bound },
 }
 
-/// The file of a socket. The file is removed with the listener. Device and inode show whether the
-/// path still leads to the same file.
+/// The file of a socket, with its device and inode. A drop removes the file, unless another server
+/// has put a new file at the path.
 pub(super) struct Bound(PathBuf, Option<(u64, u64)>);
 
 impl Bound {
@@ -60,7 +58,7 @@ impl Bound {
 impl Drop for Bound {
     fn drop(&mut self) {
         if self.1.is_some() && identity(&self.0) == self.1 {
-            // The next listener removes a file that stays.
+            // The next server removes a file that stays.
             let _ = std::fs::remove_file(&self.0);
         }
     }
@@ -72,17 +70,17 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 }
 
 impl Listener {
-    /// Starts to listen. Returns the address, with the real port instead of port 0.
+    /// Starts to listen. The returned address has the real port instead of port 0.
     ///
     /// # Errors
     ///
-    /// Returns an error if the address is in use, or if the system refuses it.
-    pub(super) async fn bind(place: &ListenAddress) -> Result<(Self, ListenAddress), ServeError> {
-        let result = match place {
+    /// Returns an error if the address is in use or not permitted.
+    pub(super) async fn bind(address: &ListenAddress) -> Result<(Self, ListenAddress), ServeError> {
+        let result = match address {
             ListenAddress::Tcp(address) => Self::bind_tcp(address).await,
             ListenAddress::Unix(path) => Self::bind_unix(path).await,
         };
-        result.map_err(|error| ServeError::Listen { place: place.to_string(), error })
+        result.map_err(|error| ServeError::Listen { place: address.to_string(), error })
     }
 
     async fn bind_tcp(address: &SocketAddr) -> io::Result<(Self, ListenAddress)> {
@@ -94,28 +92,29 @@ impl Listener {
     async fn bind_unix(path: &Path) -> io::Result<(Self, ListenAddress)> {
         remove_unused_socket(path).await?;
         let listener = UnixListener::bind(path)?;
+        // A drop of `_bound` removes the socket, also if the next step fails.
         let _bound = Bound::new(path);
-        // The user of an earlier connection is checked like any other.
+        // A client may connect before this line. `accept` checks its user.
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
         Ok((Self::Unix { listener, _bound }, ListenAddress::Unix(path.to_owned())))
     }
 
-    /// Accepts a connection. Also returns its peer for the log.
+    /// Accepts a connection. Also returns the name of the peer for the log.
     async fn accept(&self) -> io::Result<(Stream, String)> {
         match self {
             Self::Tcp(listener) => {
-                let (stream, from) = listener.accept().await?;
+                let (stream, peer_address) = listener.accept().await?;
                 stream.set_nodelay(true)?;
-                // A lost peer is noticed after about two minutes.
+                // With this option, Linux closes the connection of a peer that has vanished.
                 rustix::net::sockopt::set_socket_keepalive(&stream, true)?;
-                Ok((Box::new(stream), from.to_string()))
+                Ok((Box::new(stream), peer_address.to_string()))
             }
             Self::Unix { listener, .. } => loop {
-                let (stream, _) = listener.accept().await?;
+                let (stream, _peer_address) = listener.accept().await?;
                 if is_own_user(&stream)? {
                     return Ok((Box::new(stream), "the socket".to_owned()));
                 }
-                tracing::warn!("a process of another user was turned away");
+                tracing::warn!("a connection of another user's process was refused");
             },
         }
     }
@@ -123,42 +122,37 @@ impl Listener {
 
 type Stream = Box<dyn Both>;
 
-/// The byte stream.
 trait Both: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Both for T {}
 
-/// Checks whether the process at the other end is this user's.
 fn is_own_user(stream: &UnixStream) -> io::Result<bool> {
     Ok(stream.peer_cred()?.uid() == rustix::process::geteuid().as_raw())
 }
 
-/// Removes a socket without a listener.
-///
-/// # Errors
-///
-/// The path has another file, or the socket can't be removed.
+/// Removes the socket at `path` if no server listens on it. Returns an error for other kinds of
+/// files.
 async fn remove_unused_socket(path: &Path) -> io::Result<()> {
     let Ok(metadata) = std::fs::symlink_metadata(path) else { return Ok(()) };
     if !metadata.file_type().is_socket() {
         return Err(io::Error::new(
             io::ErrorKind::AlreadyExists,
-            "the file there isn't a socket: name another path, or remove it",
+            "the file at this path isn't a socket: use another path, or remove the file",
         ));
     }
     match UnixStream::connect(path).await {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             std::fs::remove_file(path)
         }
+        // Another server may listen on the socket. The socket stays, so `bind` fails.
         _ => Ok(()),
     }
 }
 
-/// Open connections.
 pub(super) struct Open(GracefulShutdown);
 
 impl Open {
-    /// Ends each connection after its current response.
+    /// Closes each connection after its current response. Waits at most `patience`.
     pub(super) async fn closed_within(self, patience: Duration) {
         if timeout(patience, self.0.shutdown()).await.is_err() {
             tracing::warn!("connections are closed because their clients don't read");
@@ -166,16 +160,16 @@ impl Open {
     }
 }
 
-/// Accepts connections until `end` is cancelled. At most `most` of them are authenticated at a
-/// time.
+/// Accepts connections until `end` is cancelled. Authenticates at most `max_authenticated`
+/// connections at a time.
 pub(super) async fn accept(
     listener: Listener,
     tls: Option<TlsAcceptor>,
-    most: u64,
+    max_authenticated: u64,
     answering: Arc<Answering>,
     end: &CancellationToken,
 ) -> Open {
-    let newcomers = Newcomers::new(most);
+    let newcomers = Newcomers::new(max_authenticated);
     let open = Open(GracefulShutdown::new());
     for number in 0.. {
         let accepted = tokio::select! {
@@ -185,72 +179,71 @@ pub(super) async fn accept(
         let (stream, from) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                tracing::warn!("a connection could not be taken: {error}");
-                sleep(BREATH).await;
+                tracing::warn!("a connection could not be accepted: {error}");
+                sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
-        let visitor = Arc::new(newcomers.enter(number, from));
-        let leave = visitor.leave.clone();
+        let newcomer = Arc::new(newcomers.enter(number, from));
+        let close = newcomer.close.clone();
         let tls = tls.clone();
         let answering = Arc::clone(&answering);
         let watcher = open.0.watcher();
         tokio::spawn(async move {
             let served = async {
                 if let Some(stream) = shake_hands(stream, tls).await {
-                    serve(stream, answering, watcher, visitor).await;
+                    serve(stream, answering, watcher, newcomer).await;
                 }
             };
             tokio::select! {
                 () = served => {}
-                () = leave.cancelled() => {}
+                () = close.cancelled() => {}
             }
         });
     }
     open
 }
 
-/// Makes the TLS handshake, if TLS is configured. Returns `None` if the handshake fails.
 async fn shake_hands(stream: Stream, tls: Option<TlsAcceptor>) -> Option<Stream> {
     let Some(tls) = tls else { return Some(stream) };
-    match timeout(HANDSHAKE, tls.accept(stream)).await {
+    match timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
         Ok(Ok(stream)) => Some(Box::new(stream)),
         _ => None,
     }
 }
 
-/// Serves one connection until it ends.
 async fn serve(
     stream: Stream,
     answering: Arc<Answering>,
     watcher: hyper_util::server::graceful::Watcher,
-    visitor: Arc<Newcomer>,
+    newcomer: Arc<Newcomer>,
 ) {
-    let _counted = answering.metrics.connection();
+    let _counted = answering.metrics.count_connection();
     let service = service_fn(|request| {
         let answering = Arc::clone(&answering);
-        let visitor = Arc::clone(&visitor);
-        async move { Ok::<_, Infallible>(answering.answer(request, &visitor).await) }
+        let newcomer = Arc::clone(&newcomer);
+        async move { Ok::<_, Infallible>(answering.answer(request, &newcomer).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD)
-        .max_buf_size(HEAD_BYTES)
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(MAX_HEAD_BYTES)
         .serve_connection(TokioIo::new(StallGuard { stream, limit: None }), service);
     if let Err(error) = watcher.watch(connection).await {
         tracing::debug!("a connection ended: {error}");
     }
 }
 
-/// A stream that ends if its client doesn't read the response.
+/// A stream that fails if its client doesn't read for [`STALL_TIMEOUT`].
 struct StallGuard {
     stream: Stream,
-    /// The time limit of a write that waits.
+    /// Set while a write waits.
     limit: Option<Pin<Box<Sleep>>>,
 }
 
 impl StallGuard {
-    /// Fails a write that waits for longer than the limit.
+    /// Returns the result of a write, or an error if writes have been pending for
+    /// [`STALL_TIMEOUT`].
     fn limit_wait<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -260,7 +253,7 @@ impl StallGuard {
             self.limit = None;
             return result;
         }
-        let limit = self.limit.get_or_insert_with(|| Box::pin(sleep(STALL)));
+        let limit = self.limit.get_or_insert_with(|| Box::pin(sleep(STALL_TIMEOUT)));
         match limit.as_mut().poll(context) {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             Poll::Pending => Poll::Pending,

@@ -1,4 +1,4 @@
-//! Fetches the keys of an authorization server, and selects the keys that may have signed a token.
+//! Fetches the keys of an authorization server, and selects keys for a token.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use toolhold_net::requests::{Limits, OutboundClient, OutboundError, Request, che
 
 use crate::error::ServeError;
 
-/// Accepted algorithms. With these algorithms, only the authorization server can make signatures.
+/// Accepted algorithms. All are asymmetric, so only the authorization server can sign tokens.
 pub(super) const ALGORITHMS: [Algorithm; 9] = [
     Algorithm::RS256,
     Algorithm::RS384,
@@ -30,29 +30,27 @@ pub(super) const ALGORITHMS: [Algorithm; 9] = [
     Algorithm::EdDSA,
 ];
 
-/// Time after which keys are fetched again.
-const FRESH: Duration = Duration::from_secs(3600);
+const MAX_AGE: Duration = Duration::from_secs(3600);
 
-/// Shortest time between two fetches because of an unknown key. Anyone can write a token that names
-/// an unknown key.
-const AGAIN: Duration = Duration::from_secs(60);
+/// Minimum time between two fetches. Anyone can send tokens with unknown key IDs, and must not
+/// cause many fetches.
+const FETCH_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Keys that are tried for one token.
-const TRIED: usize = 8;
+/// Maximum number of keys that are tried for a token.
+const MAX_TRIED_KEYS: usize = 8;
 
-/// Time limit and largest size of the server's response.
-const PATIENCE: Duration = Duration::from_secs(10);
-const BYTES: usize = 256 << 10;
+/// Time limit and maximum size of the keys.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
+const MAX_KEY_SET_BYTES: usize = 256 << 10;
 
-/// The purpose of the requests in the audit log.
+/// The purpose of the fetches in the audit log.
 const PURPOSE: &str = "oauth keys";
 
-/// The obstacle to using the keys of an authorization server.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum KeysError {
-    #[error("it names no JSON Web Key Set: give its address or a file")]
+    #[error("the value is empty: set the address or the file of a JSON Web Key Set")]
     NoSource,
-    #[error("it isn't an absolute path")]
+    #[error("the path isn't absolute")]
     RelativePath,
     #[error(transparent)]
     File(#[from] io::Error),
@@ -60,24 +58,23 @@ pub(super) enum KeysError {
     Request(#[from] OutboundError),
     #[error("{origin} answered {status}")]
     Status { origin: String, status: StatusCode },
-    #[error("it is larger than {} KiB", BYTES >> 10)]
+    #[error("the key set is larger than {} KiB, the limit", MAX_KEY_SET_BYTES >> 10)]
     TooLarge,
-    #[error("it isn't valid JSON: {0}")]
+    #[error("the key set isn't valid JSON: {0}")]
     Json(serde_json::Error),
-    #[error("it isn't a JSON Web Key Set: it has no `keys`")]
+    #[error("the JSON isn't a JSON Web Key Set: `keys` is missing")]
     NotASet,
-    #[error("it has no key that checks signatures")]
+    #[error("the key set has no key for signatures")]
     NoKey,
     #[error(transparent)]
     Task(#[from] JoinError),
 }
 
-/// The keys.
 pub(super) struct Keys {
     source: Source,
-    door: OutboundClient,
+    outbound_client: OutboundClient,
     set: RwLock<Set>,
-    /// The time of the last fetch. Locked during a fetch, so that only one task fetches keys.
+    /// Locked during a fetch, so that only one task fetches.
     last_fetch: tokio::sync::Mutex<Option<Instant>>,
 }
 
@@ -93,40 +90,38 @@ struct Set {
 
 impl Keys {
     /// Reads the keys at an address or in a file.
-    ///
-    /// # Errors
-    ///
-    /// The keys aren't available or aren't valid.
-    pub(super) async fn new(keys: &str, door: OutboundClient) -> Result<Self, ServeError> {
+    pub(super) async fn new(
+        keys: &str,
+        outbound_client: OutboundClient,
+    ) -> Result<Self, ServeError> {
         let source = parse_source(keys).map_err(|error| wrong(keys, &error))?;
-        let read = source.read(&door).await.map_err(|error| wrong(keys, &error))?;
-        let set = RwLock::new(Set { keys: read, since: Instant::now() });
-        Ok(Self { source, door, set, last_fetch: tokio::sync::Mutex::default() })
+        let read_keys = source.read(&outbound_client).await.map_err(|error| wrong(keys, &error))?;
+        let set = RwLock::new(Set { keys: read_keys, since: Instant::now() });
+        Ok(Self { source, outbound_client, set, last_fetch: tokio::sync::Mutex::default() })
     }
 
-    /// Returns the keys that may have signed a token: the keys with its key ID, or all keys for its
-    /// algorithm. Fetches the keys again if they are old, or if no key matches.
+    /// Returns the keys that may have signed a token with this key ID and algorithm. Fetches the
+    /// keys again if they are old or if no key matches.
     pub(super) async fn get(&self, id: Option<&str>, algorithm: Algorithm) -> Vec<DecodingKey> {
         if let Some(keys) = self.fresh(id, algorithm) {
             return keys;
         }
         let mut last_fetch = self.last_fetch.lock().await;
-        // Another task may have fetched the keys meanwhile.
         if let Some(keys) = self.fresh(id, algorithm) {
             return keys;
         }
-        if last_fetch.is_some_and(|time| time.elapsed() < AGAIN) {
+        if last_fetch.is_some_and(|time| time.elapsed() < FETCH_INTERVAL) {
             return self.known(id, algorithm);
         }
 
         let now = Instant::now();
         *last_fetch = Some(now);
-        match self.source.read(&self.door).await {
+        match self.source.read(&self.outbound_client).await {
             Ok(keys) => {
                 *self.set.write().unwrap_or_else(PoisonError::into_inner) = Set { keys, since: now }
             }
-            // The old keys stay valid, because an unreachable server is no reason to refuse all
-            // callers.
+            // The old keys stay in use, because an authorization server that is down for a while
+            // must not lock out all callers.
             Err(why) => {
                 tracing::warn!("fetching new keys of the authorization server failed: {why}");
             }
@@ -134,29 +129,35 @@ impl Keys {
         self.known(id, algorithm)
     }
 
-    /// Returns the known keys for a token. Returns `None` if there are no such keys, or if the keys
-    /// are old.
+    /// Returns the matching keys, or `None` if no key matches or the keys are old.
     fn fresh(&self, id: Option<&str>, algorithm: Algorithm) -> Option<Vec<DecodingKey>> {
         let since = self.set.read().unwrap_or_else(PoisonError::into_inner).since;
         let keys = self.known(id, algorithm);
-        if keys.is_empty() || since.elapsed() > FRESH { None } else { Some(keys) }
+        if keys.is_empty() || since.elapsed() > MAX_AGE { None } else { Some(keys) }
     }
 
-    /// Returns the known keys of a token, at most a few.
+    /// Returns the first [`MAX_TRIED_KEYS`] matching keys. If the token has no key ID, all keys of
+    /// the algorithm match.
     fn known(&self, id: Option<&str>, algorithm: Algorithm) -> Vec<DecodingKey> {
         let set = self.set.read().unwrap_or_else(PoisonError::into_inner);
-        let keys = set
-            .keys
-            .iter()
-            .filter(|key| id.is_none_or(|id| key.common.key_id.as_deref() == Some(id)))
-            .filter(|key| fits_algorithm(key, algorithm))
-            .filter_map(|key| DecodingKey::from_jwk(key).ok())
-            .take(TRIED);
-        keys.collect()
+        let mut keys = Vec::new();
+        for key in set.keys.iter() {
+            let has_id = id.is_none_or(|id| key.common.key_id.as_deref() == Some(id));
+            if has_id
+                && fits_algorithm(key, algorithm)
+                && let Ok(decoding_key) = DecodingKey::from_jwk(key)
+            {
+                keys.push(decoding_key);
+            }
+            if keys.len() == MAX_TRIED_KEYS {
+                break;
+            }
+        }
+        keys
     }
 }
 
-/// Checks whether a key matches an algorithm, by the key's type and declaration.
+/// Checks whether a key may verify signatures with this algorithm.
 fn fits_algorithm(key: &Jwk, algorithm: Algorithm) -> bool {
     let has_type = match (&key.algorithm, algorithm) {
         (AlgorithmParameters::EllipticCurve(key), Algorithm::ES256) => {
@@ -171,19 +172,23 @@ fn fits_algorithm(key: &Jwk, algorithm: Algorithm) -> bool {
         (AlgorithmParameters::RSA(_), algorithm) => algorithm.family() == AlgorithmFamily::Rsa,
         _ => false,
     };
-    let declared = key.common.key_algorithm.map(|declared| declared.to_string());
-    let allows_algorithm = declared.is_none_or(|declared| declared == format!("{algorithm:?}"));
-    let operations = key.common.key_operations.as_ref();
-    let may_verify = operations.is_none_or(|all| all.contains(&KeyOperations::Verify));
+    // A key without a declared algorithm is for all algorithms. The names of both types' algorithms
+    // are equal, so the names are compared.
+    let allows_algorithm = match key.common.key_algorithm {
+        Some(declared) => declared.to_string() == format!("{algorithm:?}"),
+        None => true,
+    };
+    // A key without declared operations is for all operations.
+    let may_verify = match &key.common.key_operations {
+        Some(operations) => operations.contains(&KeyOperations::Verify),
+        None => true,
+    };
     has_type && allows_algorithm && may_verify
 }
 
-/// Parses the source of the keys in the settings.
-///
-/// # Errors
-///
-/// The source isn't valid.
+/// Parses the setting `keys`: the URL of a key set, or the absolute path of a file.
 pub(super) fn parse_source(keys: &str) -> Result<Source, KeysError> {
+    // Each use of the keys begins here, so the cryptography is ready before any check.
     install_cryptography();
     if keys.is_empty() {
         return Err(KeysError::NoSource);
@@ -196,7 +201,7 @@ pub(super) fn parse_source(keys: &str) -> Result<Source, KeysError> {
             Err(KeysError::RelativePath)
         };
     }
-    // The server of the keys decides which callers are accepted, so http is valid only on this
+    // Anyone who changes the keys on the way can forge tokens, so `http` is valid only on this
     // machine.
     check_url(keys)?;
     Ok(Source::Url(keys.to_owned()))
@@ -206,22 +211,25 @@ fn wrong(keys: &str, error: &KeysError) -> ServeError {
     ServeError::Settings(setting_error(keys, error))
 }
 
-/// Formats an error in the setting.
 pub(super) fn setting_error(keys: &str, error: &KeysError) -> String {
     format!("`keys = {keys:?}` in [serve.oauth]: {error}")
 }
 
 impl Source {
-    async fn read(&self, door: &OutboundClient) -> Result<Arc<[Jwk]>, KeysError> {
+    async fn read(&self, outbound_client: &OutboundClient) -> Result<Arc<[Jwk]>, KeysError> {
         let bytes = match self {
             Self::File(path) => {
                 let path = path.clone();
                 tokio::task::spawn_blocking(move || read_file(&path)).await??
             }
             Self::Url(url) => {
-                let limits = Limits { time: PATIENCE, idle: PATIENCE, bytes: BYTES as u64 };
+                let limits = Limits {
+                    time: FETCH_TIMEOUT,
+                    idle: FETCH_TIMEOUT,
+                    bytes: MAX_KEY_SET_BYTES as u64,
+                };
                 let request = Request::get(PURPOSE, url)?.limits(limits);
-                let answer = door.send(request).await?;
+                let answer = outbound_client.send(request).await?;
                 let status = answer.status();
                 if !status.is_success() {
                     return Err(KeysError::Status { origin: answer.origin().to_owned(), status });
@@ -229,27 +237,33 @@ impl Source {
                 answer.bytes(&|_, _| {}).await?
             }
         };
-        if bytes.len() > BYTES {
+        if bytes.len() > MAX_KEY_SET_BYTES {
             return Err(KeysError::TooLarge);
         }
         parse_keys(&bytes)
     }
 }
 
-/// Reads a file, up to one byte above the limit.
+/// Reads a file up to one byte above the limit.
 fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    std::fs::File::open(path)?.take(BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    std::fs::File::open(path)?.take(MAX_KEY_SET_BYTES as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Parses the keys of a set that check signatures. Other and unknown kinds are skipped.
+/// Parses a key set. Skips keys of unknown kinds and keys that aren't for signatures.
 fn parse_keys(bytes: &[u8]) -> Result<Arc<[Jwk]>, KeysError> {
     let set: Value = serde_json::from_slice(bytes).map_err(KeysError::Json)?;
-    let listed = set["keys"].as_array().ok_or(KeysError::NotASet)?;
-    let parsed = listed.iter().filter_map(|key| serde_json::from_value::<Jwk>(key.clone()).ok());
-    let keys: Arc<[Jwk]> = parsed.filter(is_for_signatures).collect();
-    if keys.is_empty() { Err(KeysError::NoKey) } else { Ok(keys) }
+    let entries = set["keys"].as_array().ok_or(KeysError::NotASet)?;
+    let mut keys = Vec::new();
+    for entry in entries {
+        if let Ok(key) = serde_json::from_value::<Jwk>(entry.clone())
+            && is_for_signatures(&key)
+        {
+            keys.push(key);
+        }
+    }
+    if keys.is_empty() { Err(KeysError::NoKey) } else { Ok(keys.into()) }
 }
 
 fn is_for_signatures(key: &Jwk) -> bool {
@@ -259,8 +273,8 @@ fn is_for_signatures(key: &Jwk) -> bool {
     }
 }
 
-/// Makes `ring` the cryptography of the crates for tokens and TLS, once. If an embedding program
-/// has already chosen another, that choice remains.
+/// Chooses `ring` as the cryptography of the crates for tokens and TLS, unless an embedding program
+/// has made another choice.
 fn install_cryptography() {
     static PROVIDER: CryptoProvider = CryptoProvider {
         signer_factory: |_, _| Err(ErrorKind::InvalidAlgorithm.into()),
@@ -271,12 +285,12 @@ fn install_cryptography() {
     };
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
+        // An error means that a provider was already chosen.
         let _ = PROVIDER.install_default();
         let _ = rustls::crypto::ring::default_provider().install_default();
     });
 }
 
-/// Checks signatures.
 struct Ring {
     algorithm: Algorithm,
     key: DecodingKey,
@@ -288,15 +302,16 @@ impl JwtVerifier for Ring {
     }
 }
 
-/// The way of `ring` to check the signatures of an algorithm.
 enum Check {
     Rsa(&'static signature::RsaParameters),
     Other(AlgorithmFamily, &'static dyn signature::VerificationAlgorithm),
 }
 
 impl Check {
+    /// Returns how `ring` checks signatures of this algorithm, or `None` for an algorithm outside
+    /// of [`ALGORITHMS`].
     fn from_algorithm(algorithm: Algorithm) -> Option<Self> {
-        Some(match algorithm {
+        let check = match algorithm {
             Algorithm::RS256 => Self::Rsa(&signature::RSA_PKCS1_2048_8192_SHA256),
             Algorithm::RS384 => Self::Rsa(&signature::RSA_PKCS1_2048_8192_SHA384),
             Algorithm::RS512 => Self::Rsa(&signature::RSA_PKCS1_2048_8192_SHA512),
@@ -311,7 +326,8 @@ impl Check {
             }
             Algorithm::EdDSA => Self::Other(AlgorithmFamily::Ed, &signature::ED25519),
             _ => return None,
-        })
+        };
+        Some(check)
     }
 }
 

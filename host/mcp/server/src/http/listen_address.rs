@@ -1,4 +1,4 @@
-//! The address that `toolhold serve` listens on. Checks whether the settings allow this address.
+//! The address that `toolhold serve` listens on.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -10,16 +10,16 @@ use toolhold_core::config::Serve;
 use super::settings::authority;
 use crate::error::ServeError;
 
-/// The address for listening: a port or a Unix socket.
+/// An address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListenAddress {
     /// `127.0.0.1:8000`, or `8000` for short. Port 0 means a free port.
     Tcp(SocketAddr),
-    /// `unix:/path/to/socket`. Only the user who runs the server can use this socket.
+    /// `unix:/path/to/socket`. Only the user who runs the server can connect.
     Unix(PathBuf),
 }
 
-/// A text that isn't an address to listen on.
+/// The error for an invalid [`ListenAddress`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ListenAddressError {
     /// The path of a socket is relative.
@@ -27,7 +27,8 @@ pub enum ListenAddressError {
     RelativeSocket,
     /// The text has none of the forms.
     #[error(
-        "give an address with a port (`127.0.0.1:8000`), a port (`8000`), or a socket (`unix:/path/to/socket`)"
+        "use an address with a port (`127.0.0.1:8000`), a port (`8000`), or a socket \
+         (`unix:/path/to/socket`)"
     )]
     Form,
 }
@@ -64,11 +65,7 @@ impl fmt::Display for ListenAddress {
 }
 
 impl ListenAddress {
-    /// Checks whether these settings allow this address.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a setting is missing. The error contains the missing line.
+    /// Checks that the settings allow this address. The error names the missing setting.
     pub(super) fn check(&self, settings: &Serve, tls: bool) -> Result<(), ServeError> {
         let Self::Tcp(address) = self else { return Ok(()) };
         if is_local(address.ip()) {
@@ -76,18 +73,22 @@ impl ListenAddress {
         }
         if !tls && !settings.plain_http {
             return Err(ServeError::Settings(format!(
-                "other machines reach {address}, and without TLS tokens are sent unencrypted. Set `certificate` and `key` in [serve], or `plain_http = true` if a proxy in front uses TLS"
+                "other machines can reach {address}, and without TLS, tokens are sent unencrypted. \
+                 Set `certificate` and `key` in [serve], or `plain_http = true` if a proxy in \
+                 front uses TLS"
             )));
         }
         if settings.url.is_empty() {
             return Err(ServeError::Settings(format!(
-                "other machines reach {address}: set the address that they use in [serve], for example `url = \"https://toolhold.example.com\"`. A request for any other host is refused"
+                "other machines can reach {address}: set the address for these machines in \
+                 [serve], for example `url = \"https://toolhold.example.com\"`. Requests for any \
+                 other host are refused"
             )));
         }
         Ok(())
     }
 
-    /// Returns the origins of the server's own pages.
+    /// Returns the origins of pages on the server's own address.
     pub(super) fn origins(&self, settings: &Serve, tls: bool) -> Vec<String> {
         let mut origins = Vec::new();
         if let Self::Tcp(address) = self {
@@ -106,7 +107,7 @@ impl ListenAddress {
         origins
     }
 
-    /// Returns the allowed values of the header `Host`.
+    /// Returns the names that requests may have in the header `Host`.
     pub(super) fn hosts(&self, settings: &Serve) -> Vec<String> {
         let mut hosts: Vec<_> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
         if let Self::Tcp(address) = self
@@ -119,7 +120,6 @@ impl ListenAddress {
     }
 }
 
-/// Checks whether only this machine can connect.
 fn is_local(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
 }

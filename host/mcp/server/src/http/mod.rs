@@ -32,10 +32,10 @@ pub use settings::problems;
 /// The path of the protocol's endpoint.
 const PATH: &str = "/mcp";
 
-/// Time for clients to read responses when no call runs any more.
-const LAST: Duration = Duration::from_secs(2);
+/// Time for clients to read their last responses at shutdown.
+const END_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A listening server.
+/// An HTTP server that already listens but doesn't run yet.
 pub struct Http {
     listener: Listener,
     access: Access,
@@ -57,21 +57,20 @@ impl Http {
     /// Starts to listen. Callers authenticate with the token in the data folder, which is created
     /// at the first start.
     ///
-    /// If `settings` name an authorization server, callers authenticate only with its tokens, and
-    /// `door` fetches its keys. If `authenticated` is false, callers don't authenticate. This is
-    /// possible only with a Unix socket, because only the user who runs this process can connect to
-    /// the socket.
+    /// If `settings` name an authorization server, callers authenticate with its tokens instead,
+    /// and `outbound_client` fetches its keys. If `authenticated` is false, callers don't
+    /// authenticate. Only a Unix socket allows this, because its permissions admit only the user
+    /// who runs this process.
     ///
     /// # Errors
     ///
-    /// Returns an error if a setting is wrong, if the address can't be used, or if a file can't be
-    /// read.
+    /// Returns an error if a setting is wrong, the address can't be used, or a file can't be read.
     pub async fn bind(
         place: ListenAddress,
         settings: Serve,
         folders: &Folders,
         authenticated: bool,
-        door: &OutboundClient,
+        outbound_client: &OutboundClient,
     ) -> Result<Self, ServeError> {
         let has_issuer = !settings.oauth.issuer.is_empty();
         let problems = problems(&settings);
@@ -80,17 +79,19 @@ impl Http {
         }
         let (access, token_file) = match (&place, authenticated) {
             (_, false) if has_issuer => {
-                let why = "`--no-auth` contradicts [serve.oauth]: leave out one of the two";
+                let why = "`--no-auth` contradicts [serve.oauth]: use only one of the two";
                 return Err(ServeError::Settings(why.to_owned()));
             }
             (ListenAddress::Unix(_), false) => (Access::Anyone, None),
             (ListenAddress::Tcp(_), false) => {
                 return Err(ServeError::Settings(
-                    "`--no-auth` needs a Unix socket, since every program and web page on this machine reaches a port. Use `--http unix:/path/to/socket`, or leave out `--no-auth`"
+                    "`--no-auth` needs a Unix socket, because every program and web page on this \
+                     machine can reach a port. Use `--http unix:/path/to/socket`, or leave out \
+                     `--no-auth`"
                         .to_owned(),
                 ));
             }
-            (_, true) if has_issuer => (Access::oauth(&settings, door).await?, None),
+            (_, true) if has_issuer => (Access::oauth(&settings, outbound_client).await?, None),
             (_, true) => {
                 let (access, file) = Access::token(folders)?;
                 (access, Some(file))
@@ -112,8 +113,7 @@ impl Http {
         })
     }
 
-    /// Returns the address for clients: the configured address, or else the address on this
-    /// machine.
+    /// Returns the address for clients: the configured URL, or the address on this machine.
     pub fn url(&self) -> String {
         if !self.settings.url.is_empty() {
             return format!("{}{PATH}", self.settings.url.trim_end_matches('/'));
@@ -125,21 +125,19 @@ impl Http {
         }
     }
 
-    /// Returns the address that the server listens on, with the real port in place of port 0.
+    /// Returns the address that the server listens on, with the real port instead of port 0.
     pub fn place(&self) -> &ListenAddress {
         &self.place
     }
 
-    /// Returns the file with the server's own token. Returns `None` if callers don't use this
-    /// token.
+    /// Returns the file with the server's token, or `None` if callers don't use this token.
     pub fn token_file(&self) -> Option<&PathBuf> {
         self.token_file.as_ref()
     }
 }
 
-/// Serves clients until `end` is cancelled. After this, no new clients are accepted. Running calls
-/// have `grace_secs` of `settings` to end. Calls that take longer are ended, and their records are
-/// written.
+/// Serves clients until `end` is cancelled. Running calls then get `grace_secs` of the settings to
+/// end. Longer calls are cancelled and recorded.
 ///
 /// # Errors
 ///
@@ -152,7 +150,7 @@ pub async fn serve_http(
     let Http { listener, access, metrics_access, tls, settings, place, folders, .. } = http;
     let calls = server.calls().clone();
     let grace = Duration::from_secs(settings.grace_secs.get());
-    let connections = settings.max_connections.get();
+    let max_connections = settings.max_connections.get();
     let own_origins = place.origins(&settings, tls.is_some());
     let answering = Arc::new(Answering::new(
         &server,
@@ -162,15 +160,17 @@ pub async fn serve_http(
         own_origins,
         &folders,
     )?);
-    let open = connections::accept(listener, tls, connections, Arc::clone(&answering), &end).await;
+    // `accept` returns when `end` is cancelled.
+    let open =
+        connections::accept(listener, tls, max_connections, Arc::clone(&answering), &end).await;
     answering.draining.store(true, Ordering::Relaxed);
     if !calls.ended_within(grace).await {
         tracing::warn!("calls that still run after {} s are ended", grace.as_secs());
     }
     calls.end().await;
-    answering.wait_for_answers(LAST).await;
-    // The streams on which clients wait without a request.
+    answering.wait_for_answers(END_TIMEOUT).await;
+    // Streams that wait for notifications don't end by themselves.
     answering.streams.cancel();
-    open.closed_within(LAST).await;
+    open.closed_within(END_TIMEOUT).await;
     Ok(())
 }

@@ -1,9 +1,8 @@
-//! Stores the HTTP sessions of clients with revisions before 2026-07-28, even over a restart.
+//! Stores the HTTP connections of clients with revisions before 2026-07-28.
 //!
-//! A request names its connection in `Mcp-Session-Id`. This header contains the ID and a seal over
-//! the ID and the caller, so that no caller can use the connection of another caller. The client's
-//! handshake is stored on disk. With it, each server of the user can continue the connection, for
-//! example after a restart.
+//! The header `Mcp-Session-Id` contains an ID and a seal over the ID and the caller. The seal keeps
+//! callers from using each other's connections. The client's handshake is stored on disk, so any
+//! server of the user can continue the connection, also after a restart.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -32,47 +31,43 @@ use toolhold_core::{HostError, state};
 use super::callers::CallerPlace;
 use crate::approver::{FOLDER, KEY, seconds};
 
-/// Time after which an idle connection is removed from memory. The connection stays on disk, so the
-/// time only needs to be longer than the longest work: a call, or a question to a person.
-const SILENT: Duration = Duration::from_secs(2 * 3600);
+/// Time after which an idle connection is removed from memory. Running calls and open questions
+/// also look idle, so the time must be longer than both.
+const MAX_SILENCE: Duration = Duration::from_secs(2 * 3600);
 
 /// Time for which an answer is stored for a client that lost its connection.
-const LATE: Duration = Duration::from_secs(10);
+const ANSWER_LIFETIME: Duration = Duration::from_secs(10);
 
-/// The file with the handshakes, and the limits of their number and size.
+/// The file with the handshakes, and its limits. A further handshake replaces the least recently
+/// used handshake. Longer handshakes aren't stored.
 const FILE: &str = "clients.json";
-const MOST: usize = 512;
-const MOST_BYTES: usize = 2048;
+const MAX_HANDSHAKES: usize = 512;
+const MAX_HANDSHAKE_BYTES: usize = 2048;
 
-/// Seconds after which a handshake is removed.
-const IDLE: u64 = 8 * 3600;
+/// Seconds after which an unused handshake is removed.
+const MAX_IDLE_SECONDS: u64 = 8 * 3600;
 
-/// The connections, in this process and on disk.
 pub(super) struct Connections {
     local: LocalSessionManager,
     key: hmac::Key,
 }
 
 impl Connections {
-    /// # Errors
-    ///
-    /// The key that seals IDs can't be read.
     pub(super) fn new(folders: &Folders) -> Result<Self, HostError> {
         let secret = state::secret(&folders.data.join(FOLDER), KEY)?;
         let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
         let mut local = LocalSessionManager::default();
-        local.session_config.keep_alive = Some(SILENT);
-        local.session_config.completed_cache_ttl = LATE;
+        local.session_config.keep_alive = Some(MAX_SILENCE);
+        local.session_config.completed_cache_ttl = ANSWER_LIFETIME;
         Ok(Self { local, key })
     }
 
-    /// Seals an ID for its caller.
     pub(super) fn seal(&self, caller: &str, id: &str) -> String {
         let seal = hmac::sign(&self.key, sealed_bytes(caller, id).as_bytes());
         format!("{id}.{}", URL_SAFE_NO_PAD.encode(seal))
     }
 
-    /// Opens a sealed ID. Returns `None` if the ID isn't an ID of this caller.
+    /// Opens a sealed ID. Returns `None` if `caller` didn't get this ID.
     pub(super) fn open<'a>(&self, caller: &str, sealed: &'a str) -> Option<&'a str> {
         let (id, seal) = sealed.rsplit_once('.')?;
         let seal = URL_SAFE_NO_PAD.decode(seal).ok()?;
@@ -80,7 +75,8 @@ impl Connections {
         Some(id)
     }
 
-    /// Removes the IDs of connections that aren't open here. Returns the number of the others.
+    /// Removes the IDs of connections that this process has closed. Returns the number of remaining
+    /// IDs.
     pub(super) async fn retain_open(&self, ids: &mut Vec<SessionId>) -> usize {
         let sessions = self.local.sessions.read().await;
         ids.retain(|id| sessions.contains_key(id));
@@ -88,7 +84,7 @@ impl Connections {
     }
 }
 
-/// Returns the bytes under a seal. They differ from all other data that the key seals.
+/// Returns the bytes to sign. The prefix makes other seals with the same key invalid here.
 fn sealed_bytes(caller: &str, id: &str) -> String {
     format!("toolhold http connection\n{id}\n{caller}")
 }
@@ -117,15 +113,16 @@ impl SessionManager for Connections {
         self.local.close_session(id).await
     }
 
-    /// Creates a stream like the library does, with one difference: an answer is dropped as soon as
-    /// its client has it. The library would store the answer until the next use of the connection.
+    /// Creates a stream for the answers to a message. The library stores the answers until the next
+    /// request of the connection, but this stream removes answers that the client has read.
     async fn create_stream(
         &self,
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
-        let known = self.local.sessions.read().await.get(id).cloned();
-        let handle = known.ok_or_else(|| LocalSessionManagerError::SessionNotFound(id.clone()))?;
+        let session = self.local.sessions.read().await.get(id).cloned();
+        let handle =
+            session.ok_or_else(|| LocalSessionManagerError::SessionNotFound(id.clone()))?;
         let receiver = handle.establish_request_wise_channel().await?;
         let place = match &message {
             JsonRpcMessage::Request(request) => {
@@ -133,14 +130,14 @@ impl SessionManager for Connections {
             }
             _ => None,
         };
-        let kept = receiver.http_request_id.map(|request| KeptAnswers {
+        let stored = receiver.http_request_id.map(|request| StoredAnswers {
             handle: handle.clone(),
             request,
             place,
-            read: false,
+            is_read: false,
         });
         handle.push_message(message, receiver.http_request_id).await?;
-        Ok(Answers { messages: receiver.inner, kept })
+        Ok(Answers { messages: receiver.inner, stored })
     }
 
     async fn create_standalone_stream(
@@ -174,10 +171,9 @@ impl SessionManager for Connections {
     }
 }
 
-/// The answers to one request.
 struct Answers {
     messages: Receiver<ServerSseMessage>,
-    kept: Option<KeptAnswers>,
+    stored: Option<StoredAnswers>,
 }
 
 impl Stream for Answers {
@@ -187,55 +183,57 @@ impl Stream for Answers {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<ServerSseMessage>> {
-        let next = self.messages.poll_recv(context);
-        if matches!(next, Poll::Ready(None))
-            && let Some(kept) = &mut self.kept
+        let next_message = self.messages.poll_recv(context);
+        if matches!(next_message, Poll::Ready(None))
+            && let Some(stored) = &mut self.stored
         {
-            kept.read = true;
+            stored.is_read = true;
         }
-        next
+        next_message
     }
 }
 
-/// Answers that are stored for a client that may return.
-struct KeptAnswers {
+/// Stored answers of a request. A drop removes the answers, after a delay if the client hasn't read
+/// them.
+struct StoredAnswers {
     handle: LocalSessionHandle,
     request: u64,
-    /// The slot of the request. It is reserved while the answers are stored.
+    /// The slot of the request, reserved while the answers are stored.
     place: Option<CallerPlace>,
-    /// Whether the client has the answer.
-    read: bool,
+    /// Whether the client has all answers.
+    is_read: bool,
 }
 
-impl Drop for KeptAnswers {
+impl Drop for StoredAnswers {
     fn drop(&mut self) {
         let handle = self.handle.clone();
         let request = self.request;
         let place = self.place.take();
-        let read = self.read;
-        // Without a reactor there is no connection.
-        let Ok(reactor) = tokio::runtime::Handle::try_current() else { return };
-        reactor.spawn(async move {
-            if !read {
+        let is_read = self.is_read;
+        // Without a runtime, the process is ending, and its connections also end.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        runtime.spawn(async move {
+            // A client that lost its connection has some time to fetch the answers.
+            if !is_read {
                 if let Some(place) = &place {
                     place.wait_until_finished().await;
                 }
-                tokio::time::sleep(LATE).await;
+                tokio::time::sleep(ANSWER_LIFETIME).await;
             }
-            // The connection may no longer exist.
+            // An error means that the connection is closed.
             let _ = handle.close_request_wise_channel(request).await;
         });
     }
 }
 
-/// The handshakes on disk.
+/// Handshakes in a file in this folder.
 pub(super) struct Handshakes(PathBuf);
 
-/// A client's handshake and the time of its last use, in seconds.
+/// A client's handshake. `seen` is the Unix time of its last use.
 #[derive(Serialize, Deserialize, PartialEq)]
 struct Handshake {
     seen: u64,
-    /// The handshake as JSON text. On disk, each quote in this text takes one more byte.
+    /// The handshake as JSON text.
     said: String,
 }
 
@@ -246,16 +244,19 @@ impl Handshakes {
         Self(folders.data.join(FOLDER))
     }
 
+    /// Removes expired handshakes, and then changes the remaining handshakes. `edit` also gets the
+    /// Unix time.
     async fn change<T: Send + 'static>(
         &self,
-        change: impl FnOnce(&mut Known, u64) -> T + Send + 'static,
+        edit: impl FnOnce(&mut Known, u64) -> T + Send + 'static,
     ) -> Result<T, SessionStoreError> {
         let folder = self.0.clone();
         let result = tokio::task::spawn_blocking(move || {
             state::update(&folder, FILE, |known: &mut Known| {
                 let now = seconds();
-                known.retain(|_, handshake| now.saturating_sub(handshake.seen) < IDLE);
-                Ok(change(known, now))
+                known
+                    .retain(|_id, handshake| now.saturating_sub(handshake.seen) < MAX_IDLE_SECONDS);
+                Ok(edit(known, now))
             })
         });
         Ok(result.await??)
@@ -266,13 +267,13 @@ impl Handshakes {
 impl SessionStore for Handshakes {
     async fn load(&self, id: &str) -> Result<Option<SessionState>, SessionStoreError> {
         let id = id.to_owned();
-        let handshake = self.change(move |known, now| {
+        let reading = self.change(move |known, now| {
             let handshake = known.get_mut(&id)?;
             handshake.seen = now;
             Some(handshake.said.clone())
         });
-        match handshake.await? {
-            Some(text) => Ok(Some(serde_json::from_str(&text)?)),
+        match reading.await? {
+            Some(handshake_json) => Ok(Some(serde_json::from_str(&handshake_json)?)),
             None => Ok(None),
         }
     }
@@ -280,15 +281,16 @@ impl SessionStore for Handshakes {
     async fn store(&self, id: &str, state: &SessionState) -> Result<(), SessionStoreError> {
         let id = id.to_owned();
         let said = serde_json::to_string(state)?;
-        if said.len() > MOST_BYTES {
-            // The client is served like any other until this process ends.
+        if said.len() > MAX_HANDSHAKE_BYTES {
+            // The client of an unstored handshake needs a new connection after a restart.
             return Ok(());
         }
         self.change(move |known, now| {
-            while known.len() >= MOST {
-                let oldest = known.iter().min_by_key(|(_, handshake)| handshake.seen);
-                let Some(oldest_id) = oldest.map(|(id, _)| id.clone()) else { break };
-                known.remove(&oldest_id);
+            while known.len() >= MAX_HANDSHAKES {
+                let longest_unused = known.iter().min_by_key(|(_id, handshake)| handshake.seen);
+                let Some((unused_id, _)) = longest_unused else { break };
+                let removed_id = unused_id.clone();
+                known.remove(&removed_id);
             }
             known.insert(id, Handshake { seen: now, said });
         })
@@ -338,10 +340,13 @@ mod tests {
         .expect("is a handshake");
         // As many as fit, each of the largest size: quotes take most on disk.
         let fill = |known: &mut Known, now: u64| {
-            known.extend((0..MOST).map(|at| {
+            known.extend((0..MAX_HANDSHAKES).map(|at| {
                 (
                     format!("{at:05}"),
-                    Handshake { seen: now - (MOST - at) as u64, said: "\"".repeat(MOST_BYTES) },
+                    Handshake {
+                        seen: now - (MAX_HANDSHAKES - at) as u64,
+                        said: "\"".repeat(MAX_HANDSHAKE_BYTES),
+                    },
                 )
             }));
         };
@@ -355,11 +360,15 @@ mod tests {
             })
             .await
             .expect("can be read");
-        assert_eq!((kept, oldest, next), (MOST, false, true), "the oldest has gone, and no other");
+        assert_eq!(
+            (kept, oldest, next),
+            (MAX_HANDSHAKES, false, true),
+            "the oldest has gone, and no other"
+        );
         store.delete("one").await.expect("is removed");
         assert!(store.load("one").await.expect("can be read").is_none());
         let mut large = state.clone();
-        large.initialize_params.client_info.name = "x".repeat(MOST_BYTES);
+        large.initialize_params.client_info.name = "x".repeat(MAX_HANDSHAKE_BYTES);
         store.store("large", &large).await.expect("is no error");
         assert!(
             store.load("large").await.expect("can be read").is_none(),

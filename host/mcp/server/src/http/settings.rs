@@ -1,11 +1,11 @@
-//! Finds errors in the settings of `[serve]` for HTTP, each with the line to change.
+//! Finds errors in `[serve]`.
 
 use toolhold_core::config::{OAuth, Serve};
 
 use super::{keys, tls};
 
-/// Returns the errors in the settings of serving over HTTP, each with the line to change. The keys
-/// of an authorization server and the address are only checked when serving starts.
+/// Returns the errors in the settings of serving over HTTP. Each error names the key to change. The
+/// address and the keys of an authorization server are checked later, when serving starts.
 pub fn problems(settings: &Serve) -> Vec<String> {
     let Serve { url, allowed_origins, oauth, .. } = settings;
     let mut problems = Vec::new();
@@ -14,35 +14,45 @@ pub fn problems(settings: &Serve) -> Vec<String> {
             "`url = {url:?}` in [serve] isn't a valid URL: use `https://HOST` or `https://HOST:PORT`"
         ));
     }
-    for origin in allowed_origins.iter().filter(|origin| !is_origin(origin)) {
-        problems.push(format!(
-            "`allowed_origins` in [serve] has {origin:?}: an origin is `https://host` or `https://host:PORT`, as browsers write it: in lower case, and without the default port"
-        ));
+    for origin in allowed_origins {
+        if !is_origin(origin) {
+            problems.push(format!(
+                "`allowed_origins` in [serve] has {origin:?}, which isn't an origin: write \
+                 `https://host` or `https://host:PORT`, in lower case and without the default port"
+            ));
+        }
     }
     if let Err(error) = tls::acceptor(settings) {
         problems.push(error.to_string());
     }
     if *oauth != OAuth::default() {
-        if oauth.issuer.is_empty() {
-            problems.push(
-                "[serve.oauth] has no `issuer`, so no token of an authorization server is valid"
-                    .to_owned(),
-            );
-        }
-        if url.is_empty() {
-            problems.push(
-                "[serve.oauth] needs this server's address, the audience of tokens: set `url = \"https://toolhold.example.com\"` in [serve]"
-                    .to_owned(),
-            );
-        }
-        if let Err(error) = keys::parse_source(&oauth.keys) {
-            problems.push(keys::setting_error(&oauth.keys, &error));
-        }
+        problems.extend(oauth_problems(oauth, url));
     }
     problems
 }
 
-/// Checks whether a browser would write an origin in this form.
+/// Returns the errors in the settings of an authorization server. `url` is this server's address.
+fn oauth_problems(oauth: &OAuth, url: &str) -> Vec<String> {
+    let mut problems = Vec::new();
+    if oauth.issuer.is_empty() {
+        problems.push(
+            "[serve.oauth] has no `issuer`, so no token of an authorization server is valid"
+                .to_owned(),
+        );
+    }
+    if url.is_empty() {
+        problems.push(
+            "[serve.oauth] needs this server's address, the audience of tokens: set `url = \"https://toolhold.example.com\"` in [serve]"
+                .to_owned(),
+        );
+    }
+    if let Err(error) = keys::parse_source(&oauth.keys) {
+        problems.push(keys::setting_error(&oauth.keys, &error));
+    }
+    problems
+}
+
+/// Checks whether `origin` has the form in which browsers send an origin.
 fn is_origin(origin: &str) -> bool {
     let default_port = if origin.starts_with("https:") { ":443" } else { ":80" };
     authority(origin).is_some()
@@ -51,8 +61,8 @@ fn is_origin(origin: &str) -> bool {
         && origin == origin.to_lowercase()
 }
 
-/// Returns the host and port of an address. Returns `None` if the address has parts other than a
-/// scheme, a host and a port.
+/// Returns the host and port of an address, or `None` for an address with a path, a user or a
+/// query.
 pub(super) fn authority(url: &str) -> Option<String> {
     let url: http::Uri = url.trim_end_matches('/').parse().ok()?;
     let authority = url.authority()?;

@@ -11,12 +11,8 @@ use toolhold_core::config::Serve;
 
 use crate::error::ServeError;
 
-/// Makes the TLS acceptor. Returns `None` if no certificate is configured.
-///
-/// # Errors
-///
-/// Returns an error if only one of the two files is configured, if a file can't be read, or if the
-/// files don't match.
+/// Creates the TLS acceptor from the files of the certificate and of the private key, or returns
+/// `None` without a configured certificate.
 pub(super) fn acceptor(settings: &Serve) -> Result<Option<TlsAcceptor>, ServeError> {
     let (certificate, key) = match (settings.certificate.as_str(), settings.key.as_str()) {
         ("", "") => return Ok(None),
@@ -26,20 +22,18 @@ pub(super) fn acceptor(settings: &Serve) -> Result<Option<TlsAcceptor>, ServeErr
         (_, "") => {
             return Err(ServeError::Settings("`certificate` in [serve] needs `key`".to_owned()));
         }
-        both => both,
+        paths => paths,
     };
     let certificates = CertificateDer::pem_file_iter(absolute_path("certificate", certificate)?)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(|error| read_error("certificate", certificate, &error))?;
     let private = PrivateKeyDer::from_pem_file(absolute_path("key", key)?)
         .map_err(|error| read_error("key", key, &error))?;
-    let mut config =
-        ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .and_then(|builder| {
-                builder.with_no_client_auth().with_single_cert(certificates, private)
-            })
-            .map_err(|error| setting_error("certificate", certificate, &error))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(certificates, private))
+        .map_err(|error| setting_error("certificate", certificate, &error))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Some(TlsAcceptor::from(Arc::new(config))))
 }

@@ -1,6 +1,5 @@
-//! Limits the connections that have sent no token yet. These connections have their own few slots.
-//! If there are too many, the oldest is closed, so that clients that only connect never block
-//! clients that call.
+//! Limits the connections that haven't authenticated yet. They have their own slots, so they can't
+//! take the slots of authenticated clients. At the limit, the oldest connection is closed.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,89 +9,96 @@ use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use toolhold_core::CancellationToken;
 
-/// Connections without a token at a time.
-const NEWCOMERS: usize = 64;
+/// Maximum number of connections that haven't authenticated. A further connection closes the
+/// oldest.
+const MAX_NEWCOMERS: usize = 64;
 
-/// Connections with a token that wait for a slot at a time.
-const PATIENT: usize = 64;
+/// Maximum number of authenticated connections that wait for a slot. Further connections are
+/// refused.
+const MAX_WAITING: usize = 64;
 
-/// Time that a caller waits for a connection's slot.
-const PATIENCE: Duration = Duration::from_secs(15);
+/// Maximum time that an authenticated connection waits for a slot.
+const SLOT_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The connections of a server that have sent no token yet.
 pub(super) struct Newcomers {
-    waiting: Mutex<VecDeque<(u64, CancellationToken)>>,
-    /// The slots of authenticated connections.
-    places: Arc<Semaphore>,
-    /// The slots of authenticated connections that wait.
-    patient: Semaphore,
+    /// Connections that haven't authenticated, the oldest first.
+    unauthenticated: Mutex<VecDeque<(u64, CancellationToken)>>,
+    /// Has a permit for each authenticated connection.
+    slots: Arc<Semaphore>,
+    /// Has a permit for each connection that waits for `slots`.
+    waiting: Semaphore,
 }
 
-/// A connection that has sent no token yet.
+/// A connection, which starts unauthenticated.
 pub(super) struct Newcomer {
     all: Arc<Newcomers>,
     number: u64,
-    /// The peer of the connection, for the log.
+    /// The peer, for the log.
     pub(super) from: String,
-    /// Cancelled to close the connection.
-    pub(super) leave: CancellationToken,
-    place: OnceCell<OwnedSemaphorePermit>,
+    /// Closes the connection when cancelled.
+    pub(super) close: CancellationToken,
+    slot: OnceCell<OwnedSemaphorePermit>,
 }
 
 impl Newcomers {
-    /// Allows at most `most` authenticated connections.
-    pub(super) fn new(most: u64) -> Arc<Self> {
-        let most = usize::try_from(most).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
+    pub(super) fn new(max_authenticated: u64) -> Arc<Self> {
+        let max_slots = usize::try_from(max_authenticated).unwrap_or(usize::MAX);
+        let slots = max_slots.min(Semaphore::MAX_PERMITS);
         Arc::new(Self {
-            waiting: Mutex::default(),
-            places: Arc::new(Semaphore::new(most)),
-            patient: Semaphore::new(PATIENT),
+            unauthenticated: Mutex::default(),
+            slots: Arc::new(Semaphore::new(slots)),
+            waiting: Semaphore::new(MAX_WAITING),
         })
     }
 
-    /// Adds a connection, and closes the oldest if there are too many.
+    /// Adds a connection that isn't authenticated. At the limit, the oldest connection is closed.
     pub(super) fn enter(self: &Arc<Self>, number: u64, from: String) -> Newcomer {
-        let leave = CancellationToken::new();
-        let mut waiting = self.waiting();
-        waiting.push_back((number, leave.clone()));
-        let oldest = if waiting.len() > NEWCOMERS { waiting.pop_front() } else { None };
-        drop(waiting);
-        if let Some((_, oldest)) = oldest {
-            oldest.cancel();
+        let close = CancellationToken::new();
+        let mut connections = self.unauthenticated();
+        connections.push_back((number, close.clone()));
+        // Under the lock, a connection is either closed here or admitted, and never both.
+        if connections.len() > MAX_NEWCOMERS
+            && let Some((_number, close_oldest)) = connections.pop_front()
+        {
+            close_oldest.cancel();
         }
-        Newcomer { all: Arc::clone(self), number, from, leave, place: OnceCell::new() }
+        drop(connections);
+        Newcomer { all: Arc::clone(self), number, from, close, slot: OnceCell::new() }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, VecDeque<(u64, CancellationToken)>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn unauthenticated(&self) -> MutexGuard<'_, VecDeque<(u64, CancellationToken)>> {
+        self.unauthenticated.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Newcomer {
-    /// Gives an authenticated connection a slot. Returns `false` if there is no free slot, or if
-    /// the connection was closed before.
+    /// Gives an authenticated connection a slot. Returns `false` without a free slot, and for a
+    /// closed connection.
     pub(super) async fn admit(&self) -> bool {
-        self.place.get_or_try_init(|| self.take_place()).await.is_ok()
+        self.slot.get_or_try_init(|| self.take_slot()).await.is_ok()
     }
 
-    async fn take_place(&self) -> Result<OwnedSemaphorePermit, ()> {
-        // From here on, connections without a token can't close this connection.
+    /// Takes a slot for an authenticated connection. Waits at most [`SLOT_TIMEOUT`] for a free
+    /// slot.
+    async fn take_slot(&self) -> Result<OwnedSemaphorePermit, ()> {
+        // After this line, `enter` can't close this connection any more.
         self.forget();
-        if self.leave.is_cancelled() {
+        if self.close.is_cancelled() {
             return Err(());
         }
-        if let Ok(place) = Arc::clone(&self.all.places).try_acquire_owned() {
-            return Ok(place);
+        if let Ok(slot) = Arc::clone(&self.all.slots).try_acquire_owned() {
+            return Ok(slot);
         }
-        let _waiting_slot = self.all.patient.try_acquire().map_err(drop)?;
-        match timeout(PATIENCE, Arc::clone(&self.all.places).acquire_owned()).await {
-            Ok(Ok(place)) => Ok(place),
-            _ => Err(()),
+        let Ok(_waiting) = self.all.waiting.try_acquire() else { return Err(()) };
+        match timeout(SLOT_TIMEOUT, Arc::clone(&self.all.slots).acquire_owned()).await {
+            Ok(Ok(slot)) => Ok(slot),
+            // The semaphore is never closed, so only a timeout fails.
+            Ok(Err(_)) | Err(_) => Err(()),
         }
     }
 
     fn forget(&self) {
-        self.all.waiting().retain(|(number, _)| *number != self.number);
+        self.all.unauthenticated().retain(|(number, _)| *number != self.number);
     }
 }
 
@@ -123,10 +129,10 @@ mod tests {
             assert!(stays.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
             let strangers: Vec<Newcomer> =
                 (2..102).map(|number| all.enter(number, String::new())).collect();
-            assert!(!second.leave.is_cancelled());
+            assert!(!second.close.is_cancelled());
             assert_eq!(
-                strangers.iter().filter(|stranger| stranger.leave.is_cancelled()).count(),
-                100 - NEWCOMERS
+                strangers.iter().filter(|stranger| stranger.close.is_cancelled()).count(),
+                100 - MAX_NEWCOMERS
             );
             drop(first);
             assert!(matches!(
@@ -142,19 +148,20 @@ mod tests {
             tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a reactor");
         reactor.block_on(async {
             let all = Newcomers::new(1);
-            let visitors: Vec<Newcomer> =
-                (0..=PATIENT as u64 + 1).map(|number| all.enter(number, String::new())).collect();
+            let visitors: Vec<Newcomer> = (0..=MAX_WAITING as u64 + 1)
+                .map(|number| all.enter(number, String::new()))
+                .collect();
             // The oldest was closed, as too many had no token.
-            let mut visitors = visitors.iter().filter(|visitor| !visitor.leave.is_cancelled());
+            let mut visitors = visitors.iter().filter(|newcomer| !newcomer.close.is_cancelled());
             assert!(visitors.next().expect("one is there").admit().await);
-            let mut waiting: Vec<_> = visitors.map(|visitor| Box::pin(visitor.admit())).collect();
+            let mut waiting: Vec<_> = visitors.map(|newcomer| Box::pin(newcomer.admit())).collect();
             let mut pending = 0;
             for stays in &mut waiting {
                 pending += usize::from(
                     stays.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending(),
                 );
             }
-            assert_eq!(pending, PATIENT - 1);
+            assert_eq!(pending, MAX_WAITING - 1);
             let extra = [all.enter(1000, String::new()), all.enter(1001, String::new())];
             let mut last = Box::pin(extra[0].admit());
             assert!(last.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());

@@ -1,4 +1,4 @@
-//! Handles the MCP requests of clients by method, and notifies clients of changed tools.
+//! Handles MCP requests by method, and notifies clients of changed tools.
 
 mod respond;
 
@@ -21,7 +21,7 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use tokio::time::timeout;
 use toolhold_core::config::{Approvals, Folders, Structured};
 use toolhold_core::text::cut;
-use toolhold_core::{CancellationToken, Definition, Host, NAME, PostingApprover, Session};
+use toolhold_core::{CancellationToken, Definition, Host, PostingApprover, Session};
 
 use crate::approver::{QuestionMeans, Tickets};
 use crate::calls::Calls;
@@ -30,14 +30,18 @@ use crate::extras::{Extras, NoExtras};
 use crate::live::LiveHost;
 use crate::metrics::Metrics;
 use crate::parked::ParkedCalls;
+use crate::server_offers::OfferCall;
 use crate::tasks::Task;
 use crate::{prompts, resources, server_offers, tools};
 use respond::{ClientCall, Response};
 
 /// Instructions for the client's model.
-const INSTRUCTIONS: &str = "Tools run in a sandbox and reach only what the user granted. A denial names the rule that decided and the line that would change it: show both to the user, and don't try to get around the rule. Some calls wait for the user's approval.";
+const INSTRUCTIONS: &str = "Tools run in a sandbox and use only the user's grants. A denial names \
+                            the deciding rule and the configuration line that would change the \
+                            decision: show both to the user, and don't try to get around the rule. \
+                            Some calls wait for the user's approval.";
 
-/// The supported requests. A known request that can't be parsed has invalid parameters.
+/// Supported requests. A supported request that can't be parsed has invalid parameters.
 const METHODS: [&str; 15] = [
     "completion/complete",
     "initialize",
@@ -56,26 +60,25 @@ const METHODS: [&str; 15] = [
     "tools/list",
 ];
 
-/// Requests that 2026-07-28 has removed.
-const BEFORE: [&str; 2] = ["initialize", "ping"];
+/// Requests that revision 2026-07-28 has removed.
+const REMOVED_METHODS: [&str; 2] = ["initialize", "ping"];
 
-/// The extension with which a client requests structured answers of all tools that support them.
-const STRUCTURED: &str = "toolhold/structured";
+/// The extension with which a client requests structured answers of all tools.
+const STRUCTURED_EXTENSION: &str = "toolhold/structured";
 
-/// Bytes of an unknown method that are repeated to the client.
-const METHOD: usize = 100;
+/// Maximum length of an unknown method in an error, in bytes. Longer methods are cut.
+const MAX_METHOD_BYTES: usize = 100;
 
-/// The longest wait of a client that asks for the tools while plugins are being loaded. Also the
-/// longest time between a new tool and the notification about it.
-const BATCH: Duration = Duration::from_secs(1);
+/// Maximum time for which lists and notifications wait for plugins that are being loaded.
+const MAX_LOADING_TIME: Duration = Duration::from_secs(1);
 
 /// Serves the host's tools to clients.
 #[derive(Clone)]
 pub struct Server {
     live: Arc<LiveHost>,
-    /// The session of all calls. `None` if each request names its session.
+    /// `None` if each request names its session.
     session: Option<Session>,
-    /// The folders, for the records.
+    /// For reading the audit log.
     folders: Folders,
     asking: Arc<QuestionMeans>,
     tickets: Arc<Tickets>,
@@ -85,11 +88,10 @@ pub struct Server {
     connection: Arc<Connection>,
 }
 
-/// The state of one client's connection.
 #[derive(Default)]
 struct Connection {
-    /// Whether the client already gets notifications of changes. This is checked because the client
-    /// may send any number of initialized notifications.
+    /// Whether the client already gets notifications. A client may send its initialized
+    /// notification several times.
     notifies: AtomicBool,
     gone: CancellationToken,
 }
@@ -101,12 +103,11 @@ impl Drop for Connection {
 }
 
 impl Server {
-    /// Makes a server for the tools of a host. `approvals` determines how clients are asked, and
-    /// `folders` are the folders of the host.
+    /// Creates a server for the tools of a host. `approvals` determines how clients are asked.
     ///
     /// # Errors
     ///
-    /// The key that seals tickets can't be read or created.
+    /// Returns an error if the key that seals tickets can't be read or created.
     pub fn new(
         host: Arc<Host>,
         folders: Folders,
@@ -120,29 +121,25 @@ impl Server {
         let tickets = Tickets::new(&folders, asking.posting.lasting)?;
         let live = Arc::new(LiveHost::new(host));
         let calls = Calls::new(Arc::clone(&live));
-        let asking = Arc::new(asking);
-        let tickets = Arc::new(tickets);
-        let extras = Arc::new(NoExtras);
-        let structured = Structured::default();
         Ok(Self {
             live,
             session: None,
             folders,
-            asking,
-            tickets,
-            extras,
+            asking: Arc::new(asking),
+            tickets: Arc::new(tickets),
+            extras: Arc::new(NoExtras),
             calls,
-            structured,
+            structured: Structured::default(),
             connection: Arc::default(),
         })
     }
 
-    /// Returns the current host, so that it can be replaced.
+    /// Returns the live host, which can be replaced.
     pub fn live(&self) -> Arc<LiveHost> {
         Arc::clone(&self.live)
     }
 
-    /// Adds the embedding program's own prompts and resources.
+    /// Adds prompts and resources of an embedding program.
     #[must_use]
     pub fn with_extras(self, extras: Arc<dyn Extras>) -> Self {
         Self { extras, ..self }
@@ -154,42 +151,42 @@ impl Server {
         Self { structured, ..self }
     }
 
-    /// Returns the structured answers for a client: all of them if the client requests all, or else
-    /// the configured ones.
+    /// Returns which structured answers are sent. With the setting `auto`, a client may request all
+    /// structured answers.
     fn structured(&self, client: Option<&ClientCapabilities>) -> Structured {
         let extensions = client.and_then(|client| client.extensions.as_ref());
-        let asks_for_all = extensions.is_some_and(|all| all.contains_key(STRUCTURED));
+        let requests_all =
+            extensions.is_some_and(|extensions| extensions.contains_key(STRUCTURED_EXTENSION));
         match self.structured {
-            Structured::Auto if asks_for_all => Structured::Always,
+            Structured::Auto if requests_all => Structured::Always,
             structured => structured,
         }
     }
 
-    /// Adds metrics.
     pub(crate) fn counted(&self, metrics: Arc<Metrics>) -> Self {
         Self { calls: self.calls.counted(metrics), ..self.clone() }
     }
 
-    /// Makes the server of one connection. Without `session`, each request names its session.
+    /// Creates the server of one connection. Without `session`, each request names its session.
     pub(crate) fn connection(&self, session: Option<Session>) -> Self {
         Self { session, connection: Arc::default(), ..self.clone() }
     }
 
-    /// Returns the session of a request: the session of the connection, or the session of the
-    /// authenticated caller.
+    /// Returns the session of the connection, or else of the authenticated caller.
     fn session(&self, extensions: &Extensions) -> Result<Session, ErrorData> {
         if let Some(session) = &self.session {
             return Ok(session.clone());
         }
-        let parts = extensions.get::<http::request::Parts>();
-        let session = parts.and_then(|parts| parts.extensions.get::<Session>());
-        session
-            .cloned()
-            .ok_or_else(|| ErrorData::internal_error("the request has no session", None))
+        // Over HTTP, the session is in the extensions of the HTTP request.
+        if let Some(parts) = extensions.get::<http::request::Parts>()
+            && let Some(session) = parts.extensions.get::<Session>()
+        {
+            return Ok(session.clone());
+        }
+        Err(ErrorData::internal_error("the request has no session", None))
     }
 
-    /// Returns a token that is cancelled when the connection ends. After this, no more
-    /// notifications are sent.
+    /// Returns a token that is cancelled when the connection ends.
     pub(crate) fn closed(&self) -> &CancellationToken {
         &self.connection.gone
     }
@@ -198,12 +195,36 @@ impl Server {
         &self.calls
     }
 
+    /// Reads a resource of a source with a call of the source's tool.
+    async fn read_offered_resource(
+        &self,
+        (tool, arguments): OfferCall,
+        request: ReadResourceRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let call = ClientCall {
+            tool,
+            arguments,
+            responses: request.input_responses,
+            ticket: request.request_state,
+            may_be_task: false,
+        };
+        match Box::pin(self.respond(call, context)).await? {
+            Response::Required(required) => Ok(ReadResourceResponse::InputRequired(required)),
+            Response::Answer(answer, _) => {
+                let read = server_offers::resource_result(*answer, &request.uri);
+                read.map(ReadResourceResponse::from)
+            }
+            Response::Task(_) => Err(ErrorData::internal_error("the call became a task", None)),
+        }
+    }
+
     fn task(&self, id: &str, context: &RequestContext<RoleServer>) -> Result<Arc<Task>, ErrorData> {
         let session = self.session(&context.extensions)?;
         self.calls.tasks.find(session.name(), id)
     }
 
-    /// Makes a watch of the current tools.
+    /// Starts to watch the list of the session's tools for changes.
     fn watch(&self, session: Session) -> Watch {
         let replacements = self.live.replacements();
         let host = self.live.current();
@@ -219,41 +240,40 @@ impl Server {
     }
 }
 
-/// Checks whether a request may be answered with an MCP task. The client must allow this in the
-/// request.
+/// Checks whether the client allows an MCP task as the response.
 fn takes_tasks(context: &RequestContext<RoleServer>, client: Option<&ClientCapabilities>) -> bool {
     let supports_tasks = client.is_some_and(ClientCapabilities::supports_tasks);
     supports_tasks && is_without_handshake(context)
 }
 
-/// Checks whether a request belongs to a revision without a handshake, such as 2026-07-28.
 fn is_without_handshake(context: &RequestContext<RoleServer>) -> bool {
     context.protocol_version().is_some_and(|version| !version.has_initialize())
 }
 
-/// Notices changes of the tools. Keeps neither the connection nor a host alive.
+/// Notices changes of the tools, without keeping the connection or the host alive.
 struct Watch {
     live: Weak<LiveHost>,
     session: Session,
-    /// Changes of the tools of the present host.
+    /// Changes of the current host's tools.
     changes: tokio::sync::watch::Receiver<u64>,
-    /// Changes of the host.
     replacements: tokio::sync::watch::Receiver<u64>,
-    /// The tools that the client knows. `None` if the client hasn't asked for them yet.
+    /// The tools at the last notification. `None` before the first list.
     known_tools: Option<Vec<Arc<Definition>>>,
     gone: CancellationToken,
     end: CancellationToken,
 }
 
 impl Watch {
-    /// Waits for a change. Returns `false` if there will be no further change.
+    /// Waits until the list of tools changes. Returns `false` if the connection or the server has
+    /// ended.
     async fn changed(&mut self) -> bool {
         if self.known_tools.is_none() {
             self.known_tools = self.list().await;
         }
         loop {
             tokio::select! {
-                // Changes of a replaced host are handled before its replacement.
+                // `biased` handles a replacement of the host first, because the old host's channel
+                // of changes then closes, and a closed channel ends this watch.
                 biased;
                 () = self.gone.cancelled() => return false,
                 () = self.end.cancelled() => return false,
@@ -261,9 +281,11 @@ impl Watch {
                     (Ok(()), Some(live)) => self.changes = live.current().changes(),
                     _ => return false,
                 },
-                changed = self.changes.changed() => if changed.is_err() {
-                    return false;
-                },
+                changed = self.changes.changed() => {
+                    if changed.is_err() {
+                        return false;
+                    }
+                }
             }
             let tools = self.list().await;
             if tools.is_none() {
@@ -276,11 +298,11 @@ impl Watch {
         }
     }
 
-    /// Lists the tools of the current host. While many plugins are being loaded, clients are
-    /// notified of several plugins at a time. Returns `None` if the server has ended.
+    /// Lists the tools after loading, or after [`MAX_LOADING_TIME`], so that many plugins cause one
+    /// notification. Returns `None` if the server has ended.
     async fn list(&self) -> Option<Vec<Arc<Definition>>> {
         let host = self.live.upgrade()?.current();
-        let _ = timeout(BATCH, host.ready()).await;
+        let _ = timeout(MAX_LOADING_TIME, host.ready()).await;
         Some(tools::list(&host, &self.session).unwrap_or_default())
     }
 }
@@ -295,12 +317,13 @@ impl ServerHandler for Server {
             .enable_tools()
             .enable_tool_list_changed()
             .build();
-        let mut implementation = Implementation::new(NAME, env!("CARGO_PKG_VERSION"));
+        let mut implementation =
+            Implementation::new(toolhold_core::NAME, env!("CARGO_PKG_VERSION"));
         implementation.title = Some("Toolhold".to_owned());
         capabilities
             .extensions
             .get_or_insert_default()
-            .insert(STRUCTURED.to_owned(), JsonObject::new());
+            .insert(STRUCTURED_EXTENSION.to_owned(), JsonObject::new());
         ServerConfig::new(capabilities)
             .with_server_info(implementation)
             .with_instructions(INSTRUCTIONS)
@@ -319,8 +342,8 @@ impl ServerHandler for Server {
     ) -> Result<InitializeResult, ErrorData> {
         let supported = self.supported_protocol_versions();
         let requested = &request.protocol_version;
-        // A client with a newer revision may fall back to an older one. A client that requests an
-        // older revision doesn't know any of these.
+        // A client whose revision is too old can't use a newer revision, so it gets an error. A
+        // client with an unknown, newer revision is offered a supported revision below.
         if ProtocolVersion::KNOWN_VERSIONS.contains(requested) && !supported.contains(requested) {
             let names: Vec<&str> = supported.iter().map(ProtocolVersion::as_str).collect();
             let mut error = ErrorData::unsupported_protocol_version(requested.clone(), &supported);
@@ -343,8 +366,9 @@ impl ServerHandler for Server {
     ) -> Result<ListToolsResult, ErrorData> {
         let cursor = request.and_then(|request| request.cursor);
         let host = self.live.current();
-        // Many clients ask only once, and most plugins are loaded in a moment.
-        let _ = timeout(BATCH, host.ready()).await;
+        // Many clients list tools only once, so the list waits for plugins that are still loading.
+        // After a timeout, the list has the tools of the other plugins.
+        let _ = timeout(MAX_LOADING_TIME, host.ready()).await;
         let session = self.session(&context.extensions)?;
         let tools = tools::list(&host, &session)?;
         let structured = self.structured(context.client_capabilities().as_ref());
@@ -390,7 +414,8 @@ impl ServerHandler for Server {
         request: UpdateTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.task(&request.task_id, &context).map(|task| task.answered(request.input_responses))
+        self.task(&request.task_id, &context)
+            .map(|task| task.deliver_answer(request.input_responses))
     }
 
     async fn cancel_task(
@@ -407,12 +432,20 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         let method = request.method.as_str();
-        let is_removed = BEFORE.contains(&method) && is_without_handshake(&context);
-        Err(if METHODS.contains(&method) && !is_removed {
+        // Sessions without a handshake use the revision that has removed these methods.
+        let is_removed = REMOVED_METHODS.contains(&method) && is_without_handshake(&context);
+        let is_known = METHODS.contains(&method) && !is_removed;
+        // The library passes on a request of a known method only if its parameters are invalid.
+        let error = if is_known {
             ErrorData::invalid_params(format!("invalid parameters of `{method}`"), None)
         } else {
-            ErrorData::new(ErrorCode::METHOD_NOT_FOUND, cut(method, METHOD).to_owned(), None)
-        })
+            ErrorData::new(
+                ErrorCode::METHOD_NOT_FOUND,
+                cut(method, MAX_METHOD_BYTES).to_owned(),
+                None,
+            )
+        };
+        Err(error)
     }
 
     async fn list_prompts(
@@ -445,19 +478,19 @@ impl ServerHandler for Server {
                 ticket: request.request_state,
                 may_be_task: false,
             };
-            // A separate allocation, for the same reason as below.
+            // Boxed, so that this rare request doesn't enlarge the future of all requests.
             return match Box::pin(self.respond(call, &context)).await? {
                 Response::Required(required) => Ok(GetPromptResponse::InputRequired(required)),
                 Response::Answer(answer, _) => {
                     server_offers::prompt_result(*answer).map(GetPromptResponse::from)
                 }
-                Response::Task(_) => Err(ErrorData::internal_error("it became a task", None)),
+                Response::Task(_) => Err(ErrorData::internal_error("the call became a task", None)),
             };
         }
         if request.name != prompts::TOOLS {
             let prompt = self.extras.prompt(&session, &request).await.unwrap_or_else(|| {
                 Err(ErrorData::invalid_params(
-                    format!("there is no such prompt; there is `{}`", prompts::TOOLS),
+                    format!("the prompt doesn't exist; the only prompt is `{}`", prompts::TOOLS),
                     None,
                 ))
             });
@@ -465,7 +498,6 @@ impl ServerHandler for Server {
         }
         let host = self.live.current();
         let tools = tools::list(&host, &session)?;
-        // The state of a path is read from the disk.
         let prompt = tokio::task::spawn_blocking(move || {
             prompts::answer_prompt(&host, &tools, request.arguments.as_ref())
         })
@@ -483,8 +515,7 @@ impl ServerHandler for Server {
         let completion = match (&request.r#ref, request.argument.name.as_str()) {
             (Reference::Prompt(prompt), prompts::PATH) if prompt.name == prompts::TOOLS => {
                 let host = self.live.current();
-                // A separate allocation: without it, the work of this rare request would make the
-                // state of all requests larger.
+                // Boxed, so that this rare request doesn't enlarge the future of all requests.
                 Some(Box::pin(prompts::paths(&host, &session, &request.argument.value)).await)
             }
             _ => self.extras.completed(&session, &request).await,
@@ -533,26 +564,11 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let session = self.session(&context.extensions)?;
-        if let Some((tool, arguments)) =
-            server_offers::resource_call(&self.live.current(), &request.uri)
-        {
-            let call = ClientCall {
-                tool,
-                arguments,
-                responses: request.input_responses,
-                ticket: request.request_state,
-                may_be_task: false,
-            };
-            return match Box::pin(self.respond(call, &context)).await? {
-                Response::Required(required) => Ok(ReadResourceResponse::InputRequired(required)),
-                Response::Answer(answer, _) => {
-                    let read = server_offers::resource_result(*answer, &request.uri);
-                    read.map(ReadResourceResponse::from)
-                }
-                Response::Task(_) => Err(ErrorData::internal_error("it became a task", None)),
-            };
+        let offer_call = server_offers::resource_call(&self.live.current(), &request.uri);
+        if let Some(offer_call) = offer_call {
+            return self.read_offered_resource(offer_call, request, &context).await;
         }
-        let read = if request.uri.starts_with(resources::OWN) {
+        let read = if request.uri.starts_with(resources::OWN_SCHEME) {
             let host = self.live.current();
             Box::pin(resources::read(&host, &session, &self.folders, &request.uri)).await
         } else {
@@ -569,7 +585,12 @@ impl ServerHandler for Server {
         }
         let mut watch = self.watch(session);
         tokio::spawn(async move {
-            while watch.changed().await && context.peer.notify_tool_list_changed().await.is_ok() {}
+            while watch.changed().await {
+                // An error means that the connection is closed.
+                if context.peer.notify_tool_list_changed().await.is_err() {
+                    return;
+                }
+            }
         });
     }
 
@@ -583,7 +604,11 @@ impl ServerHandler for Server {
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let mut watch = self.watch(self.session(&context.request_context().extensions)?);
         let notify = async {
-            while watch.changed().await && context.sink().notify_tool_list_changed().await.is_ok() {
+            while watch.changed().await {
+                // An error means that the connection is closed.
+                if context.sink().notify_tool_list_changed().await.is_err() {
+                    return;
+                }
             }
         };
         tokio::select! {

@@ -1,4 +1,4 @@
-//! Makes the call of a client's request, or continues a call that waited for an answer.
+//! Starts or continues the call of a client's request.
 
 use std::sync::Arc;
 
@@ -17,32 +17,24 @@ use crate::parked::{RequiredInput, WaitingCall};
 use crate::progress::ProgressSender;
 use crate::tasks::{StartedTask, Task};
 
-/// A call that a client requests.
 pub(super) struct ClientCall {
     pub(super) tool: String,
     pub(super) arguments: JsonObject,
-    /// The client's answers to the question that ended an earlier request, with the ticket of that
-    /// question.
+    /// The client's answers to the question that ended the previous request.
     pub(super) responses: Option<InputResponses>,
     pub(super) ticket: Option<String>,
-    /// Whether the response may be a task.
+    /// Whether the response may be an MCP task.
     pub(super) may_be_task: bool,
 }
 
-/// The answer to a request.
 pub(super) enum Response {
     Answer(Box<Answer>, Structured),
-    /// The question that the client must ask before it repeats the request.
+    /// The question that the client must answer before it repeats the request.
     Required(InputRequiredResult),
     Task(Arc<Task>),
 }
 
 impl Server {
-    /// Makes a call, or continues a call that waited for an answer.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the client's ticket isn't valid.
     pub(super) async fn respond(
         &self,
         call: ClientCall,
@@ -95,7 +87,6 @@ impl Server {
             let approver = Arc::clone(&approver);
             Arc::new(move || approver.required())
         };
-        // A task outlives its request. A call that waits for an answer does so too.
         let outlives_request = questions.is_some() || started_task.is_some();
         let cancel = if outlives_request { CancellationToken::new() } else { context.ct.clone() };
         let events: Arc<dyn Events> = match &progress {
@@ -115,7 +106,6 @@ impl Server {
             let calls = self.calls.clone();
             let waiting = WaitingCall {
                 call: Box::pin(async move { Some(calls.run(request).await) }),
-                // Without a sender, nobody asks.
                 questions: questions.unwrap_or_else(|| tokio::sync::mpsc::channel(1).1),
                 cancel,
                 required,
@@ -128,7 +118,7 @@ impl Server {
             CallResponse::Answer(answer, required)
         };
 
-        // Notifications come before the answer.
+        // The client must get all notifications before the answer.
         if let Some(progress) = progress {
             progress.end();
         }
@@ -141,6 +131,7 @@ impl Server {
         self.response(response, session.name(), &tool, structured)
     }
 
+    /// Converts a call's response for the client: an answer, a task, or a question.
     fn response(
         &self,
         response: CallResponse,
@@ -154,15 +145,18 @@ impl Server {
                 let (call, question) = *parts;
                 Ok(Response::Required(self.asking.parked.park(session, tool, call, question)))
             }
-            CallResponse::Answer(answer, required) => {
+            CallResponse::Answer(answer, take_question) => {
+                let question = take_question();
                 let needs_approval = match &answer.outcome {
                     Ok(_) => false,
                     Err(failure) => failure.category == Category::ConfirmationRequired,
                 };
-                Ok(match required() {
-                    Some(required) if needs_approval => Response::Required(required),
+                let response = match question {
+                    // The client gets the question in place of the failure.
+                    Some(question) if needs_approval => Response::Required(question),
                     _ => Response::Answer(answer, structured),
-                })
+                };
+                Ok(response)
             }
             CallResponse::Lost => Err(ErrorData::internal_error("the call ended early", None)),
         }

@@ -15,37 +15,40 @@ use crate::bundle::{BundleError, MAX_BUNDLE, MAX_ENTRIES, MAX_ENTRY, files};
 pub(crate) const INDEX: &str = "index.json";
 pub(crate) const SIGNATURE: &str = "index.json.minisig";
 
+/// Bytes that are copied at a time.
+const BUFFER: usize = 128 << 10;
+
 /// A file for a new bundle.
 #[derive(Clone, Debug)]
 pub struct NewEntry {
-    /// The name of the file in the bundle. See [`is_bundled_name`](crate::bundle::is_bundled_name).
+    /// The name of the file in the bundle, as for
+    /// [`is_bundled_name`](crate::bundle::is_bundled_name).
     pub name: String,
     /// The content of the file.
     pub content: EntryContent,
 }
 
-/// Where the content of a new file comes from.
+/// The source of a file's content.
 #[derive(Clone, Debug)]
 pub enum EntryContent {
     /// The content itself.
     Bytes(Vec<u8>),
-    /// A regular file.
+    /// The path of a regular file.
     File(PathBuf),
 }
 
-/// An opened content.
 enum Source {
     Bytes(io::Cursor<Vec<u8>>),
     File(File, PathBuf),
 }
 
-/// Writes a bundle to a new file. The file must not exist yet. Blocks.
+/// Writes a bundle to a new file. Blocks.
 ///
 /// # Errors
 ///
-/// Returns an error if a name is not allowed in a bundle, or appears twice. Also returns an error
-/// if a file can't be read, changes meanwhile, or is too large, or if the bundle can't be written.
-/// After an error there is no file.
+/// Returns an error if a name is not allowed in a bundle or appears twice, if a file is too large,
+/// can't be read or changes during the write, or if the bundle can't be written. After an error, no
+/// bundle exists.
 pub fn create(
     path: &Path,
     mut entries: Vec<NewEntry>,
@@ -89,11 +92,10 @@ pub fn create(
     }
 }
 
-/// A reason why a bundle wasn't written.
 enum WriteError {
-    /// The bundle's own file can't be written.
+    /// The bundle can't be written.
     Io(io::Error),
-    /// A file for the bundle can't be read, or changed.
+    /// A file for the bundle can't be read, or has changed.
     Bundle(BundleError),
 }
 
@@ -109,7 +111,7 @@ impl From<BundleError> for WriteError {
     }
 }
 
-/// Writes the files of the index. No file may have changed since the index was made.
+/// Writes the files of the index. A file that has changed since the index was made is an error.
 fn write_sources(
     out: &mut impl Write,
     index: &Index,
@@ -134,7 +136,6 @@ fn write_entry(out: &mut impl Write, name: &str, bytes: &[u8]) -> io::Result<()>
     pad(out, length)
 }
 
-/// Writes the padding behind a content of this length.
 fn pad(out: &mut impl Write, length: u64) -> io::Result<()> {
     let mut zeros = io::repeat(0).take(padded(length) - length);
     io::copy(&mut zeros, out)?;
@@ -146,31 +147,33 @@ impl Source {
         Ok(match content {
             EntryContent::Bytes(bytes) => Self::Bytes(io::Cursor::new(bytes)),
             EntryContent::File(path) => {
-                let (file, _) =
+                let (file, _length) =
                     files::open(&path).map_err(|error| BundleError::file(&path, error))?;
                 Self::File(file, path)
             }
         })
     }
 
-    /// Copies the whole content from its start. Returns its length and digest.
     fn copy_to(&mut self, out: &mut impl Write) -> Result<(u64, String), BundleError> {
         match self {
             Self::Bytes(bytes) => copy_bounded(bytes, out),
-            Self::File(file, path) => copy_bounded(file, out).map_err(|error| match error {
-                BundleError::File { error, .. } => BundleError::file(path, error),
-                other => other,
-            }),
+            Self::File(file, path) => match copy_bounded(file, out) {
+                // `copy_bounded` doesn't know the path of the file.
+                Err(BundleError::File { error, .. }) => Err(BundleError::file(path, error)),
+                result => result,
+            },
         }
     }
 }
 
-/// Copies content from its start, unless it is too large. Returns its length and digest.
+/// Copies the content from its start. Refuses content of more than [`MAX_ENTRY`] bytes. Returns its
+/// length and digest.
 fn copy_bounded(
     from: &mut (impl Read + Seek),
     out: &mut impl Write,
 ) -> Result<(u64, String), BundleError> {
     from.rewind().map_err(bundle_error)?;
+    // One more byte shows that the content is too large.
     let mut content = from.take(MAX_ENTRY + 1);
     let (length, digest) = copy_hashed(&mut content, out).map_err(bundle_error)?;
     if length > MAX_ENTRY {
@@ -185,28 +188,28 @@ fn bundle_error(error: io::Error) -> BundleError {
     BundleError::file("the bundle".as_ref(), error)
 }
 
-/// Copies all bytes. Returns their number and their SHA-256 digest.
+/// Copies all bytes. Returns their number and their SHA-256. Fails with more than [`MAX_BUNDLE`].
 pub(crate) fn copy_hashed(from: &mut impl Read, to: &mut impl Write) -> io::Result<(u64, String)> {
-    let mut buffer = vec![0; 128 << 10];
+    let mut buffer = vec![0; BUFFER];
     let mut hasher = Sha256::new();
     let mut length = 0;
     loop {
         let count = match from.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            result => result?,
+            Err(error) => return Err(error),
         };
-        if count == 0 {
-            break;
-        }
         hasher.update(&buffer[..count]);
         to.write_all(&buffer[..count])?;
         length += count as u64;
         if length > MAX_BUNDLE {
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is too large"));
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the file is too large"));
         }
     }
     let mut digest = String::new();
     for byte in hasher.finalize() {
+        // Writing to a string never fails.
         let _ = write!(digest, "{byte:02x}");
     }
     Ok((length, digest))

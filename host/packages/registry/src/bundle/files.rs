@@ -1,5 +1,6 @@
-//! Opens a bundle's file, and writes a new file whose name must not exist yet.
+//! Opens a bundle's file, and writes a new file without overwriting an existing file.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
@@ -8,17 +9,18 @@ use rustix::fs::{CWD, Mode, OFlags, RenameFlags};
 
 /// Opens a regular file. Returns the file and its length.
 pub(crate) fn open(path: &Path) -> io::Result<(File, u64)> {
-    // With NONBLOCK, opening a FIFO doesn't wait for its other end.
+    // `NONBLOCK` is needed, because opening a FIFO otherwise waits for a writer.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file: File = rustix::fs::open(path, flags, Mode::empty())?.into();
     let metadata = file.metadata()?;
     if !metadata.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it isn't a file"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "this isn't a file"));
     }
     Ok((file, metadata.len()))
 }
 
-/// Writes a new file. The name must not exist yet. The file gets this name after it is complete.
+/// Creates a file with the content that `write` writes. The file is renamed to `path` when it is
+/// complete. An existing file is never overwritten.
 pub(crate) fn write_new<E: From<io::Error>>(
     path: &Path,
     write: impl FnOnce(&mut io::BufWriter<&File>) -> Result<(), E>,
@@ -27,15 +29,21 @@ pub(crate) fn write_new<E: From<io::Error>>(
     temporary.push(format!(".{}", std::process::id()));
     let file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
     let mut writer = io::BufWriter::new(&file);
-    let result = write(&mut writer).and_then(|()| {
-        writer.flush()?;
-        file.sync_all()?;
-        rustix::fs::renameat_with(CWD, &temporary, CWD, path, RenameFlags::NOREPLACE)
-            .map_err(io::Error::from)?;
-        Ok(())
-    });
+    let result = match write(&mut writer) {
+        Ok(()) => finish(&mut writer, temporary.as_os_str(), path).map_err(E::from),
+        Err(error) => Err(error),
+    };
     if result.is_err() {
+        // The result already has the more important error.
         let _ = fs::remove_file(&temporary);
     }
     result
+}
+
+/// Stores the written bytes on the disk, and renames the file.
+fn finish(writer: &mut io::BufWriter<&File>, temporary: &OsStr, path: &Path) -> io::Result<()> {
+    writer.flush()?;
+    writer.get_ref().sync_all()?;
+    rustix::fs::renameat_with(CWD, temporary, CWD, path, RenameFlags::NOREPLACE)?;
+    Ok(())
 }

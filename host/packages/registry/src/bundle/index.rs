@@ -1,4 +1,4 @@
-//! The index of a bundle: the name, length and digest of each file. The index is signed.
+//! The signed index of a bundle: the name, length and digest of each file.
 
 use serde::{Deserialize, Serialize};
 use toolhold_component::file::is_sha256;
@@ -8,16 +8,15 @@ use crate::bundle::name::is_bundled_name;
 use crate::bundle::tar::{BLOCK, END, padded};
 use crate::bundle::{MAX_BUNDLE, MAX_ENTRIES, MAX_ENTRY};
 
-/// The format that this host writes and reads.
 const FORMAT: u32 = 1;
 
 /// The list of the files of a bundle.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Index {
-    /// The version of the format, which is 1.
+    /// The version of the format: 1.
     pub(crate) bundle: u32,
-    /// The files, by name.
+    /// The files, sorted by name.
     pub files: Vec<IndexEntry>,
 }
 
@@ -25,7 +24,7 @@ pub struct Index {
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct IndexEntry {
-    /// The name of the file. See [`is_bundled_name`].
+    /// The name of the file, as for [`is_bundled_name`].
     pub name: String,
     /// The size of the file in bytes.
     pub length: u64,
@@ -34,25 +33,41 @@ pub struct IndexEntry {
 }
 
 impl IndexEntry {
+    fn check(&self) -> Result<(), BundleIndexError> {
+        if !is_bundled_name(&self.name) {
+            return Err(BundleIndexError::Name(self.shown_name()));
+        }
+        if self.length > MAX_ENTRY {
+            return Err(BundleIndexError::FileTooLarge {
+                name: self.shown_name(),
+                length: self.length,
+            });
+        }
+        if !is_sha256(&self.sha256) {
+            return Err(BundleIndexError::Digest(self.shown_name()));
+        }
+        Ok(())
+    }
+
     fn shown_name(&self) -> String {
         neutral_line(cut(&self.name, 80))
     }
 }
 
-/// A reason why an index is refused. Names are cut and neutralised.
+/// The reason why an index is refused. Names are cut and neutralised.
 #[derive(Debug, thiserror::Error)]
 pub enum BundleIndexError {
-    /// The parser's error.
-    #[error("its index isn't valid: {0}")]
+    /// The index isn't valid JSON, or has another field.
+    #[error("the bundle's index isn't valid: {0}")]
     NotJson(#[from] serde_json::Error),
-    /// Another format.
-    #[error("it has format {0}; this host reads format {FORMAT}")]
+    /// The index has another format. Contains its version.
+    #[error("the bundle has format {0}; this host reads format {FORMAT}")]
     Format(u32),
-    /// There are too many files. Contains their number.
-    #[error("it has {0} files; the limit is {MAX_ENTRIES}")]
+    /// There are too many files. The number is their count.
+    #[error("the bundle has {0} files; the limit is {MAX_ENTRIES}")]
     TooManyFiles(usize),
     /// A name isn't allowed in a bundle.
-    #[error("`{0}` isn't a file that a bundle may have")]
+    #[error("a bundle may not have the file `{0}`")]
     Name(String),
     /// A file is too large.
     #[error("`{name}` is {length} bytes; the limit is {MAX_ENTRY}")]
@@ -62,14 +77,14 @@ pub enum BundleIndexError {
         /// The size of the file in bytes.
         length: u64,
     },
-    /// A digest isn't valid. Contains the name of the file.
+    /// A digest isn't valid. The text is the name of the file.
     #[error("the SHA-256 of `{0}` isn't valid")]
     Digest(String),
-    /// Two consecutive names aren't in order.
-    #[error("its index isn't sorted, or has a name twice: `{0}` is before `{1}`")]
+    /// Two names aren't in order, or are the same.
+    #[error("the bundle's index isn't sorted, or has a name twice: `{0}` is before `{1}`")]
     Order(String, String),
-    /// The bytes of the whole bundle.
-    #[error("it is {0} bytes; the limit is {MAX_BUNDLE}")]
+    /// The bundle is too large. Contains its size in bytes.
+    #[error("the bundle is {0} bytes; the limit is {MAX_BUNDLE}")]
     TooLarge(u64),
 }
 
@@ -78,11 +93,12 @@ impl Index {
         Self { bundle: FORMAT, files }.check()
     }
 
-    /// Reads the index. Its signature must be verified before.
+    /// Reads an index whose signature was verified.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, BundleIndexError> {
         serde_json::from_slice::<Self>(bytes)?.check()
     }
 
+    /// Checks the files, their order, and the length of the bundle.
     fn check(self) -> Result<Self, BundleIndexError> {
         if self.bundle != FORMAT {
             return Err(BundleIndexError::Format(self.bundle));
@@ -91,20 +107,11 @@ impl Index {
             return Err(BundleIndexError::TooManyFiles(self.files.len()));
         }
         for file in &self.files {
-            if !is_bundled_name(&file.name) {
-                return Err(BundleIndexError::Name(file.shown_name()));
-            }
-            if file.length > MAX_ENTRY {
-                return Err(BundleIndexError::FileTooLarge {
-                    name: file.shown_name(),
-                    length: file.length,
-                });
-            }
-            if !is_sha256(&file.sha256) {
-                return Err(BundleIndexError::Digest(file.shown_name()));
-            }
+            file.check()?;
         }
-        for (file, next) in self.files.iter().zip(self.files.iter().skip(1)) {
+        for pair in self.files.windows(2) {
+            let file = &pair[0];
+            let next = &pair[1];
             if file.name >= next.name {
                 return Err(BundleIndexError::Order(file.name.clone(), next.name.clone()));
             }
@@ -116,8 +123,8 @@ impl Index {
         Ok(self)
     }
 
-    /// Returns the size of the files in the bundle, including their headers and the end of the
-    /// bundle.
+    /// Returns the number of bytes of the files in the bundle, including their headers and the end
+    /// of the bundle.
     pub(crate) fn length(&self) -> u64 {
         let entries: u64 = self.files.iter().map(|file| BLOCK as u64 + padded(file.length)).sum();
         entries + END

@@ -1,12 +1,11 @@
-//! Decides which file names a bundle may contain. All other names are refused, so that no name
-//! leads outside of the bundle.
+//! Decides which file names a bundle may contain. Other names are refused, so that no file is
+//! unpacked outside of the bundle's folder.
 
 use toolhold_component::is_name;
 
 /// The files that don't belong to a plugin.
 const SINGLE: [&str; 4] = ["toolhold.lock", "ceiling.toml", "ceiling.toml.minisig", "filters.toml"];
 
-/// The folder of plugins.
 pub(crate) const PLUGINS: &str = "plugins";
 
 /// Checks whether a bundle may have a file of this name: `toolhold.lock`, `ceiling.toml` with its
@@ -16,11 +15,16 @@ pub fn is_bundled_name(name: &str) -> bool {
     if SINGLE.contains(&name) {
         return true;
     }
-    let Some((PLUGINS, file)) = name.split_once('/') else { return false };
+    let Some((folder, file)) = name.split_once('/') else { return false };
+    if folder != PLUGINS {
+        return false;
+    }
     let component = match file.strip_suffix(".minisig") {
-        Some(signed) => match signed.rsplit_once('.') {
-            Some((component, number)) if matches!(number.as_bytes(), [b'2'..=b'9']) => component,
-            _ => signed,
+        Some(signed_file) => match signed_file.rsplit_once('.') {
+            // A further signature: `NAME.wasm.2.minisig`.
+            Some((component, "2" | "3" | "4" | "5" | "6" | "7" | "8" | "9")) => component,
+            // The first signature has no number: `NAME.wasm.minisig`.
+            _ => signed_file,
         },
         None => file,
     };

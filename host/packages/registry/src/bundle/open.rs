@@ -14,7 +14,7 @@ use crate::bundle::name::PLUGINS;
 use crate::bundle::tar::{BLOCK, END, header, padded, stated_length};
 use crate::bundle::{BundleError, MAX_BUNDLE, MAX_INDEX, files};
 
-/// The folder for the files of the bundle that is being installed, and the file of its lock.
+/// The folder for the unpacked files, and the lock for this folder.
 const UNPACKED: &str = "bundle";
 const LOCK: &str = "bundle.lock";
 
@@ -23,23 +23,23 @@ const LOCK: &str = "bundle.lock";
 pub struct Bundle {
     signer: Signer,
     index: Index,
-    /// The folder around the folder with the files.
+    /// The folder that contains `folder`.
     parent: PrivateFolder,
     folder: PrivateFolder,
     path: PathBuf,
-    /// The lock prevents another process from unpacking a bundle into the same folder.
+    /// Other processes can't unpack a bundle into the same folder while this file is locked.
     _lock: File,
 }
 
-/// Verifies a bundle and unpacks it into the folder `within`, which belongs to Toolhold. The bundle
-/// is refused while another bundle is unpacked there. Blocks.
+/// Verifies a bundle and unpacks it into Toolhold's folder `within`. The bundle is refused while
+/// another bundle is unpacked there. Blocks.
 ///
 /// The index, its signature, the headers, their order and the total length are checked before the
-/// first write. The digest of each file is checked during the write. `today` is in UTC.
+/// first write. The digest of each file is checked during the write.
 ///
 /// # Errors
 ///
-/// Returns the first fault of the bundle. After an error there are no files.
+/// Returns the first fault of the bundle. After an error, no unpacked files are left.
 pub fn open(
     path: &Path,
     keys: &[TrustedKey],
@@ -49,46 +49,46 @@ pub fn open(
     let (file, length) = files::open(path).map_err(|error| BundleError::file(path, error))?;
     if length > MAX_BUNDLE {
         return Err(BundleError::Refused(format!(
-            "it is {length} bytes; the limit is {MAX_BUNDLE}"
+            "the bundle is {length} bytes; the limit is {MAX_BUNDLE}"
         )));
     }
     let mut tar = Tar { file, position: 0, length };
-    let index = tar.read_small(INDEX, MAX_INDEX).map_err(|error| error.at(path))?;
+    let signed_index = tar.read_small(INDEX, MAX_INDEX).map_err(|error| error.at(path))?;
     let signature =
         tar.read_small(SIGNATURE, MAX_SIGNATURE as u64).map_err(|error| error.at(path))?;
-    let signer = verify_bundle(&index, &signature, keys, today)?;
+    let signer = verify_bundle(&signed_index, &signature, keys, today)?;
     check_written_form(&signature)?;
-    let index = Index::read(&index)?;
+    let index = Index::read(&signed_index)?;
     tar.check(&index).map_err(|error| error.at(path))?;
 
     let bundle = prepare_folder(within, signer, index)?;
-    // On failure, the bundle is dropped with the files that were written.
+    // If unpacking fails, dropping `bundle` removes the written files.
     bundle.unpack(&mut tar).map_err(|error| error.at(path))?;
     Ok(bundle)
 }
 
-/// Checks that Toolhold would write the same bytes for this signature. The untrusted comment of a
-/// signature isn't signed, so anybody could otherwise change the comment.
+/// Checks that Toolhold would write exactly these bytes. The untrusted comment isn't signed, so it
+/// could contain any text.
 fn check_written_form(signature: &[u8]) -> Result<(), BundleError> {
     if let Ok(parsed) = Signature::read(signature)
         && parsed.to_string().as_bytes() == signature
     {
         return Ok(());
     }
-    Err(BundleError::refused("its signature has a form that Toolhold doesn't write"))
+    Err(BundleError::refused("the signature doesn't have the form that Toolhold writes"))
 }
 
-/// Locks the folder `within`, and creates an empty folder in it for the files of a bundle.
+/// Locks the folder `within`, and creates an empty folder for the files of the bundle in it.
 fn prepare_folder(within: &Path, signer: Signer, index: Index) -> Result<Bundle, BundleError> {
-    let folder_error = |error| BundleError::file(within, error);
-    let parent = PrivateFolder::make(within).map_err(folder_error)?;
-    let Some(lock) = parent.try_lock(LOCK).map_err(folder_error)? else {
+    let parent = PrivateFolder::make(within).map_err(|error| BundleError::file(within, error))?;
+    let lock = parent.try_lock(LOCK).map_err(|error| BundleError::file(within, error))?;
+    let Some(lock) = lock else {
         return Err(BundleError::refused(
             "another command has a bundle open; wait until that command ends, or end it",
         ));
     };
-    remove_unpacked(&parent).map_err(folder_error)?;
-    let folder = parent.folder(UNPACKED).map_err(folder_error)?;
+    remove_unpacked(&parent).map_err(|error| BundleError::file(within, error))?;
+    let folder = parent.folder(UNPACKED).map_err(|error| BundleError::file(within, error))?;
     Ok(Bundle { signer, index, parent, folder, path: within.join(UNPACKED), _lock: lock })
 }
 
@@ -112,20 +112,25 @@ impl Bundle {
     ///
     /// # Errors
     ///
-    /// Returns an error if the file can't be opened.
+    /// Fails if the file can't be opened.
     pub fn file(&self, name: &str) -> Option<io::Result<File>> {
-        self.index.files.iter().find(|entry| entry.name == name)?;
-        Some(match name.split_once('/') {
+        let is_listed = self.index.files.iter().any(|entry| entry.name == name);
+        if !is_listed {
+            return None;
+        }
+        let opened = match name.split_once('/') {
             Some((folder, file)) => self.folder.folder(folder).and_then(|inner| inner.file(file)),
             None => self.folder.file(name),
-        })
+        };
+        Some(opened)
     }
 
-    /// Copies the contents from the tar into the folder, and compares them with the index.
+    /// Copies the contents from the tar into the folder, and compares their digests with the index.
     fn unpack(&self, tar: &mut Tar) -> Result<(), TarError> {
         for entry in &self.index.files {
-            // The header was checked before.
+            // [`Tar::check`] has already checked the header, which is one block.
             tar.skip(BLOCK as u64)?;
+            // [`Index::read`] accepts no folder except `PLUGINS`.
             let mut target = match entry.name.split_once('/') {
                 Some((PLUGINS, file)) => self.folder.folder(PLUGINS)?.updated(file)?,
                 _ => self.folder.updated(&entry.name)?,
@@ -150,7 +155,7 @@ impl Drop for Bundle {
     }
 }
 
-/// Removes the unpacked files. Also removes files from a process that was killed.
+/// Removes the unpacked files. A process that was killed may have left them.
 fn remove_unpacked(parent: &PrivateFolder) -> io::Result<()> {
     match parent.remove_folder(UNPACKED) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -158,14 +163,12 @@ fn remove_unpacked(parent: &PrivateFolder) -> io::Result<()> {
     }
 }
 
-/// A reason why a bundle is refused, or can't be read.
 enum TarError {
     Refused(String),
     Read(io::Error),
 }
 
 impl TarError {
-    /// Adds the path of the bundle.
     fn at(self, path: &Path) -> BundleError {
         match self {
             Self::Refused(reason) => BundleError::Refused(reason),
@@ -180,7 +183,7 @@ impl From<io::Error> for TarError {
     }
 }
 
-/// The file of a bundle, and the position at which the next bytes are read.
+/// A bundle, and the position of the next bytes.
 struct Tar {
     file: File,
     position: u64,
@@ -188,47 +191,52 @@ struct Tar {
 }
 
 impl Tar {
-    /// Fills the buffer with the next bytes.
+    /// Fills the buffer with the bytes at the current position.
     fn read(&mut self, buffer: &mut [u8]) -> Result<(), TarError> {
         self.file.seek(SeekFrom::Start(self.position))?;
         match self.file.read_exact(buffer) {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                return Err(TarError::Refused("it is cut off".into()));
+            Ok(()) => {
+                self.position += buffer.len() as u64;
+                Ok(())
             }
-            result => result?,
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                Err(TarError::Refused("the file is truncated".into()))
+            }
+            Err(error) => Err(error.into()),
         }
-        self.position += buffer.len() as u64;
-        Ok(())
     }
 
-    /// Skips bytes, in the position and in the file itself.
+    /// Skips bytes. The file is moved too, because contents are copied from the file itself.
     fn skip(&mut self, bytes: u64) -> Result<(), TarError> {
         self.position += bytes;
         self.file.seek(SeekFrom::Start(self.position))?;
         Ok(())
     }
 
-    /// Reads the padding after content of this length, and checks that the padding is zero.
+    /// Reads the padding after content of this length. Padding that isn't zero is refused.
     fn read_padding(&mut self, length: u64) -> Result<(), TarError> {
-        let size = usize::try_from(padded(length) - length).unwrap_or(BLOCK);
+        // Padding is always shorter than a block.
+        let padding_length = (padded(length) - length) as usize;
         let mut block = [0; BLOCK];
-        let padding = &mut block[..size];
+        let padding = &mut block[..padding_length];
         self.read(padding)?;
         if padding.iter().any(|byte| *byte != 0) {
-            return Err(TarError::Refused("it has bytes between its files".into()));
+            return Err(TarError::Refused("the padding between the files isn't zero".into()));
         }
         Ok(())
     }
 
-    /// Reads the next file. Its name must be `name`.
+    /// Reads the next file. Refuses a file with another name than `name`, or with more than `limit`
+    /// bytes.
     fn read_small(&mut self, name: &str, limit: u64) -> Result<Vec<u8>, TarError> {
         let mut block = [0; BLOCK];
         self.read(&mut block)?;
         let length = match stated_length(&block) {
             Some(length) if block == header(name, length) => length,
+            // The block isn't a header, or is the header of another file.
             _ => {
                 return Err(TarError::Refused(format!(
-                    "it isn't a bundle, or `{name}` is in the wrong place"
+                    "the file isn't a bundle, or `{name}` is in the wrong place"
                 )));
             }
         };
@@ -237,19 +245,20 @@ impl Tar {
                 "`{name}` is {length} bytes; the limit is {limit}"
             )));
         }
-        let mut bytes = vec![0; usize::try_from(length).unwrap_or_default()];
+        // `limit` is small, so the length fits into memory.
+        let mut bytes = vec![0; length as usize];
         self.read(&mut bytes)?;
         self.read_padding(length)?;
         Ok(bytes)
     }
 
-    /// Checks everything but the contents of the files, and returns to the position before.
+    /// Checks everything except the contents of the files. Then returns to the first file.
     fn check(&mut self, index: &Index) -> Result<(), TarError> {
-        let first_file = self.position;
-        let length = first_file + index.length();
-        if self.length != length {
+        let first_file_start = self.position;
+        let expected_length = first_file_start + index.length();
+        if self.length != expected_length {
             return Err(TarError::Refused(format!(
-                "it is {} bytes, but {length} by its index",
+                "the file is {} bytes, but the index says {expected_length} bytes",
                 self.length
             )));
         }
@@ -259,7 +268,7 @@ impl Tar {
             self.read(&mut block)?;
             if block != header(&entry.name, entry.length) {
                 return Err(TarError::Refused(format!(
-                    "there is something else in the place of `{}`",
+                    "another entry is in the place of `{}`",
                     entry.name
                 )));
             }
@@ -270,9 +279,9 @@ impl Tar {
         let mut end = [0; END as usize];
         self.read(&mut end)?;
         if end.iter().any(|byte| *byte != 0) {
-            return Err(TarError::Refused("it has bytes after its files".into()));
+            return Err(TarError::Refused("the padding after the files isn't zero".into()));
         }
-        self.position = first_file;
+        self.position = first_file_start;
         Ok(())
     }
 }

@@ -19,7 +19,7 @@ fn lies_about_digests_and_lengths_are_refused() {
             let server = shelf.serve();
             let error = get(&server.source(":1")).await.expect_err("it lies").to_string();
             let told =
-                ["in its manifest", "more than 27 bytes"].iter().any(|told| error.contains(told));
+                ["the manifest says", "more than 27 bytes"].iter().any(|told| error.contains(told));
             assert!(told, "{error}");
         }
         // A manifest that isn't the one that was named.
@@ -70,24 +70,24 @@ fn other_artifacts_are_refused_before_their_content_is_asked_for() {
         let image = "application/vnd.oci.image.config.v1+json";
         let index = json!({ "schemaVersion": 2, "manifests": [layer.clone()] });
         for (media_type, manifest, told) in [
-            (INDEX, index, "it is an index"),
-            (MANIFEST, other_kind, "it is an index"),
-            (MANIFEST, confused, "its type is `application/x`"),
-            (docker, one(CONFIG), "its type is `application/vnd.docker"),
-            ("text/html", json!({}), "its type is `text/html`"),
-            (MANIFEST, one(image), "it isn't a plugin"),
-            (
-                MANIFEST,
-                json!({ "schemaVersion": 2, "layers": [layer.clone()] }),
-                "it isn't a plugin",
-            ),
+            (INDEX, index, "is an index"),
+            (MANIFEST, other_kind, "is an index"),
+            (MANIFEST, confused, "type is `application/x`"),
+            (docker, one(CONFIG), "type is `application/vnd.docker"),
+            ("text/html", json!({}), "type is `text/html`"),
+            (MANIFEST, one(image), "isn't a plugin"),
+            (MANIFEST, json!({ "schemaVersion": 2, "layers": [layer.clone()] }), "isn't a plugin"),
             (MANIFEST, plugin(CONFIG, &[]), "0 layers"),
             (MANIFEST, plugin(CONFIG, &[layer.clone(), layer.clone()]), "2 layers"),
-            (MANIFEST, plugin(CONFIG, &[descriptor("application/x\u{1b}", WASM)]), "its layer is"),
+            (
+                MANIFEST,
+                plugin(CONFIG, &[descriptor("application/x\u{1b}", WASM)]),
+                "the layer's type is",
+            ),
             (MANIFEST, plugin(CONFIG, &[large]), "the limit is"),
             (MANIFEST, plugin(CONFIG, &[weak]), "write `sha256:` and 64 digits"),
             (MANIFEST, plugin(CONFIG, &[path]), "write `sha256:` and 64 digits"),
-            (MANIFEST, old, "its version is 1"),
+            (MANIFEST, old, "version is 1"),
             (MANIFEST, json!([]), "isn't"),
             (MANIFEST, Value::Null, "isn't"),
         ] {
@@ -155,7 +155,7 @@ fn registries_that_never_end_are_ended() {
         };
         let source = |server: &Server| format!("oci+http://127.0.0.1:{}/plugin:1", server.port());
         for (server, told) in [
-            (Server::plain(bomb), "encoded as `gzip`"),
+            (Server::plain(bomb), "the content encoding `gzip`"),
             (Server::plain(endless), "more than 4194304 bytes"),
             (Server::plain(silent), "sent nothing for"),
             (Server::plain(around), "more than 5 redirects"),

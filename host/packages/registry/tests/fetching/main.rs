@@ -1,5 +1,6 @@
 //! Fetching from servers on loopback, and publishing to them: honest ones, and those that lie.
 
+mod docker_registry;
 mod hostile;
 mod logins;
 mod publishing;
@@ -44,7 +45,7 @@ impl Recorder for Records {
     }
 }
 
-fn door(network: Network) -> OutboundClient {
+fn outbound_client(network: Network) -> OutboundClient {
     OutboundClient::new(network, Arc::<Records>::default())
 }
 
@@ -59,7 +60,7 @@ fn options() -> FetchOptions {
 
 async fn get_with(text: &str, options: &FetchOptions) -> Result<Fetched, FetchError> {
     let source = Source::parse(text)?;
-    fetch(&source, &door(Network::default()), options, &|_, _| {}).await
+    fetch(&source, &outbound_client(Network::default()), options, &|_, _| {}).await
 }
 
 async fn get(text: &str) -> Result<Fetched, FetchError> {
@@ -81,7 +82,7 @@ fn artifact_comes_with_its_digests_and_signatures() {
         let steps = Mutex::new(Vec::new());
         let source = Source::parse(&server.source(":1.0")).expect("is valid");
         let progress = |bytes, all| steps.lock().expect("is whole").push((bytes, all));
-        let fetched = fetch(&source, &door(Network::default()), &options(), &progress)
+        let fetched = fetch(&source, &outbound_client(Network::default()), &options(), &progress)
             .await
             .expect("is there");
         assert_eq!(fetched.bytes, WASM);
@@ -155,7 +156,7 @@ fn tags_come_page_by_page_and_end() {
             let text = format!("oci+http://127.0.0.1:{}/{name}", server.port());
             async move {
                 let source = Source::parse(&text).expect("is valid");
-                tags(&source, &door(Network::default()), &options()).await
+                tags(&source, &outbound_client(Network::default()), &options()).await
             }
         };
         let good = all("good").await.expect("is there");
@@ -187,13 +188,14 @@ fn component_at_a_url_comes_with_the_signature_beside_it() {
             "/large.wasm.minisig" => answer(wire, "200 OK", &[], &[b'x'; 10_000]),
             _ => answer(wire, "404 Not Found", &[], b"not here"),
         });
-        let door = door(Network { authorities: vec![authority.file()], ..Network::default() });
+        let client =
+            outbound_client(Network { authorities: vec![authority.file()], ..Network::default() });
         let get = |path: &str| {
             let url = format!("https://127.0.0.1:{}{path}", server.port());
-            let door = door.clone();
+            let client = client.clone();
             async move {
                 let source = Source::parse(&url).expect("is valid");
-                fetch(&source, &door, &options(), &|_, _| {}).await
+                fetch(&source, &client, &options(), &|_, _| {}).await
             }
         };
         let signed = get("/a/signed.wasm?v=1").await.expect("is there");

@@ -22,7 +22,7 @@ async fn put(
     replaces: bool,
 ) -> Result<Published, FetchError> {
     let publication = Publication { wasm, name: "notes", version: "1.2.0", signatures, replaces };
-    publish(reference, publication, &door(Network::default()), &options()).await
+    publish(reference, publication, &outbound_client(Network::default()), &options()).await
 }
 
 #[test]
@@ -61,13 +61,14 @@ fn tag_of_another_component_is_replaced_only_on_request() {
         put(&reference, WASM, &[], false).await.expect("it is taken");
         let before = server.asked().len();
         let refused = put(&reference, OTHER, &[], false).await.expect_err("the tag is taken");
-        assert!(refused.to_string().contains("`1.2` is another component"), "{refused}");
+        assert!(refused.to_string().contains("`1.2` already names another component"), "{refused}");
         assert!(
             server.asked()[before..].iter().all(|asked| asked.head.starts_with("GET ")),
             "nothing is sent"
         );
         assert_eq!(get(&reference.to_string()).await.map(|got| got.bytes), Ok(WASM.to_vec()));
-        put(&reference, OTHER, &[], true).await.expect("it is replaced");
+        let published = put(&reference, OTHER, &[], true).await.expect("it is replaced");
+        assert!(published.is_replaced);
         assert_eq!(get(&reference.to_string()).await.map(|got| got.bytes), Ok(OTHER.to_vec()));
         let exact = reference.with_digest(&digest(WASM));
         let refused = put(&exact, WASM, &[], true).await.expect_err("a digest isn't a tag");

@@ -1,43 +1,19 @@
 //! A real registry, with TLS and a password.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
+use std::path::PathBuf;
 
 use http::header::{CONTENT_TYPE, LOCATION};
 use http::{HeaderValue, Method};
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use serde_json::json;
-use tempfile::TempDir;
 use toolhold_net::requests::{Credential, Request};
 use toolhold_registry::{Credentials, Publication, Published, Reference, publish};
 use url::Url;
 
+use super::docker_registry::{AUTH, DockerRegistry};
 use super::not_tried::not_tried;
 use super::shelf::{CONFIG, EMPTY, INDEX, LAYER, MANIFEST, descriptor, plugin};
 use super::*;
-
-/// `anna`, and the password as bcrypt has it.
-const PASSWORDS: &str = "anna:$2b$05$abcdefghijklmnopqrstuupx2xBUC4954936wVIjyyPHmUBFu0wCW\n";
-const AUTH: &str = "YW5uYTpvcGVuIHNlc2FtZQ=="; // anna:open sesame
-
-/// The time for the registry to start.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-struct Registry {
-    process: Child,
-    folder: TempDir,
-    url: Url,
-}
-
-impl Drop for Registry {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
 
 /// The program, if this machine could fetch it.
 fn program() -> Option<PathBuf> {
@@ -51,71 +27,20 @@ fn program() -> Option<PathBuf> {
     Some(folder.join("usr/bin/docker-registry"))
 }
 
-impl Registry {
-    fn start(program: &Path) -> Self {
-        let folder = TempDir::new().expect("a folder is made");
-        let path = |name: &str| folder.path().join(name);
-        let write = |name: &str, text: &str| fs::write(path(name), text).expect("it is written");
-        let (key, mut params) =
-            (KeyPair::generate().expect("is made"), CertificateParams::default());
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        write("ca.pem", &params.self_signed(&key).expect("it is signed").pem());
-        let issuer = Issuer::new(params, key);
-        let own_key = KeyPair::generate().expect("a key is made");
-        let own = CertificateParams::new(["localhost".to_owned()]).expect("the name is valid");
-        write("own.pem", &own.signed_by(&own_key, &issuer).expect("it is signed").pem());
-        write("own.key", &own_key.serialize_pem());
-        write("passwords", PASSWORDS);
-        write(
-            "config.json",
-            &json!({
-                "version": "0.1",
-                "log": { "accesslog": { "disabled": true }, "level": "info" },
-                "storage": { "filesystem": { "rootdirectory": path("data") } },
-                "http": {
-                    "addr": "127.0.0.1:0",
-                    "secret": "of this test",
-                    "tls": { "certificate": path("own.pem"), "key": path("own.key") },
-                },
-                "auth": { "htpasswd": { "realm": "test", "path": path("passwords") } },
-            })
-            .to_string(),
-        );
-        let mut process = Command::new(program)
-            .arg("serve")
-            .arg(path("config.json"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the registry starts");
-        let lines = BufReader::new(process.stderr.take().expect("it is piped")).lines();
-        let (found, port) = mpsc::channel();
-        // Reads to the end, so that the registry never waits for a reader.
-        std::thread::spawn(move || {
-            for line in lines.map_while(Result::ok) {
-                let port = line.split("listening on 127.0.0.1:").nth(1).and_then(|rest| {
-                    rest.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u16>().ok()
-                });
-                if let Some(port) = port {
-                    let _ = found.send(port);
-                }
-            }
-        });
-        let port = port.recv_timeout(PATIENCE).expect("the registry says where it listens");
-        let url = format!("https://localhost:{port}/").parse().expect("is a URL");
-        Self { process, folder, url }
+impl DockerRegistry {
+    fn url(&self) -> Url {
+        format!("https://localhost:{}/", self.port).parse().expect("is a URL")
     }
 
-    fn door(&self) -> OutboundClient {
-        let authorities = vec![self.folder.path().join("ca.pem")];
-        door(Network { authorities, ..Network::default() })
+    fn outbound_client(&self) -> OutboundClient {
+        let authorities = vec![self.authority()];
+        outbound_client(Network { authorities, ..Network::default() })
     }
 
     fn options(&self, auth: &str) -> FetchOptions {
-        let path = self.folder.path().join("logins.json");
+        let path = self.folder().join("logins.json");
         let logins =
-            json!({ "auths": { toolhold_net::requests::origin(&self.url): { "auth": auth } } });
+            json!({ "auths": { toolhold_net::requests::origin(&self.url()): { "auth": auth } } });
         fs::write(&path, logins.to_string()).expect("it is written");
         FetchOptions {
             credentials: Credentials::load(&path).expect("is valid"),
@@ -124,8 +49,8 @@ impl Registry {
     }
 
     fn source(&self, version: &str) -> Source {
-        let authority = self.url.as_str().trim_start_matches("https").trim_end_matches('/');
-        Source::parse(&format!("oci{authority}/tools/plugin{version}")).expect("is valid")
+        let text = format!("oci://localhost:{}/tools/plugin{version}", self.port);
+        Source::parse(&text).expect("is valid")
     }
 
     /// Sends something to the registry; returns where that is.
@@ -134,16 +59,16 @@ impl Registry {
         let request = Request::new("a test", method, url.as_str())
             .expect("is valid")
             .header(CONTENT_TYPE, HeaderValue::from_str(media_type).expect("is a value"))
-            .credential(Some(Credential::new(&self.url, basic)))
+            .credential(Some(Credential::new(&self.url(), basic)))
             .body(body.to_vec());
-        let answer = self.door().send(request).await.expect("the registry answers");
+        let answer = self.outbound_client().send(request).await.expect("the registry answers");
         assert!(answer.status().is_success(), "{url}: {}", answer.status());
         let location = answer.headers().get(LOCATION)?.to_str().ok()?;
         answer.url().join(location).ok()
     }
 
     async fn blob(&self, bytes: &[u8]) {
-        let url = self.url.join("/v2/tools/plugin/blobs/uploads/").expect("is a URL");
+        let url = self.url().join("/v2/tools/plugin/blobs/uploads/").expect("is a URL");
         let kind = "application/octet-stream";
         let mut to = self.send(Method::POST, url, kind, b"").await.expect("it says where");
         to.query_pairs_mut().append_pair("digest", &digest(bytes));
@@ -157,7 +82,7 @@ impl Registry {
         manifest: &serde_json::Value,
     ) -> String {
         let bytes = manifest.to_string().into_bytes();
-        let url = self.url.join(&format!("/v2/tools/plugin/manifests/{version}"));
+        let url = self.url().join(&format!("/v2/tools/plugin/manifests/{version}"));
         self.send(Method::PUT, url.expect("is a URL"), media_type, &bytes).await;
         digest(&bytes)
     }
@@ -167,11 +92,11 @@ impl Registry {
         reference: &Reference,
         publication: Publication<'_>,
     ) -> Result<Published, FetchError> {
-        publish(reference, publication, &self.door(), &self.options(AUTH)).await
+        publish(reference, publication, &self.outbound_client(), &self.options(AUTH)).await
     }
 
     async fn fetch(&self, version: &str) -> Result<Fetched, FetchError> {
-        fetch(&self.source(version), &self.door(), &self.options(AUTH), &|_, _| {}).await
+        fetch(&self.source(version), &self.outbound_client(), &self.options(AUTH), &|_, _| {}).await
     }
 }
 
@@ -179,7 +104,7 @@ impl Registry {
 fn real_registry_takes_what_is_published() {
     let Some(program) = program() else { return };
     run(async {
-        let registry = Registry::start(&program);
+        let registry = DockerRegistry::start(&program);
         let Source::Oci(reference) = registry.source(":1.0") else { panic!("is in a registry") };
         let signatures = [b"signature 1".to_vec(), b"signature 2".to_vec()];
         let publication = Publication {
@@ -207,8 +132,8 @@ fn real_registry_takes_what_is_published() {
         registry.put(&reference, replacing).await.expect("it is replaced");
         let replaced = registry.fetch(":1.0").await.expect("it is there");
         assert_eq!((&replaced.bytes[..], replaced.signatures.len()), (other.wasm, 0));
-        let door = registry.door();
-        let no_login = publish(&reference, publication, &door, &FetchOptions::default()).await;
+        let client = registry.outbound_client();
+        let no_login = publish(&reference, publication, &client, &FetchOptions::default()).await;
         assert!(matches!(no_login, Err(FetchError::Login { .. })), "{no_login:?}");
     });
 }
@@ -217,7 +142,7 @@ fn real_registry_takes_what_is_published() {
 fn real_registry_with_tls_and_a_password_gives_plugin_and_signature() {
     let Some(program) = program() else { return };
     run(async {
-        let registry = Registry::start(&program);
+        let registry = DockerRegistry::start(&program);
         for blob in [WASM, b"{}", b"signature 1"] {
             registry.blob(blob).await;
         }
@@ -241,20 +166,22 @@ fn real_registry_with_tls_and_a_password_gives_plugin_and_signature() {
         assert_eq!(fetched.signatures, [b"signature 1".to_vec()]);
         assert!(fetched.resolved.to_string().ends_with(&format!(":1.0@{manifest}")));
         assert_eq!(registry.fetch(&format!("@{manifest}")).await.expect("is there").bytes, WASM);
-        let found = tags(&registry.source(""), &registry.door(), &registry.options(AUTH)).await;
+        let found =
+            tags(&registry.source(""), &registry.outbound_client(), &registry.options(AUTH)).await;
         assert!(found.expect("it has tags").tags.contains(&"1.0".to_owned()));
 
         let index = registry.fetch(&format!(":{}", manifest.replace(':', "-"))).await;
-        assert!(index.is_err_and(|error| error.to_string().contains("it is an index")));
+        assert!(index.is_err_and(|error| error.to_string().contains("is an index")));
         let missing = registry.fetch(":2.0").await.expect_err("it doesn't exist").to_string();
         assert!(missing.contains("404"), "{missing}");
         let source = registry.source(":1.0");
-        let no_login = fetch(&source, &registry.door(), &FetchOptions::default(), &|_, _| {}).await;
+        let no_login =
+            fetch(&source, &registry.outbound_client(), &FetchOptions::default(), &|_, _| {}).await;
         assert!(matches!(no_login, Err(FetchError::Login { .. })), "{no_login:?}");
         let wrong = registry.options("YW5uYTp3cm9uZw==");
-        let wrong = fetch(&source, &registry.door(), &wrong, &|_, _| {}).await;
+        let wrong = fetch(&source, &registry.outbound_client(), &wrong, &|_, _| {}).await;
         assert!(matches!(wrong, Err(FetchError::Login { .. })), "{wrong:?}");
-        let untrusting = door(Network::default());
+        let untrusting = outbound_client(Network::default());
         let untrusted = fetch(&source, &untrusting, &registry.options(AUTH), &|_, _| {}).await;
         assert!(untrusted.is_err_and(|error| error.to_string().contains("certificate")));
 
@@ -263,8 +190,8 @@ fn real_registry_with_tls_and_a_password_gives_plugin_and_signature() {
         let kept = format!("data/docker/registry/v2/blobs/sha256/{}/{hex}/data", &hex[..2]);
         let mut changed = WASM.to_vec();
         changed[20] ^= 1;
-        fs::write(registry.folder.path().join(kept), changed).expect("it is there");
+        fs::write(registry.folder().join(kept), changed).expect("it is there");
         let error = registry.fetch(":1.0").await.expect_err("it was changed").to_string();
-        assert!(error.contains("its digest is"), "{error}");
+        assert!(error.contains("the digest is"), "{error}");
     });
 }

@@ -1,5 +1,5 @@
 //! Decides which addresses are blocked for requests. The operator can open private addresses, but
-//! not addresses that are always blocked.
+//! not the addresses that are always blocked.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -12,18 +12,17 @@ pub struct Forbidden {
     pub always: bool,
 }
 
-/// The kind for cloud services that give credentials to every program that sends them a request.
+/// Metadata services of clouds give credentials to every program that sends them a request.
 const METADATA: &str = "the address of a metadata service";
 
 type V4Range = ([u8; 4], u32, &'static str, bool);
 type V6Range = ([u16; 8], u32, &'static str, bool);
 
-/// The special IPv4 addresses, from the registry of IANA and the documentation of clouds. The first
-/// match applies. The last column is [`Forbidden::always`], for addresses that ordinary services
-/// never have.
+/// The special IPv4 ranges, from the registry of IANA and the documentation of clouds. The first
+/// match applies. The last column is [`Forbidden::always`]. It is true for ranges that ordinary
+/// services never have.
 const V4: [V4Range; 24] = [
-    // EC2, Azure, GCP, OpenStack, DigitalOcean, Hetzner, Oracle, Tencent and others. The range is
-    // link-local.
+    // EC2, Azure, GCP, OpenStack, DigitalOcean, Hetzner, Oracle, Tencent and others.
     ([169, 254, 169, 254], 32, METADATA, true),
     // Credentials of containers in ECS.
     ([169, 254, 170, 2], 32, METADATA, true),
@@ -55,8 +54,7 @@ const V4: [V4Range; 24] = [
     ([240, 0, 0, 0], 4, "reserved (240.0.0.0/4)", true),
 ];
 
-/// The special IPv6 addresses: ranges inside the assigned unicast range, and well-known ranges
-/// outside of it. [`forbidden`] denies all other addresses outside of the unicast range.
+/// The special IPv6 ranges. [`forbidden`] also denies all other addresses outside of [`UNICAST`].
 const V6: [V6Range; 20] = [
     // EC2.
     ([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0], 64, METADATA, true),
@@ -94,53 +92,67 @@ const NAT64: ([u16; 8], u32) = ([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96);
 const LOCAL_NAT64: ([u16; 8], u32) = ([0x64, 0xff9b, 1, 0, 0, 0, 0, 0], 48);
 
 /// Returns the reason why an address is blocked for requests. Returns `None` if the address is
-/// allowed. An address that contains another address (v4-mapped, NAT64, 6to4, …) is checked as the
-/// other address.
+/// allowed. An IPv4 address inside an IPv6 address (v4-mapped, NAT64, 6to4, …) is checked too.
 pub fn forbidden(address: IpAddr) -> Option<Forbidden> {
     let address_v6 = match reached_address(address) {
-        IpAddr::V4(address_v4) => return special(address_v4),
+        IpAddr::V4(address_v4) => return forbidden_v4(address_v4),
         IpAddr::V6(address_v6) => address_v6,
     };
-    let embedded = embedded_addresses(address_v6)
-        .into_iter()
-        .filter_map(special)
-        .reduce(|known, next| if next.always && !known.always { next } else { known });
     let range = V6.iter().find(|(network, length, ..)| within(address_v6, (*network, *length)));
-    let own = range.map(|(_, _, kind, always)| Forbidden { kind, always: *always });
-    match (own, embedded) {
-        // An address that nothing opens stays blocked in every other form.
-        (Some(own), Some(embedded)) if embedded.always && !own.always => Some(embedded),
-        (Some(own), _) => Some(own),
+    let whole = range.map(|(_, _, kind, always)| Forbidden { kind, always: *always });
+    match (whole, forbidden_embedded(address_v6)) {
+        // The operator can open the IPv6 address, but not an address inside it that is always
+        // blocked.
+        (Some(whole), Some(embedded)) if embedded.always && !whole.always => Some(embedded),
+        (Some(whole), _) => Some(whole),
         (None, Some(embedded)) => Some(embedded),
         (None, None) if within(address_v6, UNICAST) => None,
         (None, None) => Some(Forbidden { kind: "in an unassigned range", always: false }),
     }
 }
 
-/// Returns the address that a connection to `address` reaches. This is an IPv4 address for mapped
-/// addresses (`::ffff:0:0/96`) and for addresses with the well-known NAT64 prefix, which a gateway
-/// translates.
+/// Returns the reason why an IPv4 address inside an IPv6 address is blocked. Of several embedded
+/// addresses, an address that is always blocked decides.
+fn forbidden_embedded(address: Ipv6Addr) -> Option<Forbidden> {
+    let mut decisive: Option<Forbidden> = None;
+    for address_v4 in embedded_addresses(address) {
+        if let Some(reason) = forbidden_v4(address_v4)
+            && decisive.is_none_or(|known| reason.always && !known.always)
+        {
+            decisive = Some(reason);
+        }
+    }
+    decisive
+}
+
+/// Returns the address that a connection to `address` reaches. A mapped address (`::ffff:0:0/96`)
+/// reaches the IPv4 address at its end. An address with the well-known NAT64 prefix also reaches
+/// the IPv4 address at its end, through a gateway.
 pub(super) fn reached_address(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
-        IpAddr::V6(six) if within(six, NAT64) => IpAddr::V4(last(six)),
+        IpAddr::V6(address_v6) if within(address_v6, NAT64) => IpAddr::V4(last_32_bits(address_v6)),
         canonical => canonical,
     }
 }
 
-fn special(address: Ipv4Addr) -> Option<Forbidden> {
+/// Returns the reason why an IPv4 address is blocked for requests. Returns `None` if the address is
+/// allowed.
+fn forbidden_v4(address: Ipv4Addr) -> Option<Forbidden> {
     let bits = address.to_bits();
     let range = V4.iter().find(|(network, length, ..)| {
-        // The bits that differ are behind the prefix.
-        (bits ^ Ipv4Addr::from(*network).to_bits()) >> (32 - length) == 0
+        let different_bits = bits ^ Ipv4Addr::from(*network).to_bits();
+        // The shift drops the bits after the prefix, which may differ.
+        different_bits >> (32 - length) == 0
     });
     range.map(|(_, _, kind, always)| Forbidden { kind, always: *always })
 }
 
-/// Returns the IPv4 addresses inside an IPv6 address. A gateway may connect to them.
+/// Returns the IPv4 addresses inside an IPv6 address. A gateway may connect to each of them.
 fn embedded_addresses(address: Ipv6Addr) -> Vec<Ipv4Addr> {
     let mut embedded = Vec::new();
     let [_, second_quarter, third_quarter, _] = quarters(address);
 
+    // A 6to4 address contains the IPv4 address in the bits 16 to 47.
     let is_6to4 = address.segments()[0] == 0x2002;
     if is_6to4 {
         embedded.push(Ipv4Addr::from_bits((address.to_bits() >> 80) as u32));
@@ -149,42 +161,47 @@ fn embedded_addresses(address: Ipv6Addr) -> Vec<Ipv4Addr> {
     // An ISATAP interface has the form `::5efe:a.b.c.d` or `::200:5efe:a.b.c.d` under any prefix.
     let is_isatap = matches!(third_quarter, 0x5efe | 0x0200_5efe);
     if is_isatap {
-        embedded.push(last(address));
+        embedded.push(last_32_bits(address));
     }
 
+    // The forms are `::a.b.c.d` and `::ffff:0:a.b.c.d`. The loopback `::1` isn't an IPv4 address.
     let is_translated = [([0; 8], 96), ([0, 0, 0, 0, 0xffff, 0, 0, 0], 96)]
         .into_iter()
         .any(|network| within(address, network));
     if is_translated && !address.is_loopback() {
-        embedded.push(last(address));
+        embedded.push(last_32_bits(address));
     }
 
-    // The NAT64 of a local network may have a prefix of any length in RFC 6052. Bits 64 to 71
-    // aren't a part of the address.
+    // A local NAT64 may use each prefix length of RFC 6052 that is at least 48.
     if within(address, LOCAL_NAT64) {
-        embedded.extend([48, 56, 64].map(|before| split_address(address, before)));
-        embedded.push(last(address));
+        for prefix_length in [48, 56, 64] {
+            embedded.push(split_address(address, prefix_length));
+        }
+        let after_prefix_of_96 = last_32_bits(address);
+        embedded.push(after_prefix_of_96);
     }
 
-    // Teredo has the server's address, and the client's with all bits inverted.
+    // Teredo contains the server's address, and the client's address with all bits inverted.
     let is_teredo = within(address, ([0x2001, 0, 0, 0, 0, 0, 0, 0], 32));
     if is_teredo {
         embedded.push(Ipv4Addr::from_bits(second_quarter));
-        embedded.push(Ipv4Addr::from_bits(!last(address).to_bits()));
+        embedded.push(Ipv4Addr::from_bits(!last_32_bits(address).to_bits()));
     }
     embedded
 }
 
-/// Returns the address of version 4 behind a prefix of `before` bits and around bits 64 to 71.
-fn split_address(address: Ipv6Addr, before: u32) -> Ipv4Addr {
+/// Returns the IPv4 address after the first `prefix_length` bits of an IPv6 address. RFC 6052
+/// excludes the bits 64 to 71, so the IPv4 address has a part before these bits and a part after
+/// them.
+fn split_address(address: Ipv6Addr, prefix_length: u32) -> Ipv4Addr {
     let bits = address.to_bits();
-    let high = (bits >> 64) as u64;
-    let low = bits as u64;
-    let front_length = 64 - before;
+    let first_half = (bits >> 64) as u64;
+    let second_half = bits as u64;
+    let front_length = 64 - prefix_length;
     let back_length = 32 - front_length;
-    let front = if front_length == 0 { 0 } else { high & ((1 << front_length) - 1) };
-    // The left shift drops bits 64 to 71.
-    let back = (low << 8) >> (64 - back_length);
+    let front = first_half & ((1 << front_length) - 1);
+    // The left shift drops the bits 64 to 71.
+    let back = (second_half << 8) >> (64 - back_length);
     Ipv4Addr::from_bits(((front << back_length) | back) as u32)
 }
 
@@ -193,7 +210,7 @@ fn quarters(address: Ipv6Addr) -> [u32; 4] {
     [96, 64, 32, 0].map(|shift| (bits >> shift) as u32)
 }
 
-fn last(address: Ipv6Addr) -> Ipv4Addr {
+fn last_32_bits(address: Ipv6Addr) -> Ipv4Addr {
     Ipv4Addr::from_bits(address.to_bits() as u32)
 }
 
@@ -201,7 +218,7 @@ fn within(address: Ipv6Addr, (network, length): ([u16; 8], u32)) -> bool {
     (address.to_bits() ^ Ipv6Addr::from(network).to_bits()) >> (128 - length) == 0
 }
 
-/// The suffixes of names that aren't public: reserved suffixes, and suffixes of home and company
+/// Suffixes of names that aren't public: reserved suffixes, and suffixes of home and company
 /// networks.
 const LOCAL_NAMES: [&str; 15] = [
     "localhost",
@@ -221,7 +238,6 @@ const LOCAL_NAMES: [&str; 15] = [
     "alt",
 ];
 
-/// The names of metadata services.
 const METADATA_NAMES: [&str; 9] = [
     "metadata",
     "metadata.google.internal",
@@ -234,8 +250,8 @@ const METADATA_NAMES: [&str; 9] = [
     "instance-data.ec2.internal",
 ];
 
-/// Returns the reason why a normalised name is always blocked for requests. Returns `None` if the
-/// name is allowed. Names that only this machine or its network knows are blocked.
+/// Returns the reason why a host name is blocked for requests. Returns `None` if the name is
+/// allowed.
 pub(super) fn forbidden_name(name: &str) -> Option<Forbidden> {
     let is_metadata = METADATA_NAMES.into_iter().any(|suffix| is_or_below(name, suffix));
     if is_metadata || name == "instance-data" {
@@ -247,7 +263,10 @@ pub(super) fn forbidden_name(name: &str) -> Option<Forbidden> {
             always: false,
         });
     }
-    (!name.contains('.')).then_some(Forbidden {
+    if name.contains('.') {
+        return None;
+    }
+    Some(Forbidden {
         kind: "a name without a dot, which only this machine or its network knows",
         always: false,
     })

@@ -1,4 +1,4 @@
-//! Matches hosts against patterns of the operator, such as `*.example.com`.
+//! Matches hosts with patterns of the operator, such as `*.example.com`.
 
 use std::net::IpAddr;
 
@@ -9,12 +9,13 @@ use super::address::{forbidden, reached_address};
 use super::target::{Target, TargetHost, TargetHostError};
 use crate::pattern::{PatternLengthError, TextGlob};
 
-/// Most bytes of a pattern. Equals the longest name with a port.
+/// Bytes of the longest name with a port.
 const MAX_PATTERN: usize = 260;
 
-/// Shortest prefixes of ranges that can be opened, for IPv4 and IPv6. They are the prefixes of
-/// private networks. A wider range would open more than the operator intends.
-const WIDEST: (u8, u8) = (8, 7);
+/// Shortest prefixes of ranges that can be opened, in bits. A range that is wider than a private
+/// network would open more than the operator intends.
+const SHORTEST_PREFIX_V4: u8 = 8;
+const SHORTEST_PREFIX_V6: u8 = 7;
 
 /// A pattern for hosts that isn't valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,14 +33,13 @@ pub struct PrivateHostsError {
     source: OpenedHostError,
 }
 
-/// A fault of a pattern, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 enum SyntaxError {
     #[error("the pattern is empty")]
     Empty,
     #[error("the pattern has {0} bytes; the limit is {MAX_PATTERN}")]
     Length(usize),
-    #[error("{0:?} isn't allowed in it")]
+    #[error("the pattern has the character {0:?}, which isn't allowed")]
     Character(char),
     #[error("a host is expected, not a URL: write `{0}`")]
     Url(String),
@@ -59,14 +59,13 @@ enum SyntaxError {
     CharacterInLabel(char),
     #[error(transparent)]
     LabelLength(#[from] PatternLengthError),
-    /// Many operators write `*example.com` for `example.com` and the names below it.
-    #[error("write `*.{0}` for the names below {0}, and `{0}` for itself")]
+    // Many operators write `*example.com` for `example.com` and the names below it.
+    #[error("write `*.{0}` for all names below {0}, and `{0}` for {0} itself")]
     StarWithoutDot(String),
     #[error("`*` isn't allowed in the last two parts of a name: write `*` alone for any host")]
     Wide,
 }
 
-/// A fault of an entry for private hosts, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 enum OpenedHostError {
     #[error(transparent)]
@@ -81,26 +80,26 @@ enum OpenedHostError {
     Wide(u8),
     #[error("the address isn't the first one of the range: write `{0}`")]
     First(IpNet),
-    #[error("it would open every private host: name the hosts to open")]
+    #[error("the entry would open every private host: name the hosts to open")]
     Any,
-    #[error("it is {0}, which can't be opened")]
+    #[error("the address is {0}, which can't be opened")]
     Always(&'static str),
 }
 
-/// A text after a host that isn't a port.
+/// A fault in the text after a host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PortError {
     /// The text after an address in brackets doesn't start with `:`.
     #[error("only `:` and a port may follow `]`")]
     Separator,
-    /// The text isn't a port number. The text isn't shown because it may be a password.
+    /// The text isn't a port number. It may be a password, so it isn't shown.
     #[error("the text after `:` isn't a port: ports are numbers from 1 to 65535")]
     Number,
 }
 
 /// A pattern for hosts: a name, an address, or `*` for any host. `*.example.com` matches all names
-/// below `example.com`, but not `example.com` itself. A `*` inside a label matches any characters
-/// of that label: `api-*.example.com`.
+/// below `example.com`, but not `example.com` itself. In `api-*.example.com`, `*` matches any
+/// characters without a dot.
 #[derive(Clone, Debug)]
 pub struct HostPattern {
     written: String,
@@ -111,7 +110,7 @@ pub struct HostPattern {
 enum Form {
     Any,
     Host(TargetHost),
-    /// A name with stars. `below` means that it matches names at any depth below the labels.
+    /// A name with stars. If `below` is true, `labels` match the end of names of any depth.
     Labels {
         below: bool,
         labels: Vec<Label>,
@@ -130,26 +129,28 @@ impl HostPattern {
     ///
     /// # Errors
     ///
-    /// The fault of the pattern, and what to write instead.
+    /// Returns the fault of the pattern, and the remedy.
     pub fn new(written: &str) -> Result<Self, HostPatternError> {
-        let form = check_text(written).and_then(|()| Form::parse(written)).map_err(|source| {
-            HostPatternError {
+        let parsed = check_text(written).and_then(|()| Form::parse(written));
+        match parsed {
+            Ok(form) => Ok(Self { written: written.to_owned(), form }),
+            Err(fault) => Err(HostPatternError {
                 written: neutral_line(cut(written, MAX_PATTERN)),
-                source: suggest_dot(written).unwrap_or(source),
-            }
-        })?;
-        Ok(Self { written: written.to_owned(), form })
+                // A missing dot, as in `*example.com`, is a likely cause of other faults.
+                source: suggest_dot(written).unwrap_or(fault),
+            }),
+        }
     }
 
-    /// Checks whether a host matches. Addresses are compared by the address that a connection
-    /// reaches, so other forms of an address also match.
+    /// Checks whether `host` matches the pattern. Two addresses are equal if a connection to both
+    /// reaches the same address.
     pub fn matches(&self, host: &TargetHost) -> bool {
         match (&self.form, host) {
             (Form::Any, _) => true,
-            (Form::Host(TargetHost::Address(one)), TargetHost::Address(other)) => {
-                reached_address(*one) == reached_address(*other)
+            (Form::Host(TargetHost::Address(own_address)), TargetHost::Address(address)) => {
+                reached_address(*own_address) == reached_address(*address)
             }
-            (Form::Host(one), other) => one == other,
+            (Form::Host(own_host), host) => own_host == host,
             (Form::Labels { .. }, TargetHost::Address(_)) => false,
             (Form::Labels { below, labels }, TargetHost::Name(name)) => {
                 matches_labels(*below, labels, name)
@@ -163,30 +164,42 @@ impl HostPattern {
         match (&self.form, &other.form) {
             (Form::Any, _) => true,
             (_, Form::Host(host)) => self.matches(host),
-            (Form::Labels { below: true, labels }, Form::Labels { below, labels: theirs }) => {
-                let is_deeper = theirs.len() > labels.len();
-                let has_same_depth = *below && theirs.len() == labels.len();
-                let mut pairs = labels.iter().rev().zip(theirs.iter().rev());
-                let has_same_end = pairs.all(
-                    |pair| matches!(pair, (Label::Plain(one), Label::Plain(other)) if one == other),
-                );
-                (is_deeper || has_same_depth) && has_same_end
+            // `*.example.com` covers `*.example.com`, `*.a.example.com` and `x*.example.com`.
+            (
+                Form::Labels { below: true, labels },
+                Form::Labels { below: other_below, labels: other_labels },
+            ) => {
+                let is_deeper = other_labels.len() > labels.len();
+                let has_same_depth = *other_below && other_labels.len() == labels.len();
+                if !is_deeper && !has_same_depth {
+                    return false;
+                }
+                let mut pairs_from_end = labels.iter().rev().zip(other_labels.iter().rev());
+                pairs_from_end.all(|(label, other_label)| match (label, other_label) {
+                    (Label::Plain(text), Label::Plain(other_text)) => text == other_text,
+                    _ => false,
+                })
             }
             _ => self == other,
         }
     }
 
-    /// Returns the pattern in its normal form.
+    /// Returns the pattern in its normal form: names in lower case and without a dot at the end.
     pub fn normal(&self) -> String {
         match &self.form {
             Form::Any => "*".to_owned(),
             Form::Host(host) => host.to_string(),
             Form::Labels { below, labels } => {
-                let below = below.then(|| "*".to_owned());
-                let labels = labels.iter().map(|label| match label {
-                    Label::Plain(text) | Label::Glob(_, text) => text.clone(),
-                });
-                below.into_iter().chain(labels).collect::<Vec<String>>().join(".")
+                let mut texts = Vec::new();
+                if *below {
+                    texts.push("*");
+                }
+                for label in labels {
+                    match label {
+                        Label::Plain(text) | Label::Glob(_, text) => texts.push(text),
+                    }
+                }
+                texts.join(".")
             }
         }
     }
@@ -199,8 +212,8 @@ impl HostPattern {
         )
     }
 
-    /// Returns the number of labels after the last label with a star, or of all labels if no label
-    /// has a star. Returns `None` for an address.
+    /// Returns the number of labels after the last label with a star. Without a star, returns the
+    /// number of all labels. Returns `None` for an address.
     pub(super) fn plain_labels(&self) -> Option<usize> {
         match &self.form {
             Form::Any => Some(0),
@@ -212,7 +225,6 @@ impl HostPattern {
         }
     }
 
-    /// Returns the host if the pattern matches only one.
     pub(super) fn single_host(&self) -> Option<&TargetHost> {
         match &self.form {
             Form::Host(host) => Some(host),
@@ -231,7 +243,6 @@ impl HostPattern {
     }
 }
 
-/// Different spellings of one host are equal.
 impl PartialEq for HostPattern {
     fn eq(&self, other: &Self) -> bool {
         match (&self.form, &other.form) {
@@ -244,25 +255,24 @@ impl PartialEq for HostPattern {
 impl Eq for HostPattern {}
 
 impl Form {
+    /// Reads a pattern: `*`, a name, an address, or a name with stars. Refuses the other parts of a
+    /// URL, and a range of addresses.
     fn parse(written: &str) -> Result<Self, SyntaxError> {
         if written == "*" {
             return Ok(Self::Any);
         }
         refuse_url(written)?;
         if let Some((host, rest)) = written.split_once('/') {
-            let is_number = rest.bytes().all(|c| c.is_ascii_digit()) && !rest.is_empty();
-            return Err(if is_number {
-                SyntaxError::Range
-            } else {
-                SyntaxError::Path(neutral_line(host))
-            });
+            let is_number = !rest.is_empty() && rest.bytes().all(|c| c.is_ascii_digit());
+            if is_number {
+                return Err(SyntaxError::Range);
+            }
+            return Err(SyntaxError::Path(neutral_line(host)));
         }
         if written.contains('@') {
             return Err(SyntaxError::Credentials);
         }
-        let bare =
-            written.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(written);
-        if let Ok(address) = bare.parse::<std::net::Ipv6Addr>() {
+        if let Ok(address) = without_brackets(written).parse::<std::net::Ipv6Addr>() {
             return Ok(Self::Host(TargetHost::Address(IpAddr::from(address).to_canonical())));
         }
         if let Some((host, port)) = written.rsplit_once(':') {
@@ -274,17 +284,15 @@ impl Form {
         Self::with_stars(written)
     }
 
+    /// Parses a name with stars, such as `*.example.com` or `api-*.example.com`.
     fn with_stars(written: &str) -> Result<Self, SyntaxError> {
         let written = written.strip_suffix('.').unwrap_or(written);
         let (below, name) = match written.strip_prefix("*.") {
             Some(name) => (true, name),
             None => (false, written),
         };
-        // The labels after the last star are a name, and are normalised together.
-        let plain_end = match name.rfind('*') {
-            Some(star) => name[star..].split_once('.').map_or("", |(_, plain)| plain),
-            None => name,
-        };
+        // The labels after the last star are normalised together, as one name.
+        let plain_end = after_last_star(name);
         if plain_end.is_empty() {
             return Err(too_wide(written));
         }
@@ -292,11 +300,15 @@ impl Form {
             return Err(SyntaxError::StarInAddress);
         };
 
+        // The text before the plain end is empty or ends with a dot, so its last label is empty.
         let before_end = &name[..name.len() - plain_end.len()];
         let mut labels = Vec::new();
-        for label in before_end.split('.').filter(|label| !label.is_empty()) {
-            labels.push(Label::parse(label)?);
+        for label in before_end.split('.') {
+            if !label.is_empty() {
+                labels.push(Label::parse(label)?);
+            }
         }
+        // A name such as `a*.com` would match hosts of different owners.
         if name.contains('*') && !normal_end.contains('.') {
             return Err(too_wide(written));
         }
@@ -306,14 +318,25 @@ impl Form {
 }
 
 impl Label {
+    /// Reads a label, the part of a name between two dots.
     fn parse(written: &str) -> Result<Self, SyntaxError> {
         if written.contains('*') {
             return Ok(Self::Glob(label_glob(written)?, written.to_ascii_lowercase()));
         }
         match TargetHost::parse(written)? {
             TargetHost::Name(name) => Ok(Self::Plain(name)),
+            // A label such as `10` alone reads as an address.
             TargetHost::Address(_) => Ok(Self::Plain(written.to_ascii_lowercase())),
         }
+    }
+}
+
+/// Returns the labels after the last label with a star. Without a star, returns the whole name.
+fn after_last_star(name: &str) -> &str {
+    let Some(last_star) = name.rfind('*') else { return name };
+    match name[last_star..].split_once('.') {
+        Some((_, plain_labels)) => plain_labels,
+        None => "",
     }
 }
 
@@ -330,6 +353,8 @@ fn label_glob(label: &str) -> Result<TextGlob, SyntaxError> {
     }
 }
 
+/// Checks whether the last labels of `name` match `labels`. If `below` is true, the name must have
+/// more labels. If `below` is false, the name must have no more labels.
 fn matches_labels(below: bool, labels: &[Label], name: &str) -> bool {
     let mut parts = name.rsplit('.');
     for label in labels.iter().rev() {
@@ -346,6 +371,7 @@ fn matches_labels(below: bool, labels: &[Label], name: &str) -> bool {
     has_more_parts == below
 }
 
+/// Refuses an empty text, a long text, and characters that no pattern has.
 fn check_text(written: &str) -> Result<(), SyntaxError> {
     if written.is_empty() {
         return Err(SyntaxError::Empty);
@@ -367,7 +393,7 @@ fn refuse_url(written: &str) -> Result<(), SyntaxError> {
     Err(SyntaxError::Url(neutral_line(host)))
 }
 
-/// Returns the fault that a pattern certainly has, even if it has other faults.
+/// Returns the most likely fault of a pattern such as `*example.com`, which may have more faults.
 fn suggest_dot(written: &str) -> Option<SyntaxError> {
     let name = written.strip_prefix('*')?;
     let is_name =
@@ -375,8 +401,14 @@ fn suggest_dot(written: &str) -> Option<SyntaxError> {
     is_name.then(|| SyntaxError::StarWithoutDot(name.to_owned()))
 }
 
-/// Private hosts that are opened: a name, a pattern for names, an address, or a range in CIDR
-/// notation. Each may have a port.
+/// Removes the brackets around an IPv6 address. Returns a text without brackets as it is.
+fn without_brackets(written: &str) -> &str {
+    let inside = written.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    inside.unwrap_or(written)
+}
+
+/// An entry that opens private hosts: a name, a pattern for names, an address, or a range in CIDR
+/// notation. An entry may have a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrivateHosts {
     written: String,
@@ -404,19 +436,23 @@ impl PrivateHosts {
         })
     }
 
+    /// Parses an entry. Refuses `*`, and a host that is always blocked.
     fn parse(written: &str) -> Result<Self, OpenedHostError> {
         check_text(written)?;
         refuse_url(written)?;
-        let (hosts, port) = with_port(written)?;
-        let bare = hosts.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(hosts);
-        let hosts = match bare.split_once('/') {
-            None => Hosts::Pattern(HostPattern::new(bare)?),
-            Some(_) => Hosts::Range(range(bare)?),
+        let (written_hosts, port) = with_port(written)?;
+        let written_hosts = without_brackets(written_hosts);
+        let hosts = if written_hosts.contains('/') {
+            Hosts::Range(parse_range(written_hosts)?)
+        } else {
+            Hosts::Pattern(HostPattern::new(written_hosts)?)
         };
+
         if let Hosts::Pattern(pattern) = &hosts {
             if pattern.is_any() {
                 return Err(OpenedHostError::Any);
             }
+            // A pattern with stars matches only names. Their addresses are checked by `opens`.
             let forbidden_host = match &pattern.form {
                 Form::Host(TargetHost::Address(address)) => forbidden(*address),
                 Form::Host(TargetHost::Name(name)) => super::address::forbidden_name(name),
@@ -431,8 +467,8 @@ impl PrivateHosts {
         Ok(Self { written: written.to_owned(), hosts, port })
     }
 
-    /// Checks whether the entry opens an address of a target. The entry must name the target with
-    /// its port, or the address.
+    /// Checks whether the entry opens `address` for requests to `target`. The entry must match the
+    /// host of the target, or the address. A port in the entry must be the port of the target.
     pub fn opens(&self, target: &Target, address: IpAddr) -> bool {
         if forbidden(address).is_some_and(|forbidden| forbidden.always) {
             return false;
@@ -446,11 +482,12 @@ impl PrivateHosts {
         }
     }
 
-    /// Checks whether this entry opens everything that `other` opens. False if that is unclear.
+    /// Checks whether this entry opens everything that `other` opens. Returns false if this isn't
+    /// certain.
     pub fn covers(&self, other: &Self) -> bool {
-        let hosts = match (&self.hosts, &other.hosts) {
-            (Hosts::Pattern(one), Hosts::Pattern(other)) => one.covers(other),
-            (Hosts::Range(one), Hosts::Range(other)) => one.contains(other),
+        let covers_hosts = match (&self.hosts, &other.hosts) {
+            (Hosts::Pattern(pattern), Hosts::Pattern(other)) => pattern.covers(other),
+            (Hosts::Range(range), Hosts::Range(other)) => range.contains(other),
             (
                 Hosts::Range(range),
                 Hosts::Pattern(HostPattern {
@@ -459,12 +496,12 @@ impl PrivateHosts {
             ) => range.contains(&reached_address(*address)),
             _ => false,
         };
-        hosts && (self.port.is_none() || self.port == other.port)
+        covers_hosts && (self.port.is_none() || self.port == other.port)
     }
 
-    /// Checks whether the entry names the host of a target before the host is resolved. The host is
-    /// a name or an address.
-    pub fn names(&self, target: &Target) -> bool {
+    /// Checks whether the entry matches a target whose name isn't resolved yet. A range of
+    /// addresses doesn't match a name.
+    pub fn matches_target(&self, target: &Target) -> bool {
         match &target.host {
             TargetHost::Address(address) => self.opens(target, *address),
             TargetHost::Name(_) => {
@@ -483,36 +520,47 @@ impl PrivateHosts {
     }
 }
 
-/// Splits a port off the end. An address of version 6 before a port has brackets.
+/// Splits a port off the end. An IPv6 address before a port has brackets. Returns the text before
+/// the port, and the port. The port is `None` if there is no port.
 pub(super) fn with_port(written: &str) -> Result<(&str, Option<u16>), PortError> {
-    let bracket = if written.starts_with('[') { written.rfind(']') } else { None };
-    let (hosts, port) = match bracket.map(|end| written.split_at(end + 1)) {
-        Some((hosts, "")) => (hosts, None),
-        Some((hosts, port)) => (hosts, Some(port.strip_prefix(':').ok_or(PortError::Separator)?)),
-        // An address of version 6 without brackets has no port.
-        None if written.matches(':').count() > 1 => (written, None),
-        None => {
-            written.split_once(':').map_or((written, None), |(hosts, port)| (hosts, Some(port)))
+    if written.starts_with('[')
+        && let Some(closing_bracket) = written.rfind(']')
+    {
+        let (hosts, rest) = written.split_at(closing_bracket + 1);
+        if rest.is_empty() {
+            return Ok((hosts, None));
         }
-    };
-    let Some(port) = port else { return Ok((hosts, None)) };
-    // Parsing alone would also accept `+80`.
-    let has_only_digits = port.bytes().all(|c| c.is_ascii_digit());
-    match port.parse::<u16>() {
-        Ok(number) if has_only_digits && number > 0 => Ok((hosts, Some(number))),
+        let port = rest.strip_prefix(':').ok_or(PortError::Separator)?;
+        return Ok((hosts, Some(parse_port(port)?)));
+    }
+    // An IPv6 address without brackets has several colons and no port.
+    let has_one_colon = written.matches(':').count() == 1;
+    match written.split_once(':') {
+        Some((hosts, port)) if has_one_colon => Ok((hosts, Some(parse_port(port)?))),
+        _ => Ok((written, None)),
+    }
+}
+
+fn parse_port(written: &str) -> Result<u16, PortError> {
+    // `parse` would also accept `+80`.
+    let has_only_digits = written.bytes().all(|c| c.is_ascii_digit());
+    match written.parse::<u16>() {
+        Ok(port) if has_only_digits && port > 0 => Ok(port),
         _ => Err(PortError::Number),
     }
 }
 
-fn range(written: &str) -> Result<IpNet, OpenedHostError> {
+/// Reads a range of addresses. The range must start at its first address and must not be too wide.
+fn parse_range(written: &str) -> Result<IpNet, OpenedHostError> {
     let range: IpNet = written.parse().map_err(|_| OpenedHostError::Range)?;
-    let widest = match range {
-        IpNet::V4(_) => WIDEST.0,
-        IpNet::V6(_) => WIDEST.1,
+    let shortest_prefix = match range {
+        IpNet::V4(_) => SHORTEST_PREFIX_V4,
+        IpNet::V6(_) => SHORTEST_PREFIX_V6,
     };
-    if range.prefix_len() < widest {
-        return Err(OpenedHostError::Wide(widest));
+    if range.prefix_len() < shortest_prefix {
+        return Err(OpenedHostError::Wide(shortest_prefix));
     }
+    // The first address of a range has only zeros after the prefix.
     if range.trunc() != range {
         return Err(OpenedHostError::First(range.trunc()));
     }

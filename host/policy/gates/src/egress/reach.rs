@@ -7,15 +7,24 @@ use toolhold_contract::Denial;
 use toolhold_contract::text::{cut, neutral_line, toml};
 
 use super::address::{Forbidden, forbidden, forbidden_name, reached_address};
+use super::path::PathPattern;
 use super::pattern::{HostPattern, HostPatternError, PortError, PrivateHosts, with_port};
 use super::target::{LOCALHOST, Scheme, Target, TargetHost};
 use crate::origin::{Origin, OriginKind, OwnTable, Placed};
 
-/// Bytes of a method that a denial shows. A guest may send any method.
+/// The method and the path of a connection whose requests aren't known. Only a grant for all methods
+/// and all paths matches them.
+pub(super) const CONNECT: &str = "CONNECT";
+const NO_PATH: &str = "";
+
+/// Bytes of a method that a denial shows. A longer method, which a guest may send, is cut.
 const MAX_METHOD: usize = 32;
 
-/// Bytes of an entry that an error shows.
+/// Bytes of an entry that an error shows. A longer entry is cut.
 const MAX_WRITTEN: usize = 260;
+
+/// The entry of a list of hosts that stands for the servers of the session's jobs.
+pub const JOB: &str = "job";
 
 /// A grant that isn't valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,6 +35,9 @@ pub enum HostGrantError {
     /// The origin has more than a host.
     #[error("`{0}`: a host is expected, without a path, a query and a user name")]
     Host(String),
+    /// The entry is for several hosts.
+    #[error("`{0}`: one host is expected")]
+    Several(String),
     /// The port isn't valid.
     #[error("`{0}`: {1}")]
     Port(String, #[source] PortError),
@@ -39,31 +51,32 @@ pub enum HostGrantError {
 pub struct Grant {
     /// Hosts that are granted.
     pub hosts: HostPattern,
-    /// The scheme. `None` means https. If `https_only` is off or the host is an opened private
-    /// host, `None` also means http.
+    /// The scheme. `None` means https. For an opened private host, and for every host if
+    /// `https_only` is off, `None` also means http.
     pub scheme: Option<Scheme>,
     /// The port. `None` means the default port of the scheme, or the port of an opened private
     /// host.
     pub port: Option<u16>,
     /// Methods in upper case. Empty means all methods.
     pub methods: Vec<String>,
+    /// Paths. Empty means all paths.
+    pub paths: Vec<PathPattern>,
 }
 
 impl Grant {
-    /// Reads a grant for all methods: a pattern for hosts, such as `*.example.com`. The pattern may
-    /// have a scheme and a port: `https://*.example.com:8443`.
+    /// Reads a pattern for hosts, such as `*.example.com`. The pattern may have a scheme and a
+    /// port: `https://*.example.com:8443`. The grant is for all methods and paths.
     ///
     /// # Errors
     ///
-    /// Returns the fault of the entry and the remedy.
+    /// Returns the fault of the entry, and the remedy.
     pub fn new(written: &str) -> Result<Self, HostGrantError> {
         let (scheme, host_and_port) = match written.split_once("://") {
             None => (None, written),
             Some((name, after_scheme)) => {
-                let scheme = [Scheme::Https, Scheme::Http]
-                    .into_iter()
-                    .find(|known| name.eq_ignore_ascii_case(known.as_str()))
-                    .ok_or_else(|| HostGrantError::Scheme(bounded(written)))?;
+                let Some(scheme) = Scheme::from_name(name) else {
+                    return Err(HostGrantError::Scheme(bounded(written)));
+                };
                 // `https://example.com/` means the whole site.
                 (Some(scheme), after_scheme.strip_suffix('/').unwrap_or(after_scheme))
             }
@@ -73,20 +86,61 @@ impl Grant {
         }
         let (hosts, port) = with_port(host_and_port)
             .map_err(|error| HostGrantError::Port(bounded(written), error))?;
-        Ok(Self { hosts: HostPattern::new(hosts)?, scheme, port, methods: Vec::new() })
+        Ok(Self {
+            hosts: HostPattern::new(hosts)?,
+            scheme,
+            port,
+            methods: Vec::new(),
+            paths: Vec::new(),
+        })
     }
 
-    fn has_origin(&self, target: &Target) -> bool {
+    /// Checks whether the grant is for the servers of the session's jobs. With a scheme or a port,
+    /// the word is the name of a host.
+    pub fn is_job(&self) -> bool {
+        self.hosts.as_str() == JOB && self.scheme.is_none() && self.port.is_none()
+    }
+
+    /// Returns the private host that the grant opens. Returns `None` if the grant is for public hosts,
+    /// for several hosts, or for an address that is always blocked.
+    pub fn private_host(&self) -> Option<PrivateHosts> {
+        let block = forbidden_host(self.hosts.single_host()?)?;
+        if block.always {
+            return None;
+        }
+        let written = match self.port {
+            Some(port) => format!("{}:{port}", self.hosts.normal()),
+            None => self.hosts.normal(),
+        };
+        PrivateHosts::new(&written).ok()
+    }
+
+    /// Checks whether the grant is for any protocol over TCP.
+    pub(super) fn is_for_any_protocol(&self) -> bool {
+        self.scheme.is_none() && self.port.is_some()
+    }
+
+    pub(super) fn has_origin(&self, target: &Target) -> bool {
         self.scheme.is_none_or(|scheme| scheme == target.scheme)
             && self.port.unwrap_or(target.scheme.port()) == target.port
+    }
+
+    /// Checks whether an entry for programs has the protocol of a scheme. An entry with neither a
+    /// scheme nor a port is for TLS.
+    fn has_protocol(&self, scheme: Scheme) -> bool {
+        scheme == Scheme::Https || self.scheme == Some(Scheme::Http) || self.is_for_any_protocol()
     }
 
     fn has_method(&self, method: &str) -> bool {
         self.methods.is_empty() || self.methods.iter().any(|one| one == method)
     }
+
+    fn has_path(&self, path: &str) -> bool {
+        self.paths.is_empty() || self.paths.iter().any(|pattern| pattern.matches(path))
+    }
 }
 
-fn bounded(written: &str) -> String {
+pub(super) fn bounded(written: &str) -> String {
     neutral_line(cut(written, MAX_WRITTEN))
 }
 
@@ -99,28 +153,36 @@ impl fmt::Display for Grant {
         if let Some(port) = self.port {
             write!(f, ":{port}")?;
         }
-        if self.methods.is_empty() { Ok(()) } else { write!(f, " ({})", self.methods.join(", ")) }
+        if !self.methods.is_empty() {
+            write!(f, " ({})", self.methods.join(", "))?;
+        }
+        if !self.paths.is_empty() {
+            let paths: Vec<&str> = self.paths.iter().map(PathPattern::as_str).collect();
+            write!(f, " ({})", paths.join(", "))?;
+        }
+        Ok(())
     }
 }
 
 /// The hosts that the requests of one plugin may reach.
 #[derive(Clone, Debug)]
 pub struct Reach {
-    /// The table with the grants, which remedies name: `tools.web`, or `plugins.NAME`.
+    /// The configuration table that grants the hosts: `tools.web` or `plugins.NAME`. Remedies name
+    /// this table.
     pub table: OwnTable,
-    /// The grants, each with its place.
+    /// The grants, with their places in the configuration.
     pub grants: Vec<Placed<Grant>>,
-    /// Hosts that are denied, whatever is granted.
+    /// Hosts that are denied even if they are granted.
     pub denied: Vec<Placed<HostPattern>>,
     /// Private hosts that are opened. An opened host is also granted.
     pub private: Vec<Placed<PrivateHosts>>,
-    /// Whether http requests to a loopback address go to the jobs of the session. If so, they can
-    /// go to no other server except opened private hosts.
+    /// Whether http requests to a loopback address go to the jobs of the session. If so, only
+    /// opened private hosts can get such requests instead.
     pub job_servers: bool,
     /// Whether requests must use https. Opened private hosts and grants with the scheme `http` are
     /// exceptions. If a ceiling sets this value, only opened private hosts are exceptions.
     pub https_only: Placed<bool>,
-    /// Place of the grants, for refusals without a matching grant.
+    /// Place of the grants in the configuration. A denial names it if no grant matches.
     pub place: Origin,
 }
 
@@ -142,13 +204,15 @@ pub enum Missing {
     Port,
     /// The method. Host, port and scheme are granted.
     Method,
+    /// The path. Host, port, scheme and method are granted.
+    Path,
 }
 
 impl Reach {
-    /// Decides on a request before its name is resolved. Checks the method, the scheme, the denied
-    /// hosts and the grants. If the host is an address, also checks the address. `approved` are
-    /// origins (see [`Target::origin`]) that were approved for this call. They are treated like
-    /// grants.
+    /// Decides on a request before its name is resolved. Checks the method, the path, the scheme, the
+    /// denied hosts and the grants. If the host is an address, also checks the address. `approved`
+    /// contains origins (see [`Target::origin`]) that were approved for this call. An approved
+    /// origin needs no grant.
     ///
     /// # Errors
     ///
@@ -157,16 +221,17 @@ impl Reach {
         &self,
         target: &Target,
         method: &str,
+        path: &str,
         approved: &[String],
     ) -> Result<(), Denial> {
-        match self.status(target, method, approved)? {
+        match self.status(target, method, path, approved)? {
             ReachStatus::Granted => Ok(()),
             ReachStatus::Unlisted(missing) => Err(self.unlisted(target, method, missing)),
         }
     }
 
-    /// Decides like [`request`](Self::request), but doesn't deny a target without a grant, because
-    /// a person can approve it.
+    /// Decides like [`request`](Self::request), but returns [`ReachStatus::Unlisted`] instead of a
+    /// denial if no grant matches. A person can approve such a request.
     ///
     /// # Errors
     ///
@@ -175,15 +240,27 @@ impl Reach {
         &self,
         target: &Target,
         method: &str,
+        path: &str,
         approved: &[String],
     ) -> Result<ReachStatus, Denial> {
         if let Some(denied) = self.denied.iter().find(|denied| denied.value.matches(&target.host)) {
             return Err(denied_by(denied, action(method, target)));
         }
+        let is_approved = approved.iter().any(|origin| *origin == target.origin());
         let block = forbidden_host(&target.host);
         let can_be_opened = block.is_none_or(|block| !block.always);
         if can_be_opened && self.opens_host(target) {
-            return Ok(ReachStatus::Granted);
+            // An entry for this host may allow some methods or paths only.
+            let mut origins =
+                self.grants_of(target).filter(|grant| self.has_origin(grant, target)).peekable();
+            // A list for programs opens a private host by an entry, which also names the port.
+            if self.is_of_programs() && origins.peek().is_none() {
+                return Ok(ReachStatus::Unlisted(Missing::Port));
+            }
+            return Ok(match missing_of(origins, method, path) {
+                Some(missing) if !is_approved => ReachStatus::Unlisted(missing),
+                _ => ReachStatus::Granted,
+            });
         }
         if let Some(addresses) = self.job_addresses(target) {
             let denied = self
@@ -200,12 +277,7 @@ impl Reach {
             return Err(self.private_host_denied(target, block, request, "the host"));
         }
 
-        let grants: Vec<&Grant> = self
-            .grants
-            .iter()
-            .map(|grant| &grant.value)
-            .filter(|grant| grant.hosts.matches(&target.host))
-            .collect();
+        let grants: Vec<&Grant> = self.grants_of(target).collect();
         if target.scheme == Scheme::Http && self.https_only.value {
             let is_of_ceiling = matches!(
                 self.https_only.place.kind,
@@ -216,26 +288,86 @@ impl Reach {
                 return Err(self.http_denied(target, method));
             }
         }
-        if grants.iter().any(|grant| grant.has_origin(target) && grant.has_method(method)) {
-            return Ok(ReachStatus::Granted);
-        }
-        if approved.iter().any(|origin| *origin == target.origin()) {
-            return Ok(ReachStatus::Granted);
-        }
-
+        let has_origin = grants.iter().any(|grant| self.has_origin(grant, target));
         let missing = if grants.is_empty() {
-            Missing::Host
-        } else if grants.iter().any(|grant| grant.has_origin(target)) {
-            Missing::Method
+            Some(Missing::Host)
+        } else if has_origin {
+            let origins = grants.into_iter().filter(|grant| self.has_origin(grant, target));
+            missing_of(origins, method, path)
         } else {
-            Missing::Port
+            Some(Missing::Port)
         };
-        Ok(ReachStatus::Unlisted(missing))
+        match missing {
+            Some(missing) if !is_approved => Ok(ReachStatus::Unlisted(missing)),
+            _ => Ok(ReachStatus::Granted),
+        }
     }
 
-    /// Checks whether an entry for private hosts names a target.
+    /// Returns the grants for the host of a target.
+    fn grants_of(&self, target: &Target) -> impl Iterator<Item = &Grant> {
+        let grants = self.grants.iter().map(|grant| &grant.value);
+        grants.filter(|grant| grant.hosts.matches(&target.host))
+    }
+
+    /// Checks whether a grant for the host of a target is also for its scheme and port.
+    fn has_origin(&self, grant: &Grant, target: &Target) -> bool {
+        grant.has_origin(target) && (!self.is_of_programs() || grant.has_protocol(target.scheme))
+    }
+
+    /// Checks whether a target is granted for some methods or paths only.
+    pub fn limits_requests(&self, target: &Target) -> bool {
+        let status = self.status(target, CONNECT, NO_PATH, &[]);
+        matches!(status, Ok(ReachStatus::Unlisted(Missing::Method | Missing::Path)))
+    }
+
+    /// Checks whether a host is granted for some methods or paths only, also with TLS.
+    pub fn limits_some_tls_requests(&self) -> bool {
+        self.grants.iter().any(|grant| {
+            let Grant { scheme, methods, paths, .. } = &grant.value;
+            *scheme != Some(Scheme::Http) && !(methods.is_empty() && paths.is_empty())
+        })
+    }
+
+    /// Decides on a connection of a program, whose requests aren't known yet. Methods and paths are
+    /// checked later.
+    ///
+    /// # Errors
+    ///
+    /// Returns the denial.
+    pub fn connection(&self, target: &Target) -> Result<(), Denial> {
+        match self.status(target, CONNECT, NO_PATH, &[])? {
+            ReachStatus::Granted | ReachStatus::Unlisted(Missing::Method | Missing::Path) => Ok(()),
+            ReachStatus::Unlisted(missing) => Err(self.unlisted(target, CONNECT, missing)),
+        }
+    }
+
+    /// Checks whether a person may open a host for programs: a host with a name that no rule denies
+    /// for good. The name may be private. An address isn't opened, because a person can't see whose
+    /// it is.
+    pub fn can_be_opened(&self, host: &TargetHost) -> bool {
+        let is_name = matches!(host, TargetHost::Name(_));
+        let is_denied = self.denied.iter().any(|denied| denied.value.matches(host));
+        is_name && !is_denied && forbidden_host(host).is_none_or(|block| !block.always)
+    }
+
+    /// Adds an entry of programs. An entry with a private host also opens this host.
+    pub fn add_entry(&mut self, entry: Placed<Grant>) {
+        if let Some(value) = entry.value.private_host() {
+            self.private.push(Placed { value, place: entry.place.clone() });
+        }
+        self.grants.push(entry);
+    }
+
+    /// Checks whether an entry without a scheme grants a host with exactly this port.
+    pub fn grants_port(&self, host: &TargetHost, port: u16) -> bool {
+        self.grants.iter().any(|grant| {
+            let Grant { hosts, scheme, port: granted, .. } = &grant.value;
+            scheme.is_none() && *granted == Some(port) && hosts.matches(host)
+        })
+    }
+
     fn opens_host(&self, target: &Target) -> bool {
-        self.private.iter().any(|private| private.value.names(target))
+        self.private.iter().any(|private| private.value.matches_target(target))
     }
 
     /// Returns the addresses at which a job of the session may listen for requests to a target.
@@ -245,31 +377,37 @@ impl Reach {
         if self.job_servers { self.possible_job_addresses(target) } else { None }
     }
 
-    /// Returns the remedy for a denied request that could go to a job's server. Returns `None` if
-    /// no key would make this possible.
+    /// Returns the remedy for a denied request to the server of a job. Returns `None` if neither a
+    /// configuration key nor another scheme would allow the request.
     pub(crate) fn remedy_by_jobs(&self, target: &Target) -> Option<String> {
         if self.job_servers {
+            // Jobs can already be reached, so only the scheme can be wrong.
             let without_tls = Target { scheme: Scheme::Http, ..target.clone() };
             if target.scheme == Scheme::Http || self.job_addresses(&without_tls).is_none() {
                 return None;
             }
             let remedy =
-                "A server that runs as a job of this session is reached by `http`, without TLS";
+                "A server that runs as a job of this session is reached by `http` without TLS";
             return Some(remedy.to_owned());
         }
         let addresses = self.possible_job_addresses(target)?;
-        let is_denied = self.denied.iter().any(|denied| {
-            let denied = &denied.value;
-            denied.matches(&target.host) || addresses.iter().any(|own| denied.is_address(*own))
-        });
-        if is_denied {
-            return None;
+        // The entry `job` opens no host that `denied_domains` has.
+        for denied in &self.denied {
+            let pattern = &denied.value;
+            let has_job_address = addresses.iter().any(|address| pattern.is_address(*address));
+            if has_job_address || pattern.matches(&target.host) {
+                return None;
+            }
         }
-        let lines = self.table.lines("job_servers = true");
-        Some(format!("To reach a server that runs as a job of this session, {lines}"))
+        Some(remedy_to_grant(&self.place, || {
+            let instruction = self.instruction_to_add(&self.place, self.key(), JOB);
+            format!("To reach a server that runs as a job of this session, {instruction}")
+        }))
     }
 
-    /// Returns the addresses at which a job could listen for requests to a target.
+    /// Returns the loopback addresses that a request could reach if jobs may run servers. Returns
+    /// `None` if the request can't be for a job: the request uses https, goes to an opened private
+    /// host, or goes to another host than the loopback.
     fn possible_job_addresses(&self, target: &Target) -> Option<&'static [IpAddr]> {
         const ADDRESSES: [IpAddr; 2] =
             [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
@@ -277,16 +415,17 @@ impl Reach {
             return None;
         }
         match &target.host {
-            TargetHost::Name(name) => (name == LOCALHOST).then_some(&ADDRESSES),
+            TargetHost::Name(name) if name == LOCALHOST => Some(&ADDRESSES),
+            TargetHost::Name(_) => None,
             TargetHost::Address(address) => {
-                let index = ADDRESSES.iter().position(|known| known == address)?;
+                let index = ADDRESSES.iter().position(|loopback| loopback == address)?;
                 Some(&ADDRESSES[index..=index])
             }
         }
     }
 
-    /// Decides on an address of a target. `own` are the addresses where this program listens. If
-    /// one of them is `0.0.0.0` or `::`, it matches every private address in this check.
+    /// Decides on an address of a target. `own` contains the addresses where this program listens.
+    /// An entry `0.0.0.0` or `::` stands for every private address.
     ///
     /// # Errors
     ///
@@ -323,9 +462,10 @@ impl Reach {
             return Err(Denial {
                 capability: "http".to_owned(),
                 action: connection(address, target),
-                rule: "`localhost` has to be this machine".to_owned(),
+                rule: "the address of `localhost` has to be this machine".to_owned(),
                 place: "built in".to_owned(),
-                remedy: "Let `localhost` resolve to a loopback address, for example in /etc/hosts, or name the other host."
+                remedy: "Make `localhost` resolve to a loopback address, for example in \
+                         /etc/hosts, or use the name of the other host."
                     .to_owned(),
             });
         }
@@ -338,29 +478,44 @@ impl Reach {
         Err(self.private_host_denied(target, block, request, "the address"))
     }
 
-    /// Returns the refusal of a request that no grant matches.
+    /// Returns the denial of a request that no grant matches. `missing` is the part of the request
+    /// that no grant matches.
     pub fn unlisted(&self, target: &Target, method: &str, missing: Missing) -> Denial {
         let key = self.key();
-        let entry = self.entry(target);
+        let missing_entry = self.entry(target);
         let (rule, remedy) = match missing {
             Missing::Host => (
-                format!("{key}, which doesn't name this host"),
-                self.remedy_to_add(&self.place, key, &entry),
+                format!("{key}, which doesn't have this host"),
+                self.remedy_to_add(&self.place, key, &missing_entry),
             ),
             Missing::Port => (
-                format!("{key}, which names this host for another port or scheme"),
-                self.remedy_to_add(&self.place, key, &entry),
+                format!("{key}, which has this host with another port or scheme"),
+                self.remedy_to_add(&self.place, key, &missing_entry),
             ),
             Missing::Method => {
-                let list = flag_or_variable(&self.place)
-                    .unwrap_or_else(|| format!("`{key}` in {}", self.table));
+                let list = match flag_or_variable(&self.place) {
+                    Some(source) => source,
+                    None => format!("`{key}` in {}", self.table),
+                };
                 let remedy = remedy_to_grant(&self.place, || {
                     format!(
                         "To allow it, add {} to the `methods` of the host's entry in {list}.",
                         toml(shown(method))
                     )
                 });
-                (format!("{key}, which names this host for other methods"), remedy)
+                (format!("{key}, which has this host with other methods"), remedy)
+            }
+            Missing::Path => {
+                let list = match flag_or_variable(&self.place) {
+                    Some(source) => source,
+                    None => format!("`{key}` in {}", self.table),
+                };
+                let remedy = remedy_to_grant(&self.place, || {
+                    format!(
+                        "To allow it, add the path to the `paths` of the host's entry in {list}."
+                    )
+                });
+                (format!("{key}, which has this host with other paths"), remedy)
             }
         };
         Denial {
@@ -372,10 +527,13 @@ impl Reach {
         }
     }
 
-    /// Returns every grant and every opened private host, as text for people.
+    /// Returns the hosts that requests may reach, as text for people: the grants, the opened
+    /// private hosts, and the servers of jobs.
     pub fn granted(&self) -> Vec<String> {
-        let mut granted: Vec<String> =
-            self.grants.iter().map(|grant| grant.value.to_string()).collect();
+        let mut granted = Vec::new();
+        for grant in &self.grants {
+            granted.push(grant.value.to_string());
+        }
         for private in &self.private {
             granted.push(format!("{} (private)", private.value.as_str()));
         }
@@ -390,7 +548,11 @@ impl Reach {
         if self.table.name == "tools.web" { "allowed_domains" } else { "hosts" }
     }
 
-    /// Returns the narrowest grant for a target.
+    /// Returns whether the table has one list for hosts of all kinds, because only programs use it.
+    fn is_of_programs(&self) -> bool {
+        self.table.name == "tools.shell" || self.table.name.starts_with("mcp.servers.")
+    }
+
     fn entry(&self, target: &Target) -> String {
         match target.scheme {
             Scheme::Http if self.https_only.value => target.origin(),
@@ -398,22 +560,28 @@ impl Reach {
         }
     }
 
-    /// Returns the remedy that adds an entry to a list.
-    fn remedy_to_add(&self, place: &Origin, key: &str, entry: &str) -> String {
-        let entry = toml(entry);
+    /// Returns the remedy that adds `host` to the list `key`. `place` is where the list is set.
+    pub(super) fn remedy_to_add(&self, place: &Origin, key: &str, host: &str) -> String {
         remedy_to_grant(place, || {
-            if let OriginKind::Default(table) = &place.kind {
-                let lines = table.lines(&self.table.name, &format!("{key} = [{entry}]"));
-                return format!("To allow it, {lines}");
-            }
-            let list = match flag_or_variable(place) {
-                Some(source) => format!("the list in {source}"),
-                None => format!("`{key}` in {}", self.table),
-            };
-            format!("To allow it, add {entry} to {list}.")
+            format!("To allow it, {}", self.instruction_to_add(place, key, host))
         })
     }
 
+    /// Returns the instruction that adds `host` to the list `key`.
+    fn instruction_to_add(&self, place: &Origin, key: &str, host: &str) -> String {
+        let entry = toml(host);
+        if let OriginKind::Default(table) = &place.kind {
+            return table.lines(&self.table.name, &format!("{key} = [{entry}]"));
+        }
+        let list = match flag_or_variable(place) {
+            Some(source) => format!("the list in {source}"),
+            None => format!("`{key}` in {}", self.table),
+        };
+        format!("add {entry} to {list}.")
+    }
+
+    /// Returns the denial of a private address for the reason `block`. `subject` tells the user
+    /// whether the name of the host or its address is private.
     fn private_host_denied(
         &self,
         target: &Target,
@@ -422,23 +590,38 @@ impl Reach {
         subject: &str,
     ) -> Denial {
         let rule = format!("private addresses are blocked: {subject} is {}", block.kind);
-        let place = self.private.first().map_or(&self.place, |private| &private.place);
+        // Without an entry, the list of private hosts is set where the other grants are set.
+        let list_place = match self.private.first() {
+            Some(private) => &private.place,
+            None => &self.place,
+        };
         let remedy = if block.always {
             "No configuration key can change this.".to_owned()
         } else {
-            self.remedy_to_add(place, "allowed_private_hosts", &target.host_and_port())
+            let key = if self.is_of_programs() { "hosts" } else { "allowed_private_hosts" };
+            self.remedy_to_add(list_place, key, &target.host_and_port())
         };
         Denial { capability: "http".to_owned(), action, rule, place: "built in".to_owned(), remedy }
     }
 
+    /// Returns the denial of a request without TLS.
     fn http_denied(&self, target: &Target, method: &str) -> Denial {
+        if self.is_of_programs() {
+            return Denial {
+                capability: "http".to_owned(),
+                action: action(method, target),
+                rule: "hosts, which doesn't have this host without TLS".to_owned(),
+                place: self.place.text.clone().into_owned(),
+                remedy: self.remedy_to_add(&self.place, self.key(), &target.origin()),
+            };
+        }
         let place = &self.https_only.place;
         let remedy = place.remedy(|| {
-            let set = match &place.kind {
+            let instruction = match &place.kind {
                 OriginKind::Default(table) => table.lines(&self.table.name, "https_only = false"),
                 _ => format!("set `https_only = false` in {}.", self.table),
             };
-            format!("Use https; or, to allow http, {set}")
+            format!("Use https; or, to allow http, {instruction}")
         });
         Denial {
             capability: "http".to_owned(),
@@ -450,13 +633,32 @@ impl Reach {
     }
 }
 
+/// Returns the part of a request that is missing in all grants for its origin. Without such a grant,
+/// nothing is missing.
+fn missing_of<'g>(
+    origins: impl Iterator<Item = &'g Grant>,
+    method: &str,
+    path: &str,
+) -> Option<Missing> {
+    let mut missing = None;
+    for grant in origins {
+        if !grant.has_method(method) {
+            missing = missing.or(Some(Missing::Method));
+        } else if grant.has_path(path) {
+            return None;
+        } else {
+            missing = Some(Missing::Path);
+        }
+    }
+    missing
+}
+
 /// Returns the remedy that grants more. For a list from the command line or the environment, the
-/// remedy is `own`, because without this list less would be granted.
+/// usual remedy is to leave out the list. That would grant less, so the remedy is `own`.
 fn remedy_to_grant(place: &Origin, own: impl FnOnce() -> String) -> String {
     if flag_or_variable(place).is_some() { own() } else { place.remedy(own).into_owned() }
 }
 
-/// Returns the flag or the variable that sets a list. Returns `None` if a file sets it.
 fn flag_or_variable(place: &Origin) -> Option<String> {
     match &place.kind {
         OriginKind::Flag(text) => Some(format!("`{text}`")),
@@ -465,26 +667,24 @@ fn flag_or_variable(place: &Origin) -> Option<String> {
     }
 }
 
-/// Returns the reason why a host is blocked before its name is resolved. Returns `None` if the host
-/// is allowed.
-fn forbidden_host(host: &TargetHost) -> Option<Forbidden> {
+pub(super) fn forbidden_host(host: &TargetHost) -> Option<Forbidden> {
     match host {
         TargetHost::Name(name) => forbidden_name(name),
         TargetHost::Address(address) => forbidden(*address),
     }
 }
 
+/// Returns the denial of a request to a host that a pattern of `denied_domains` matches.
 fn denied_by(denied: &Placed<HostPattern>, action: String) -> Denial {
     let pattern = toml(denied.value.as_str());
+    let place = &denied.place;
+    let remedy = place.remedy(|| format!("To allow it, remove {pattern} from `denied_domains`."));
     Denial {
         capability: "http".to_owned(),
         action,
         rule: format!("denied_domains = {pattern}"),
-        place: denied.place.text.clone().into_owned(),
-        remedy: denied
-            .place
-            .remedy(|| format!("To allow it, take {pattern} out of `denied_domains`."))
-            .into_owned(),
+        place: place.text.clone().into_owned(),
+        remedy: remedy.into_owned(),
     }
 }
 

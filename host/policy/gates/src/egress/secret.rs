@@ -1,10 +1,11 @@
 //! Decides into which requests a secret may be inserted.
 
+use super::path::is_ambiguous;
 use super::pattern::{HostPattern, PrivateHosts};
 use super::reach::{Grant, HostGrantError, Missing, Reach, ReachStatus};
 use super::target::{LOCALHOST, Scheme, Target, TargetHost};
 
-/// Where in a request a secret is put.
+/// The part of a request that contains a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Placement {
     /// A header, after a prefix such as `Bearer `.
@@ -19,6 +20,11 @@ pub enum Placement {
         /// Name of the parameter.
         name: String,
     },
+    /// In a header, where a program has written the placeholder of this variable.
+    Placeholder {
+        /// Name of the environment variable in which programs get the placeholder.
+        variable: String,
+    },
 }
 
 /// An entry for the hosts of a secret that isn't valid.
@@ -29,21 +35,23 @@ pub enum SecretHostError {
     Grant(#[from] HostGrantError),
     /// The entry would send the secret without TLS over a network.
     #[error(
-        "a secret is sent by http only to this machine: write https, or `localhost` or a loopback \
+        "over http, a secret is only sent to this machine: write https, `localhost` or a loopback \
          address"
     )]
     Http,
     /// The pattern matches every host.
-    #[error("`*` would send the secret to every host: name the hosts that it is for")]
+    #[error("`*` would send the secret to every host: name the hosts for the secret")]
     Any,
     /// The pattern matches the hosts of many owners.
     #[error(
-        "after `*`, write at least two parts of a name, as in `*.example.com`: the hosts below one part have many owners"
+        "after `*`, write at least two parts of a name, as in `*.example.com`, because the hosts \
+         below a single part have many owners"
     )]
     Wide,
     /// The host is in a private network, and has no port.
     #[error(
-        "a name without a dot isn't a public host: for a host of your own network, add its port, as in `HOST:443`"
+        "a name without a dot isn't a public host; for a host of your own network, add the port, \
+         as in `HOST:443`"
     )]
     NoPort,
 }
@@ -58,22 +66,26 @@ pub struct SecretHost {
 
 impl SecretHost {
     /// Reads an entry, in the form of a [`Grant`]: `api.example.com` (https on its default port),
-    /// `*.example.com:8443`, `localhost:3000`, `http://127.0.0.1:3000`.
+    /// `*.example.com:8443`, `localhost:3000`, `http://127.0.0.1:3000`. Refuses an entry that could
+    /// send the secret to a host of another owner, or over a network without TLS.
     ///
     /// # Errors
     ///
-    /// The fault of the entry, and what to write instead.
+    /// Returns the fault of the entry, and the remedy.
     pub fn new(written: &str) -> Result<Self, SecretHostError> {
         let Grant { hosts, scheme, port, .. } = Grant::new(written)?;
         if hosts.is_any() {
             return Err(SecretHostError::Any);
         }
+        // A short entry is a pattern such as `*.com`, or the name of a host in a private network.
         let is_short = hosts.plain_labels().is_some_and(|labels| labels < 2);
-        if is_short && hosts.single_host().is_none() {
+        let is_pattern = hosts.single_host().is_none();
+        if is_short && is_pattern {
             return Err(SecretHostError::Wide);
         }
         let is_local = hosts.single_host().is_some_and(is_local);
-        if is_short && port.is_none() && !is_local {
+        let is_private_name = is_short && !is_local;
+        if is_private_name && port.is_none() {
             return Err(SecretHostError::NoPort);
         }
         if scheme == Some(Scheme::Http) && !is_local {
@@ -92,7 +104,8 @@ impl SecretHost {
         self.port.unwrap_or(self.scheme.unwrap_or(Scheme::Https).port())
     }
 
-    fn matches(&self, target: &Target) -> bool {
+    /// Checks whether a target is one of the hosts, with the scheme and the port of the entry.
+    pub fn matches(&self, target: &Target) -> bool {
         self.has_scheme(target.scheme)
             && self.port() == target.port
             && self.hosts.matches(&target.host)
@@ -101,23 +114,34 @@ impl SecretHost {
     fn has_scheme(&self, scheme: Scheme) -> bool {
         match self.scheme {
             Some(own) => own == scheme,
-            // Without a scheme and a port, the entry is for https alone.
+            // Without a scheme and a port, the entry is only for https.
             None => self.port.is_some() || scheme == Scheme::Https,
         }
     }
 
-    /// Checks whether the rules for requests can let one reach this host with the secret. True if
-    /// that is unclear: several hosts match a pattern.
+    /// Checks whether the rules for requests allow a request to this host with the secret. Returns
+    /// true if the entry is a pattern, because the rules may allow one of its hosts.
     fn is_reached(&self, reach: &Reach) -> bool {
         let Some(host) = self.hosts.single_host() else { return true };
         for scheme in [Scheme::Https, Scheme::Http] {
-            let target = Target { scheme, host: host.clone(), port: self.port() };
-            let is_opened = reach.private.iter().any(|private| private.value.names(&target));
-            if !self.has_scheme(scheme) || (scheme == Scheme::Http && !is_opened) {
+            if !self.has_scheme(scheme) {
                 continue;
             }
-            let status = reach.status(&target, "GET", &[]);
-            if matches!(status, Ok(ReachStatus::Granted | ReachStatus::Unlisted(Missing::Method))) {
+            let target = Target { scheme, host: host.clone(), port: self.port() };
+            // A secret is sent over http only to an opened private host.
+            let is_opened =
+                reach.private.iter().any(|private| private.value.matches_target(&target));
+            if scheme == Scheme::Http && !is_opened {
+                continue;
+            }
+            // If only the method or the path is missing, other requests are allowed.
+            let no_approvals: [String; 0] = [];
+            let status = reach.status(&target, "GET", "/", &no_approvals);
+            let may_be_sent = matches!(
+                status,
+                Ok(ReachStatus::Granted | ReachStatus::Unlisted(Missing::Method | Missing::Path))
+            );
+            if may_be_sent {
                 return true;
             }
         }
@@ -125,7 +149,6 @@ impl SecretHost {
     }
 }
 
-/// Checks whether a host is this machine.
 fn is_local(host: &TargetHost) -> bool {
     match host {
         TargetHost::Name(name) => name == LOCALHOST,
@@ -133,31 +156,31 @@ fn is_local(host: &TargetHost) -> bool {
     }
 }
 
-/// The reason why a secret isn't put into a request to one of its hosts.
+/// The reason why a secret isn't inserted into a request to one of its hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecretMismatch {
-    /// Its entries for the host have another port or scheme.
+    /// The secret has no entry for this host with the port and scheme of the request.
     Origin,
-    /// The request has no TLS, and no entry for private hosts opens its host.
+    /// The request uses http, and no entry for private hosts opens its host.
     NoTls,
-    /// Its methods don't have the method.
+    /// The secret isn't for this method.
     Method,
-    /// None of its paths is above the path.
+    /// The secret isn't for this path.
     Path,
 }
 
-/// The requests into which a secret may be inserted. All conditions must match.
+/// The requests into which a secret may be inserted. A request must meet all conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretRule {
     /// Name of the secret.
     pub name: String,
-    /// Hosts. Empty means no host.
+    /// Hosts that may get the secret. Empty means no host.
     pub hosts: Vec<SecretHost>,
     /// Methods in upper case. Empty means all methods.
     pub methods: Vec<String>,
-    /// Prefixes of the path, compared by whole segments. Empty means all paths.
+    /// Prefixes of paths, compared by whole segments. Empty means all paths.
     pub paths: Vec<String>,
-    /// Place of the secret in the request.
+    /// The part of the request that contains the secret.
     pub placement: Placement,
 }
 
@@ -165,8 +188,8 @@ impl SecretRule {
     /// Checks whether the secret is inserted into a request.
     ///
     /// The request must use https. A request may use http only for a host of this machine that
-    /// `private` opens: a loopback address, or `localhost`. For `localhost`,
-    /// [`Reach::address`](super::Reach::address) denies all other addresses.
+    /// `private` opens: a loopback address, or `localhost`. If `localhost` resolves to another
+    /// address, [`Reach::address`](super::Reach::address) denies that address.
     ///
     /// `path` is the path of the URL. A path with `..`, an escaped `/` or an escaped `.` matches no
     /// prefix, because the server may read it differently.
@@ -181,9 +204,9 @@ impl SecretRule {
         has_host && self.mismatch(target, method, path, private).is_none()
     }
 
-    /// Returns the reason why the secret isn't put into a request to one of its hosts. Returns
-    /// `None` if it is put in, or if the request goes to another host. The parameters are those of
-    /// [`applies_to`](Self::applies_to).
+    /// Returns the reason why the secret isn't inserted into a request to one of its hosts. Returns
+    /// `None` if the secret is inserted, or if the request goes to another host.
+    /// [`applies_to`](Self::applies_to) has the same parameters.
     pub fn mismatch(
         &self,
         target: &Target,
@@ -195,45 +218,42 @@ impl SecretRule {
             return None;
         }
         let is_opened =
-            is_local(&target.host) && private.iter().any(|private| private.names(target));
+            is_local(&target.host) && private.iter().any(|private| private.matches_target(target));
         if target.scheme == Scheme::Http && !is_opened {
             return Some(SecretMismatch::NoTls);
         }
         if !self.hosts.iter().any(|host| host.matches(target)) {
             return Some(SecretMismatch::Origin);
         }
-        if !self.methods.is_empty() && !self.methods.iter().any(|one| one == method) {
+        // An empty list means all methods or all paths.
+        let has_method =
+            self.methods.is_empty() || self.methods.iter().any(|allowed| allowed == method);
+        if !has_method {
             return Some(SecretMismatch::Method);
         }
-        if !self.paths.is_empty() && !self.paths.iter().any(|prefix| is_below(path, prefix)) {
+        let has_path =
+            self.paths.is_empty() || self.paths.iter().any(|prefix| is_below(path, prefix));
+        if !has_path {
             return Some(SecretMismatch::Path);
         }
         None
     }
 
-    /// Checks whether the rules for requests can let the secret reach one of its hosts. True if
-    /// that is unclear.
+    /// Checks whether the rules for requests can allow a request with the secret. Returns true if
+    /// this isn't certain.
     pub fn may_be_sent(&self, reach: &Reach) -> bool {
         self.hosts.iter().any(|host| host.is_reached(reach))
     }
 }
 
-/// Checks whether all servers read a path as a path at or below a prefix.
+/// Checks whether a path is at or below `prefix`. Returns false for a path that servers read in
+/// different ways.
 fn is_below(path: &str, prefix: &str) -> bool {
     let path = path.split(['?', '#']).next().unwrap_or_default();
-    let is_unclear = path.contains(['\\', ';'])
-        || path.contains("//")
-        || path.split('/').any(|segment| matches!(segment, "." | ".."))
-        || path.as_bytes().windows(3).any(is_unclear_escape);
-    if is_unclear {
+    if is_ambiguous(path) {
         return false;
     }
-    let Some(below) = path.strip_prefix(prefix.trim_end_matches('/')) else { return false };
-    below.is_empty() || below.starts_with('/')
-}
-
-/// Checks whether three bytes are an escaped `.`, `/`, `\`, `%`, `;` or NUL.
-fn is_unclear_escape(three: &[u8]) -> bool {
-    let codes = [b"2e", b"2f", b"5c", b"25", b"3b", b"00"];
-    three[0] == b'%' && codes.iter().any(|code| three[1..].eq_ignore_ascii_case(*code))
+    let Some(rest) = path.strip_prefix(prefix.trim_end_matches('/')) else { return false };
+    // `/api` is a prefix of `/apis`, but `/apis` isn't below `/api`.
+    rest.is_empty() || rest.starts_with('/')
 }

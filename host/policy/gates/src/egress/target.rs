@@ -1,20 +1,19 @@
-//! Parses the target of a request into the normal form that rules check.
+//! Parses the URL of a request into the normal form that rules check.
 
 use std::fmt;
 use std::net::IpAddr;
 
 use toolhold_contract::text::{cut, neutral_line};
 
-/// Most bytes of a URL. Servers also refuse longer URLs.
+/// Bytes of the longest URL. Servers also refuse longer URLs.
 const MAX_URL: usize = 8192;
 
-/// Bytes of a URL that an error shows.
+/// Bytes of a URL that an error shows. A longer URL is cut.
 const MAX_SHOWN: usize = 200;
 
-/// The name of this machine.
 pub(super) const LOCALHOST: &str = "localhost";
 
-/// Most bytes of a name and of a label. Both are limits of the DNS.
+/// Limits of the DNS, in bytes.
 const MAX_NAME: usize = 253;
 const MAX_LABEL: usize = 63;
 
@@ -37,24 +36,25 @@ pub enum TargetError {
 /// A fault of a URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
-    /// A control character.
-    #[error("the URL has {0:?} in it, which programs read in different ways")]
+    /// The URL contains a control character.
+    #[error("the URL contains {0:?}, which programs read in different ways")]
     Control(char),
-    /// No scheme.
+    /// The scheme is missing.
     #[error("the scheme is missing: write the URL as https://example.com/path")]
     NoScheme,
-    /// Another scheme.
+    /// The scheme isn't https or http.
     #[error("the scheme isn't https or http")]
     Scheme,
-    /// A backslash before the query.
+    /// There is a backslash before the query.
     #[error(
-        "the URL has `\\` in it, which programs read in different ways: write `/`, or `%5C` for the character itself"
+        "the URL contains `\\`, which programs read in different ways: write `/`, or `%5C` for the \
+         character itself"
     )]
     Backslash,
-    /// No host.
+    /// The host is missing.
     #[error("the host is missing")]
     NoHost,
-    /// A user name or password before the host.
+    /// There is a user name or password before the host.
     #[error(
         "the URL has a user name or password: remove it with the `@`, and configure a secret instead"
     )]
@@ -65,7 +65,7 @@ pub enum UrlError {
     /// The host isn't valid.
     #[error(transparent)]
     Host(#[from] TargetHostError),
-    /// A port that no server has.
+    /// The port is 0.
     #[error("port 0 isn't valid: ports are numbers from 1 to 65535")]
     Port,
 }
@@ -100,6 +100,13 @@ pub enum Scheme {
 }
 
 impl Scheme {
+    /// Reads the name of a scheme, in any case. Returns `None` for other schemes.
+    pub(super) fn from_name(name: &str) -> Option<Self> {
+        [Self::Https, Self::Http]
+            .into_iter()
+            .find(|scheme| name.eq_ignore_ascii_case(scheme.as_str()))
+    }
+
     /// Returns the scheme as in a URL.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -127,11 +134,7 @@ pub enum TargetHost {
 }
 
 impl TargetHost {
-    /// Reads a host in the form of a URL, in which an IPv6 address has brackets.
-    ///
-    /// # Errors
-    ///
-    /// Returns the fault of the host.
+    /// Reads a host as in a URL. An IPv6 address has brackets.
     pub(super) fn parse(written: &str) -> Result<Self, TargetHostError> {
         Self::from_url_host(url::Host::parse(written)?)
     }
@@ -153,18 +156,37 @@ impl TargetHost {
     }
 }
 
-/// Checks that a name is valid for the DNS and TLS. The URL parser has already converted it to
-/// ASCII and lower case.
+/// Refuses the faults that `url::Url` accepts and repairs. Other programs may read such a URL
+/// differently.
+fn check_repaired_faults(after_scheme: &str) -> Result<(), UrlError> {
+    // `split` always returns a first part.
+    let before_query = after_scheme.split(['?', '#']).next().unwrap_or_default();
+    if before_query.contains('\\') {
+        return Err(UrlError::Backslash);
+    }
+    let authority = before_query.split('/').next().unwrap_or_default();
+    if authority.is_empty() {
+        return Err(UrlError::NoHost);
+    }
+    if authority.contains('@') {
+        return Err(UrlError::Credentials);
+    }
+    Ok(())
+}
+
+/// Checks that a name is valid for the DNS and TLS. Returns the name without a dot at the end. The
+/// URL parser has already converted the name to ASCII and lower case.
 fn check_name(name: &str) -> Result<String, TargetHostError> {
     let name = name.strip_suffix('.').unwrap_or(name);
     if name.len() > MAX_NAME {
         return Err(TargetHostError::Length(name.len()));
     }
     for label in name.split('.') {
-        match label.len() {
-            0 => return Err(TargetHostError::EmptyLabel),
-            1..=MAX_LABEL => {}
-            length => return Err(TargetHostError::LabelLength(length)),
+        if label.is_empty() {
+            return Err(TargetHostError::EmptyLabel);
+        }
+        if label.len() > MAX_LABEL {
+            return Err(TargetHostError::LabelLength(label.len()));
         }
         if let Some(c) = label.chars().find(|c| !matches!(c, 'a'..='z' | '0'..='9' | '-' | '_')) {
             return Err(TargetHostError::Character(c));
@@ -173,7 +195,6 @@ fn check_name(name: &str) -> Result<String, TargetHostError> {
     Ok(name.to_owned())
 }
 
-/// The host as in a URL.
 impl fmt::Display for TargetHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -198,20 +219,19 @@ pub struct Target {
 impl Target {
     /// Reads the target of a URL.
     ///
-    /// A URL that programs interpret differently is refused, because the checked target must be the
-    /// target of the connection.
+    /// Refuses a URL that programs read in different ways. Otherwise the connection could go to
+    /// a target that no rule has checked.
     ///
     /// # Errors
     ///
-    /// Returns the fault if the text isn't a URL, has another scheme, has no host, or has a user
-    /// name or password before the host.
+    /// Returns the fault of the URL.
     pub fn parse(url: &str) -> Result<Self, TargetError> {
-        Ok(Self::with_url(url)?.0)
+        let (target, _) = Self::with_url(url)?;
+        Ok(target)
     }
 
-    /// Reads the target of a URL. Also returns the URL in the normal form for rules. This form has
-    /// the host as in [`TargetHost`], a path without dot segments, and no fragment, because the
-    /// fragment isn't sent.
+    /// Reads the target of a URL. Also returns the URL in the normal form for rules: the host as in
+    /// [`TargetHost`], a path without dot segments, and no fragment. A fragment is never sent.
     ///
     /// # Errors
     ///
@@ -232,27 +252,14 @@ impl Target {
         Ok((target, text))
     }
 
+    /// Parses a URL. Refuses a URL that other programs may read differently.
     fn read(url: &str) -> Result<(Self, url::Url), UrlError> {
         if let Some(c) = url.chars().find(|c| c.is_control()) {
             return Err(UrlError::Control(c));
         }
         let (scheme_name, after_scheme) = url.split_once("://").ok_or(UrlError::NoScheme)?;
-        let scheme = match scheme_name {
-            name if name.eq_ignore_ascii_case("https") => Scheme::Https,
-            name if name.eq_ignore_ascii_case("http") => Scheme::Http,
-            _ => return Err(UrlError::Scheme),
-        };
-        let before_query = after_scheme.split(['?', '#']).next().unwrap_or_default();
-        if before_query.contains('\\') {
-            return Err(UrlError::Backslash);
-        }
-        let authority = before_query.split('/').next().unwrap_or_default();
-        if authority.is_empty() {
-            return Err(UrlError::NoHost);
-        }
-        if authority.contains('@') {
-            return Err(UrlError::Credentials);
-        }
+        let scheme = Scheme::from_name(scheme_name).ok_or(UrlError::Scheme)?;
+        check_repaired_faults(after_scheme)?;
         let parsed = url::Url::parse(url)?;
         let host = TargetHost::from_url_host(parsed.host().ok_or(UrlError::NoHost)?)?;
         let port = parsed.port().unwrap_or(scheme.port());
@@ -267,7 +274,8 @@ impl Target {
         self.to_string()
     }
 
-    /// Returns unusual facts about the target. A person should see them before approving a request.
+    /// Returns the unusual properties of the target. A person should see them before approving a
+    /// request.
     pub fn oddities(&self) -> Vec<&'static str> {
         let mut oddities = Vec::new();
         match &self.host {

@@ -1,13 +1,13 @@
 //! Expands shell builtins that evaluate a text, set a variable, or change which program a name
-//! means.
+//! stands for.
 
-use super::super::calculated::{Rule, applies};
+use super::super::calculated::Rule;
 use super::super::variables;
 use super::super::word::{UNKNOWN, Word};
 use super::{ELSEWHERE, EVALUATED, Reading, is_stream};
 
 impl Reading {
-    /// Expands a builtin. Returns true if the command is a builtin and is expanded completely.
+    /// Expands a builtin. Returns true if the command needs no further expansion.
     pub(super) fn expand_builtin(
         &mut self,
         name: &str,
@@ -19,31 +19,33 @@ impl Reading {
         match name {
             "." | "source" if first.is_some_and(is_stream) => self.unclear(ELSEWHERE),
             "." | "source" => {}
-            "eval" if applies(Rule::Eval) => self.queue_evaluated(without_dashes(arguments), depth),
+            "eval" if Rule::Eval.is_enabled() => {
+                self.queue_evaluated(without_dashes(arguments), depth);
+            }
             "trap" if first.is_some_and(|word| ["-", "-p", "-l"].contains(&&*word.text)) => {}
-            "trap" if applies(Rule::Trap) => {
+            "trap" if Rule::Trap.is_enabled() => {
                 self.queue_evaluated(without_dashes(arguments).get(..1).unwrap_or_default(), depth);
             }
             "alias" => self.expand_alias(arguments, depth),
             "hash" if arguments.iter().any(|word| has_letter(word, 'p')) => {
-                self.unclear("it defines an alias for another program");
+                self.unclear("the command defines an alias for another program");
             }
             "enable" if arguments.iter().any(|word| has_letter(word, 'f')) => {
-                self.unclear("it loads a command from a file");
+                self.unclear("the command loads a command from a file");
             }
             "fc" if !arguments.iter().any(|word| has_letter(word, 'l')) => {
-                self.unclear("it runs earlier commands again");
+                self.unclear("the command runs earlier commands again");
             }
             "jobs"
                 if first.is_some_and(|word| word.text == "-x" || word.open)
-                    && applies(Rule::Jobs) =>
+                    && Rule::Jobs.is_enabled() =>
             {
                 self.queue_words(&arguments[1..], depth + 1, certain);
             }
             "mapfile" | "readarray" => self.expand_mapfile(arguments, depth),
             "complete" => self.expand_callback(arguments, depth),
             "compgen" => self.expand_compgen(arguments, depth),
-            "let" if applies(Rule::Let) => {
+            "let" if Rule::Let.is_enabled() => {
                 for word in arguments {
                     self.variables.add_arithmetic(&word.raw);
                 }
@@ -55,7 +57,7 @@ impl Reading {
             "declare" | "typeset" | "local" | "export" | "readonly" => {
                 self.expand_declaration(name, arguments, depth);
             }
-            "unset" if applies(Rule::UnsetName) => {
+            "unset" if Rule::UnsetName.is_enabled() => {
                 for word in operands(arguments) {
                     self.variables.add_name(&word.raw);
                 }
@@ -76,13 +78,14 @@ impl Reading {
     fn expand_alias(&mut self, arguments: &[Word], depth: usize) {
         for (name, value, word) in arguments.iter().filter_map(pair) {
             self.variables.add_function(name);
-            if applies(Rule::Alias) {
-                self.queue_evaluated(&[Word { text: value.to_owned(), ..word.clone() }], depth);
+            if Rule::Alias.is_enabled() {
+                let command = Word { text: value.to_owned(), ..word.clone() };
+                self.queue_evaluated(&[command], depth);
             }
         }
     }
 
-    /// Expands `mapfile`. It sets a list, and may evaluate a text while doing so.
+    /// Expands `mapfile`, which sets a list and may run a callback.
     fn expand_mapfile(&mut self, arguments: &[Word], depth: usize) {
         self.expand_callback(arguments, depth);
         for word in operands(arguments) {
@@ -90,44 +93,46 @@ impl Reading {
         }
     }
 
+    /// Expands `compgen`, which may run a callback.
     fn expand_compgen(&mut self, arguments: &[Word], depth: usize) {
         self.expand_callback(arguments, depth);
-        // The words of `-W` are expanded again.
-        if let Some(words) = option_value(arguments, 'W')
-            && (words.is_unknown() || words.text.contains(['$', '`', '<', '>']))
-            && applies(Rule::Words)
-        {
-            self.unclear(EVALUATED);
+        // Bash expands the words of `-W` again.
+        if let Some(words) = option_value(arguments, 'W') {
+            let may_expand = words.is_unknown() || words.text.contains(['$', '`', '<', '>']);
+            if may_expand && Rule::Words.is_enabled() {
+                self.unclear(EVALUATED);
+            }
         }
     }
 
-    /// Expands the command that a builtin runs for each line or word: `-C COMMAND`.
     fn expand_callback(&mut self, arguments: &[Word], depth: usize) {
         if let Some(script) = option_value(arguments, 'C')
-            && applies(Rule::Callback)
+            && Rule::Callback.is_enabled()
         {
             self.queue_evaluated(&[script], depth);
         }
     }
 
-    /// Expands `declare` and the other builtins for declarations.
-    fn expand_declaration(&mut self, name: &str, arguments: &[Word], depth: usize) {
-        self.variables.add_declaration(name, arguments);
-        // The variable is known only when the command runs, and may be `PATH`.
-        if arguments
-            .iter()
-            .any(|word| word.text.split('=').next().unwrap_or_default().contains(UNKNOWN))
-        {
-            self.unclear(EVALUATED);
+    /// Expands `declare`, `export` and similar commands, which set variables.
+    fn expand_declaration(&mut self, builtin: &str, arguments: &[Word], depth: usize) {
+        self.variables.add_declaration(builtin, arguments);
+        for word in arguments {
+            let name = word.text.split('=').next().unwrap_or_default();
+            // An unknown name may be `PATH`.
+            if name.contains(UNKNOWN) {
+                self.unclear(EVALUATED);
+            }
         }
         for (name, value, word) in arguments.iter().filter_map(pair) {
-            self.add_assignment(name, &Word { text: value.to_owned(), ..word.clone() }, depth);
+            let value_word = Word { text: value.to_owned(), ..word.clone() };
+            self.add_assignment(name, &value_word, depth);
         }
     }
 
+    /// Expands `read`, which sets variables to its input.
     fn expand_read(&mut self, arguments: &[Word]) {
         for word in read_names(arguments) {
-            if applies(Rule::ReadName) {
+            if Rule::ReadName.is_enabled() {
                 self.variables.add_name(&word.raw);
             }
             self.variables.add_unknown_value(&word.raw);
@@ -137,28 +142,17 @@ impl Reading {
         }
     }
 
-    /// Expands the option of `printf` or `wait` that names a variable to set.
+    /// Expands an option whose value is the name of a variable, such as `printf -v`.
     fn expand_name_option(&mut self, option: &str, rule: Rule, arguments: &[Word]) {
-        // An unknown first word may be the option with a name and an index. A word that only starts
-        // with unknown text would have to end in an index.
+        // An unknown first word may be the option with an index. An index is arithmetic.
         if let Some(first) = arguments.first()
-            && first.text.starts_with(UNKNOWN)
-            && (first.splits || first.text.ends_with([UNKNOWN, ']']))
-            && applies(rule)
+            && may_contain_index(first)
+            && rule.is_enabled()
         {
             self.variables.add_arithmetic(&first.raw);
         }
-
-        let Some(at) = arguments.iter().position(|word| word.text.starts_with(option)) else {
-            return;
-        };
-        let written = arguments[at].raw.trim_start_matches(['"', '\'']);
-        let mut target = written.trim_start_matches(option);
-        if target.is_empty() {
-            let Some(next) = arguments.get(at + 1) else { return };
-            target = &next.raw;
-        }
-        if applies(rule) {
+        let Some(target) = name_in_option(option, arguments) else { return };
+        if rule.is_enabled() {
             self.variables.add_name(target);
         }
         self.variables.add_unknown_value(target);
@@ -168,28 +162,26 @@ impl Reading {
     }
 }
 
-/// Returns the value of an option. The value is directly after the option's letter, or is the next
-/// word.
+/// Returns the value of an option: the text after its letter, or the next word.
 fn option_value(arguments: &[Word], letter: char) -> Option<Word> {
-    let at = arguments.iter().position(|word| has_letter(word, letter))?;
-    match arguments[at].text.split_once(letter)?.1 {
-        "" => arguments.get(at + 1).cloned(),
-        value => Some(Word { text: value.to_owned(), ..arguments[at].clone() }),
+    let option_index = arguments.iter().position(|word| has_letter(word, letter))?;
+    let option_word = &arguments[option_index];
+    let (_, value) = option_word.text.split_once(letter)?;
+    if value.is_empty() {
+        return arguments.get(option_index + 1).cloned();
     }
+    Some(Word { text: value.to_owned(), ..option_word.clone() })
 }
 
-/// Returns the arguments that aren't options.
 fn operands(arguments: &[Word]) -> impl Iterator<Item = &Word> {
     arguments.iter().filter(|word| !word.text.starts_with('-'))
 }
 
-/// Checks whether a word is a group of short options with this letter.
 fn has_letter(word: &Word, letter: char) -> bool {
     let Some(letters) = word.text.strip_prefix('-') else { return false };
     !letters.starts_with('-') && letters.contains(letter)
 }
 
-/// Returns the arguments without a leading `--`.
 fn without_dashes(arguments: &[Word]) -> &[Word] {
     match arguments.split_first() {
         Some((first, rest)) if first.text == "--" => rest,
@@ -197,21 +189,43 @@ fn without_dashes(arguments: &[Word]) -> &[Word] {
     }
 }
 
-/// Returns the name and the value of `NAME=value`, and the whole word.
+/// Checks whether an unknown word may contain an option, the name of a variable, and an index. If
+/// the shell doesn't split the word, its end must be unknown or the `]` of the index.
+fn may_contain_index(word: &Word) -> bool {
+    word.text.starts_with(UNKNOWN) && (word.splits || word.text.ends_with([UNKNOWN, ']']))
+}
+
+/// Returns the name after an option, as written. The name is in the same word or in the next word.
+fn name_in_option<'w>(option: &str, arguments: &'w [Word]) -> Option<&'w str> {
+    let option_index = arguments.iter().position(|word| word.text.starts_with(option))?;
+    let option_word = arguments[option_index].raw.trim_start_matches(['"', '\'']);
+    let attached_name = option_word.trim_start_matches(option);
+    if !attached_name.is_empty() {
+        return Some(attached_name);
+    }
+    let next_word = arguments.get(option_index + 1)?;
+    Some(&next_word.raw)
+}
+
 fn pair(word: &Word) -> Option<(&str, &str, &Word)> {
     word.text.split_once('=').map(|(name, value)| (name, value, word))
 }
 
-/// Returns the variables that `read` sets.
-fn read_names(arguments: &[Word]) -> impl Iterator<Item = &Word> {
-    let mut is_value = false;
-    arguments.iter().filter(move |word| {
-        let was_value = std::mem::take(&mut is_value);
-        let is_option = !was_value && word.text.starts_with('-') && word.text.len() > 1;
+fn read_names(arguments: &[Word]) -> Vec<&Word> {
+    let mut names = Vec::new();
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        let is_option = word.text.starts_with('-') && word.text.len() > 1;
+        if !is_option {
+            names.push(word);
+            continue;
+        }
         // These options take the next word. The value of `-a` is a name, so it isn't skipped.
-        is_value = is_option
-            && word.text.ends_with(['d', 'i', 'n', 'N', 'p', 't', 'u'])
-            && !word.text.starts_with("--");
-        !was_value && !is_option
-    })
+        let has_value = !word.text.starts_with("--")
+            && word.text.ends_with(['d', 'i', 'n', 'N', 'p', 't', 'u']);
+        if has_value {
+            words.next();
+        }
+    }
+    names
 }

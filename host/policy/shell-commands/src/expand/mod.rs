@@ -5,6 +5,7 @@ mod builtins;
 use std::collections::VecDeque;
 
 use super::calculated::{CALCULATED, Variables};
+use super::flags::FlagWords;
 use super::grammar::{MAX_STEPS, Part, Redirect, TOO_MUCH, parse};
 use super::inert::starts_nothing;
 use super::options::without_options;
@@ -13,88 +14,77 @@ use super::variables::{self, Effect};
 use super::word::{UNKNOWN, Word};
 use super::wrappers::{Started, named};
 
-/// The most bytes of a script.
 const MAX_BYTES: usize = 64 * 1024;
 
-/// The deepest nesting of commands.
 const MAX_DEPTH: usize = 8;
 
-/// Most commands in one text.
 const MAX_COMMANDS: usize = 256;
 
-/// Most bytes that are analysed. If a part of the text is passed to several programs, it counts for
-/// each of them.
+/// Bytes that are analysed. A text that several programs receive counts once for each program.
 const MAX_WORK: usize = 256 * 1024;
 
-/// Reserved words of shells that precede a command.
 const PREFIXES: [&str; 2] = ["!", "coproc"];
 
-/// Reserved words of shells that don't begin a simple command.
+/// Reserved words that don't begin a simple command.
 const RESERVED: [&str; 18] = [
     "if", "then", "elif", "else", "fi", "while", "until", "do", "done", "for", "select", "case",
     "esac", "in", "function", "{", "}", "[[",
 ];
 
-/// The reason if a shell reads its commands from its input or a stream.
-const ELSEWHERE: &str = "it starts a shell that reads its commands from elsewhere";
+const ELSEWHERE: &str = "the command starts a shell that reads commands from another source";
 
-/// The reason if a wrapper has an unknown option.
-const WHICH: &str = "a program in it starts an unknown program";
+const WHICH: &str = "a program of the command starts an unknown program";
 
-/// The reason if an unknown text is evaluated.
-const EVALUATED: &str = "it evaluates a string that is only known at run time";
+const EVALUATED: &str = "the command evaluates a string that is only known at run time";
 
-/// A program that is started.
 #[derive(Debug)]
 pub(super) struct Program {
-    /// The name in lower case without its folder.
+    /// In lower case, without its folder.
     pub(super) name: String,
     pub(super) arguments: Vec<Word>,
-    /// The program and its arguments as written.
     pub(super) text: String,
-    /// The same command in other spellings: with only the name of the program, and without options
+    /// Further spellings of the command: with only the name of the program, and without the options
     /// before its subcommand.
     pub(super) spellings: Vec<String>,
-    /// Whether this certainly is a program. If false, it may be only an argument of an unknown
-    /// program.
+    /// The flags and other words of the command and of its spellings. A spelling without flags is
+    /// left out.
+    pub(super) flag_words: Vec<FlagWords>,
+    /// Whether this is certainly a program, and not an argument of an unknown program.
     pub(super) certain: bool,
 }
 
-/// Everything that was found in a command.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     pub(super) programs: Vec<Program>,
     pub(super) redirects: Vec<Redirect>,
-    /// The commands as written. A command that differs without quotes is listed again without
-    /// quotes.
+    /// The commands as written. If the text without quotes differs, that text is also listed.
     pub(super) texts: Vec<String>,
     pub(super) unclear: Option<&'static str>,
     pub(super) substitutes: bool,
     pub(super) bomb: bool,
-    /// The command that writes the output of the text, and whether no other command writes to this
-    /// output.
+    /// The command that writes the output of the text, and whether it is the only command that
+    /// writes to this output.
     pub(super) last: Option<(Part, bool)>,
     variables: Variables,
     todo: VecDeque<Todo>,
     work: usize,
-    /// The number of callbacks that the parser may still make.
     steps: usize,
 }
 
 #[derive(Debug)]
 enum Todo {
-    /// A script for a shell.
     Script { text: String, depth: usize },
-    /// A program and its arguments. For `certain`, see [`Program`].
     Words { words: Vec<Word>, depth: usize, certain: bool },
 }
 
 impl Reading {
-    /// Reads a text, and all texts in it that are passed to a shell or another program.
+    /// Reads a text, and all texts in it that go to a shell or another program.
     pub(super) fn expand(text: &str) -> Self {
         let mut reading = Self { steps: MAX_STEPS, ..Self::default() };
-        reading.queue_script(text.to_owned(), 0);
-        // A queue instead of recursion, because an untrusted text decides how deep the nesting is.
+        let top_level = 0;
+        reading.queue_script(text.to_owned(), top_level);
+        // The loop uses a queue instead of recursion, because an attacker chooses the nesting and
+        // recursion could overflow the stack.
         while let Some(todo) = reading.todo.pop_front() {
             match todo {
                 Todo::Script { text, depth } => reading.read_script(&text, depth),
@@ -113,38 +103,41 @@ impl Reading {
         self.unclear.get_or_insert(why);
     }
 
-    /// Counts bytes of work. Returns whether the limit isn't exceeded.
+    /// Counts analysed bytes. If the count is too high, marks the command as unclear and returns
+    /// false.
     fn spend(&mut self, bytes: usize) -> bool {
         self.work += bytes;
-        let is_allowed = self.work <= MAX_WORK;
-        if !is_allowed {
+        if self.work > MAX_WORK {
             self.unclear(TOO_MUCH);
+            return false;
         }
-        is_allowed
+        true
     }
 
+    /// Queues a text that a shell reads as commands. A text that is too long or too deeply nested
+    /// makes the command unclear.
     fn queue_script(&mut self, text: String, depth: usize) {
         if text.len() > MAX_BYTES {
-            return self.unclear("it is longer than 64 KiB");
+            return self.unclear("the command is longer than 64 KiB");
         }
         if depth > MAX_DEPTH {
-            return self.unclear("its commands are nested more than 8 deep");
+            return self.unclear("the commands are nested more than 8 levels deep");
         }
         if self.spend(text.len()) {
             self.todo.push_back(Todo::Script { text, depth });
         }
     }
 
+    /// Queues the words of a command. `certain` means that the command certainly runs.
     fn queue_words(&mut self, words: &[Word], depth: usize, certain: bool) {
         if depth > MAX_DEPTH {
-            return self.unclear("its commands are nested more than 8 deep");
+            return self.unclear("the commands are nested more than 8 levels deep");
         }
         if !words.is_empty() && self.spend(size(words)) {
             self.todo.push_back(Todo::Words { words: words.to_vec(), depth, certain });
         }
     }
 
-    /// Queues a text that a program evaluates as a script.
     fn queue_evaluated(&mut self, script: &[Word], depth: usize) {
         if script.iter().any(Word::is_unknown) {
             return self.unclear(EVALUATED);
@@ -172,10 +165,12 @@ impl Reading {
         self.add_words(words);
     }
 
+    /// Parses a text of commands. Adds its commands, assignments and redirects, and queues the
+    /// scripts in it.
     fn read_script(&mut self, text: &str, depth: usize) {
-        // A shell drops NUL bytes, which joins the text around them.
+        // A shell drops NUL bytes and joins the text around them.
         if text.contains('\0') {
-            self.unclear("it contains a zero byte");
+            self.unclear("the command contains a zero byte");
         }
         let parsed = parse(text, &mut self.steps, &mut self.variables);
         self.substitutes = self.substitutes || parsed.substitutes;
@@ -187,16 +182,10 @@ impl Reading {
             self.add_part(part, depth);
         }
         for redirect in parsed.redirects {
-            if redirect.writes {
-                self.add_text(&format!("> {}", redirect.target.text));
-            }
-            if self.redirects.len() < MAX_COMMANDS {
-                self.redirects.push(redirect);
-            } else {
-                self.unclear(TOO_MUCH);
-            }
+            self.add_redirect(redirect);
         }
-        if depth == 0 {
+        let is_whole_command = depth == 0;
+        if is_whole_command {
             self.last = parsed.last;
         }
         for script in parsed.scripts {
@@ -207,6 +196,17 @@ impl Reading {
         }
     }
 
+    fn add_redirect(&mut self, redirect: Redirect) {
+        if redirect.writes {
+            self.add_text(&format!("> {}", redirect.target.text));
+        }
+        if self.redirects.len() < MAX_COMMANDS {
+            self.redirects.push(redirect);
+        } else {
+            self.unclear(TOO_MUCH);
+        }
+    }
+
     fn add_part(&mut self, part: &Part, depth: usize) {
         self.add_text(&part.text);
         self.add_words(&part.words);
@@ -214,16 +214,23 @@ impl Reading {
             self.add_assignment(name, value, depth);
         }
         if self.spend(size(&part.words)) {
-            self.expand_words(&part.words, depth, true);
+            let certain = true;
+            self.expand_words(&part.words, depth, certain);
         }
     }
 
-    /// Adds an assignment. Some variables are commands, and some change which programs run.
+    /// Adds an assignment. The value may be a command, as for `EDITOR`. The variable may also
+    /// change which programs run, as `PATH` does.
     fn add_assignment(&mut self, name: &str, value: &Word, depth: usize) {
-        let after_name = value.raw.strip_prefix(name);
-        let raw_value =
-            after_name.and_then(|raw| raw.strip_prefix("+=").or_else(|| raw.strip_prefix('=')));
-        self.variables.add_value(name, raw_value.unwrap_or(&value.raw));
+        // The word may be the whole assignment, or only its value.
+        let mut raw_value = value.raw.as_str();
+        if let Some(after_name) = value.raw.strip_prefix(name)
+            && let Some(after_sign) =
+                after_name.strip_prefix("+=").or_else(|| after_name.strip_prefix('='))
+        {
+            raw_value = after_sign;
+        }
+        self.variables.add_value(name, raw_value);
         match variables::effect(name, value) {
             Effect::Nothing => {}
             Effect::Command => self.queue_evaluated(std::slice::from_ref(value), depth),
@@ -231,7 +238,6 @@ impl Reading {
         }
     }
 
-    /// Adds the program of these words, and the programs that it starts.
     fn expand_words(&mut self, mut words: &[Word], depth: usize, certain: bool) {
         loop {
             words = self.without_prefixes(words);
@@ -240,19 +246,20 @@ impl Reading {
                 return self.unclear("a program's name is only known at run time");
             }
             if RESERVED.contains(&program.raw.as_str()) {
-                self.unclear("it has a reserved word of the shell in place of a program");
+                self.unclear("the command has a reserved word of the shell instead of a program");
             }
             let file = program.text.rsplit('/').next().unwrap_or_default().to_lowercase();
             let name = file.strip_suffix(".exe").unwrap_or(&file).to_owned();
             if self.programs.len() == MAX_COMMANDS || !self.spend(size(arguments)) {
                 return self.unclear(TOO_MUCH);
             }
-            let spellings = self.spellings(&name, program, arguments);
+            let (spellings, flag_words) = self.spellings(&name, program, arguments);
             self.programs.push(Program {
                 name: name.clone(),
                 arguments: arguments.to_vec(),
                 text: raw(words),
                 spellings,
+                flag_words,
                 certain,
             });
             if SHELLS.contains(&name.as_str()) {
@@ -275,7 +282,8 @@ impl Reading {
             }
             match command {
                 [] if wrapper.may_start_unnamed() => {
-                    return self.unclear("a program in it starts a program that isn't named");
+                    return self
+                        .unclear("a program of the command starts a program that isn't named");
                 }
                 [] => return,
                 [option, script @ ..]
@@ -291,7 +299,6 @@ impl Reading {
                     self.add_words(command);
                     return self.queue_words(&with_input(arguments, command), depth + 1, certain);
                 }
-                // These programs pass the whole command to a shell.
                 command if ["watch", "parallel", "ssh"].contains(&wrapper.name) => {
                     return self.queue_evaluated(command, depth);
                 }
@@ -304,46 +311,59 @@ impl Reading {
         }
     }
 
-    /// Returns the words after reserved words that precede a command.
+    /// Returns the words of a command after `!` and `coproc`.
     fn without_prefixes<'w>(&mut self, mut words: &'w [Word]) -> &'w [Word] {
         while let Some((prefix, rest)) = words.split_first()
             && PREFIXES.contains(&prefix.raw.as_str())
         {
-            // `coproc NAME { … }`
+            // In `coproc NAME { … }`, the word after the name starts a compound command.
             if prefix.raw == "coproc"
                 && let Some(word) = rest.get(1)
                 && (RESERVED.contains(&word.raw.as_str()) || word.raw.starts_with('('))
             {
-                self.unclear("it has a `coproc` with a name, which isn't analyzed");
+                self.unclear(
+                    "the command has a `coproc` with a name, which the analysis doesn't support",
+                );
             }
             words = rest;
         }
         words
     }
 
-    /// Returns the other spellings of a program with its arguments.
-    fn spellings(&mut self, name: &str, program: &Word, arguments: &[Word]) -> Vec<String> {
+    /// Returns the spellings of a command, and the flags of the command and of these spellings.
+    fn spellings(
+        &mut self,
+        name: &str,
+        program: &Word,
+        arguments: &[Word],
+    ) -> (Vec<String>, Vec<FlagWords>) {
+        let mut flag_words = Vec::from_iter(FlagWords::new(name, arguments));
         let Some(mut readings) = without_options(name, arguments) else {
-            self.unclear("it has too many options before a command");
-            return Vec::new();
+            self.unclear("the command has too many options before a command");
+            return (Vec::new(), flag_words);
         };
+        // The name without its folder is a spelling too.
         if program.text != name {
             readings.push(arguments.iter().collect());
         }
         let mut spellings = Vec::new();
         for reading in readings {
-            let words = reading.iter().map(|word| word.text.as_str());
-            let spelling = std::iter::once(name).chain(words).collect::<Vec<_>>().join(" ");
+            let mut spelling = name.to_owned();
+            for word in &reading {
+                spelling.push(' ');
+                spelling.push_str(&word.text);
+            }
             if !self.spend(spelling.len()) {
                 break;
             }
             spellings.push(spelling);
+            flag_words.extend(FlagWords::new(name, reading));
         }
-        spellings
+        (spellings, flag_words)
     }
 
-    /// Expands a program that has its own form for a command. Returns true if the program is one of
-    /// these and is expanded completely.
+    /// Expands a program with its own syntax for commands. Returns true if the command needs no
+    /// further expansion.
     fn expand_special(
         &mut self,
         name: &str,
@@ -371,7 +391,7 @@ impl Reading {
         }
     }
 
-    /// Expands a program that starts a user's shell: `su`, `runuser`, `script`, `sg`.
+    /// Expands a program that starts a shell, such as `su -c COMMAND`.
     fn expand_user_shell(&mut self, name: &str, arguments: &[Word], depth: usize) {
         if name == "script"
             && let Some(typescript) = Typescript::read(arguments)
@@ -382,18 +402,20 @@ impl Reading {
             }
             return;
         }
-        for pair in arguments.windows(2) {
-            if is_command_option(&pair[0]) {
-                self.queue_evaluated(&pair[1..2], depth);
+        for (index, word) in arguments.iter().enumerate() {
+            if is_command_option(word)
+                && let Some(command) = arguments.get(index + 1)
+            {
+                self.queue_evaluated(std::slice::from_ref(command), depth);
             }
         }
-        self.unclear("it starts a shell that may read its commands from elsewhere");
+        self.unclear("the command starts a shell that may read commands from another source");
     }
 
-    /// Expands the actions of `find` and `fd`.
+    /// Expands `find` and `fd`, which start the commands after `-exec` and similar options.
     fn expand_find(&mut self, arguments: &[Word], depth: usize, certain: bool) {
         let actions = ["-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"];
-        for (at, word) in arguments.iter().enumerate() {
+        for (index, word) in arguments.iter().enumerate() {
             let text = word.text.as_str();
             let attached =
                 text.strip_prefix("--exec=").or_else(|| text.strip_prefix("--exec-batch="));
@@ -401,32 +423,34 @@ impl Reading {
                 self.queue_script(script.to_owned(), depth + 1);
             }
             if actions.contains(&text) {
-                let command = &arguments[at + 1..];
-                let end = command
-                    .iter()
-                    .position(|word| word.text == ";" || word.text == "+")
-                    .unwrap_or(command.len());
-                self.add(&command[..end]);
-                self.queue_words(&command[..end], depth + 1, certain);
+                // The command ends before `;` or `+`, or at the end of the arguments.
+                let after_action = &arguments[index + 1..];
+                let mut commands = after_action.split(|word| word.text == ";" || word.text == "+");
+                let command = commands.next().unwrap_or_default();
+                self.add(command);
+                self.queue_words(command, depth + 1, certain);
             }
         }
     }
 
-    /// Expands `env -S`, which splits one string into words. Returns false if `env` has no such
-    /// option.
+    /// Expands `env -S`, which splits one string into words. Returns false without this option.
     fn expand_split_string(&mut self, arguments: &[Word], depth: usize) -> bool {
-        let option = arguments
-            .iter()
-            .enumerate()
-            .find_map(|(at, word)| Some((at, split_string(&word.text)?)));
-        let Some((at, value)) = option else { return false };
-        let mut before = arguments[..at].iter();
-        if !before.all(|word| word.text.starts_with('-') || word.text.contains('=')) {
+        let mut words = arguments.iter().enumerate();
+        let option = words.find_map(|(index, word)| {
+            let value = split_string(&word.text)?;
+            Some((index, value))
+        });
+        let Some((option_index, value)) = option else { return false };
+        // After the name of another program, `-S` is an option of that program.
+        let mut before = arguments[..option_index].iter();
+        let is_option_of_env =
+            before.all(|word| word.text.starts_with('-') || word.text.contains('='));
+        if !is_option_of_env {
             return false;
         }
 
         let mut text = value.to_owned();
-        for word in &arguments[at + 1..] {
+        for word in &arguments[option_index + 1..] {
             text.push(' ');
             text.push_str(&word.text);
         }
@@ -442,7 +466,7 @@ impl Reading {
         true
     }
 
-    /// Expands the options of other programs that take commands.
+    /// Expands a program that starts the commands in its options or arguments.
     fn expand_options(&mut self, name: &str, arguments: &[Word], depth: usize, certain: bool) {
         let started = programs::started(name, arguments);
         for script in started.scripts {
@@ -457,21 +481,22 @@ impl Reading {
         }
     }
 
-    /// Expands an unknown program. Such a program may start a shell that is in its arguments.
+    /// Expands an unknown program, which may start a shell that its arguments name.
     fn expand_unknown(&mut self, name: &str, arguments: &[Word], depth: usize) {
         if starts_nothing(name) {
             return;
         }
-        if let Some(at) = arguments.iter().position(is_shell) {
-            self.add(&arguments[at..]);
-            self.queue_words(&arguments[at..], depth + 1, false);
+        if let Some(shell_index) = arguments.iter().position(is_shell) {
+            let command = &arguments[shell_index..];
+            self.add(command);
+            let certain = false;
+            self.queue_words(command, depth + 1, certain);
         }
     }
 
-    /// Expands the arguments of a shell.
     fn expand_shell(&mut self, arguments: &[Word], depth: usize) {
         let mut words = arguments.iter();
-        // Whether an option says that the next word is the script.
+        // Whether the next word is the script.
         let mut takes_script = false;
         while let Some(word) = words.next() {
             let text = word.text.as_str();
@@ -501,7 +526,7 @@ impl Reading {
                 || text.starts_with("--init-command")
                 || (is_short && text.contains('C'));
             if has_unknown_commands {
-                return self.unclear("it starts a shell with unknown commands");
+                return self.unclear("the command starts a shell with unknown commands");
             }
             if text == "--command" || (is_short && text.contains('c')) {
                 takes_script = true;
@@ -516,25 +541,28 @@ impl Reading {
     }
 }
 
-/// Returns the value of the option `-S` or `--split-string` of `env`, if a word is this option.
+/// Returns the value of `env -S` or `env --split-string`. Other letters may come before the `S`, as
+/// in `-iS`.
 fn split_string(word: &str) -> Option<&str> {
     if let Some(value) = word.strip_prefix("--split-string") {
         return Some(value.trim_start_matches('='));
     }
     let letters = word.strip_prefix('-')?;
-    if letters.starts_with('-') {
+    let is_long_option = letters.starts_with('-');
+    if is_long_option {
         return None;
     }
-    letters.split_once('S').map(|(_, value)| value)
+    let (_, value) = letters.split_once('S')?;
+    Some(value)
 }
 
-/// Checks whether a word is the option before a command for a shell.
+/// Checks whether a word is the option of a shell before a script.
 fn is_command_option(word: &Word) -> bool {
     let is_short_group = word.text.starts_with('-') && !word.text.starts_with("--");
     word.text == "--command" || (is_short_group && word.text.ends_with('c'))
 }
 
-/// Checks whether a word certainly names a shell, or a program that may start one.
+/// Checks whether a word certainly names a shell, or a program that may start a shell.
 fn is_shell(word: &Word) -> bool {
     let name = word.text.rsplit('/').next().unwrap_or_default();
     !word.open && (SHELLS.contains(&name) || ["busybox", "xargs", "eval"].contains(&name))
@@ -548,7 +576,7 @@ fn size(words: &[Word]) -> usize {
     words.iter().map(|word| word.text.len() + 8).sum()
 }
 
-/// Checks whether a file name may be the name of a stream, such as the standard input.
+/// Checks whether a file name may mean a stream, such as the standard input.
 fn is_stream(word: &Word) -> bool {
     let is_unknown = word.open && !is_file(word);
     is_unknown
@@ -562,27 +590,35 @@ fn is_file(word: &Word) -> bool {
     !word.splits && known.starts_with('/') && known.len() > 1
 }
 
-/// Returns the command that `xargs` starts. Its input is unknown, and is appended to the words or
-/// replaces the mark of `-I`. For this reason the input can be a program or a script.
+/// Returns the command that `xargs` starts, with unknown words for the input of `xargs`. The input
+/// is added at the end or replaces the placeholder of `-I`, so it may be a program or a script.
+/// `arguments` are the options of `xargs`, followed by `command`.
 fn with_input(arguments: &[Word], command: &[Word]) -> Vec<Word> {
     let options = &arguments[..arguments.len() - command.len()];
-    let mut marks = Vec::new();
-    for (at, option) in options.iter().enumerate() {
-        let mark = match option.text.strip_prefix("-I") {
-            Some("") => options.get(at + 1).map_or("", |next| next.text.as_str()),
-            Some(mark) => mark,
-            None => continue,
-        };
-        if !mark.is_empty() {
-            marks.push(mark);
-        }
-    }
-
+    let placeholders = input_placeholders(options);
     let mut words = Vec::new();
     for word in command {
-        let has_mark = marks.iter().any(|mark| word.text.contains(mark));
-        words.push(if has_mark { Word::unknown(&word.raw) } else { word.clone() });
+        let has_placeholder =
+            placeholders.iter().any(|placeholder| word.text.contains(placeholder));
+        words.push(if has_placeholder { Word::unknown(&word.raw) } else { word.clone() });
     }
-    words.push(Word::unknown("…"));
+    let appended_input = Word::unknown("…");
+    words.push(appended_input);
     words
+}
+
+/// Returns the values of `-I` in the options of `xargs`.
+fn input_placeholders(options: &[Word]) -> Vec<&str> {
+    let mut placeholders = Vec::new();
+    for (index, option) in options.iter().enumerate() {
+        let Some(attached) = option.text.strip_prefix("-I") else { continue };
+        if !attached.is_empty() {
+            placeholders.push(attached);
+        } else if let Some(next_word) = options.get(index + 1)
+            && !next_word.text.is_empty()
+        {
+            placeholders.push(next_word.text.as_str());
+        }
+    }
+    placeholders
 }

@@ -1,9 +1,9 @@
-//! Finds the texts in a syntax tree that bash evaluates although they aren't commands. The module
-//! `calculated` decides whether these texts can start a command.
+//! Finds texts in a syntax tree that bash evaluates although they aren't commands. The module
+//! `calculated` decides whether they can start a command.
 
 use tree_sitter::Node;
 
-use super::super::calculated::{CALCULATED, Rule, applies, is_name};
+use super::super::calculated::{CALCULATED, Rule, is_name};
 use super::super::variables;
 use super::super::word::{DISPUTED, Word, word};
 use super::Walk;
@@ -13,8 +13,8 @@ use super::nodes::is_word;
 const COMPARISONS: [&str; 6] = ["-eq", "-ne", "-lt", "-le", "-gt", "-ge"];
 
 impl<'t> Walk<'t> {
-    /// Checks `((…))` and `$((…))`. The place where the brackets close decides whether a shell reads
-    /// arithmetic or a subshell in a subshell.
+    /// Checks `((…))` and `$((…))`. A shell reads the text as arithmetic or as nested subshells,
+    /// depending on where the brackets close.
     pub(super) fn arithmetic(&mut self, node: Node<'t>) {
         let mut texts = String::new();
         let mut at = node.start_byte();
@@ -52,18 +52,18 @@ impl<'t> Walk<'t> {
         }
         texts.push_str(self.source.get(at..node.end_byte()).unwrap_or_default());
         let is_loop = node.kind() == "c_style_for_statement";
-        if applies(Rule::Arithmetic) {
+        if Rule::Arithmetic.is_enabled() {
             self.add_arithmetic(node, is_loop);
         }
         let is_arithmetic =
             between_brackets(&texts).is_some_and(|inner| is_balanced(inner, is_loop));
         let has_comment = texts.contains(" #") || texts.contains("\t#") || texts.contains("\n#");
         if !is_arithmetic || has_comment {
-            self.unclear("it has arithmetic that some shells read as commands");
+            self.unclear("the command has arithmetic that some shells read as commands");
         }
     }
 
-    /// Adds the text between the brackets of `((…))` and similar forms.
+    /// Adds the arithmetic of a node. `is_loop` means that the node is `for ((…; …; …))`.
     fn add_arithmetic(&mut self, node: Node<'t>, is_loop: bool) {
         let body = node
             .children(&mut node.walk())
@@ -84,33 +84,34 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// Adds the index of `name[…]`.
     pub(super) fn index(&mut self, text: &str) {
         let Some((_, index)) = text.split_once('[') else { return };
         let index = index.rsplit_once(']').map_or(index, |(index, _)| index);
-        if applies(Rule::Index) && !matches!(index, "@" | "*") {
+        if Rule::Index.is_enabled() && !matches!(index, "@" | "*") {
             self.variables.add_arithmetic(index);
         }
     }
 
-    /// Adds the indexes of a list: `([…]=…)`.
-    pub(super) fn list(&mut self, node: Node<'t>) {
+    /// Adds the indexes in a list, such as `([1]=a)`. The shell evaluates an index as arithmetic.
+    pub(super) fn add_indexes(&mut self, node: Node<'t>) {
         for child in node.children(&mut node.walk()) {
             let text = self.text(child);
-            if text.starts_with('[') && applies(Rule::Index) {
-                self.variables.add_arithmetic(text.split("]=").next().unwrap_or(text));
+            if text.starts_with('[') && Rule::Index.is_enabled() {
+                let index = text.split("]=").next().unwrap_or(text);
+                self.variables.add_arithmetic(index);
             }
         }
     }
 
-    /// Adds the values of the variable in `for x in …` and `select x in …`.
-    pub(super) fn for_each(&mut self, node: Node<'t>) {
-        let Some(name) = node.child_by_field_name("variable") else { return };
+    pub(super) fn add_for_loop(&mut self, node: Node<'t>) {
+        let Some(name_node) = node.child_by_field_name("variable") else { return };
         let values: Vec<Node<'t>> =
             node.children_by_field_name("value", &mut node.walk()).collect();
-        let name = self.text(name);
+        let name = self.text(name_node);
         if variables::affects_programs(name) {
-            self.unclear("it sets a variable that changes which programs or which code run");
+            self.unclear(
+                "the command sets a variable that changes which programs or which code run",
+            );
         }
         match (values.first(), values.last()) {
             (Some(first), Some(last)) => {
@@ -118,13 +119,14 @@ impl<'t> Walk<'t> {
                     self.source.get(first.start_byte()..last.end_byte()).unwrap_or_default();
                 self.variables.add_loop(name, words);
             }
+            // Without words, the loop is over the arguments of the script.
             _ => self.variables.add_unknown_value(name),
         }
     }
 
-    /// Adds the texts that `${…}` evaluates in addition to the value of its variable.
+    /// Adds the texts in `${…}` that bash evaluates, apart from the value of the variable.
     pub(super) fn expanded(&mut self, text: &str) {
-        // Within quotes, shells differ about `$'…'` in an expansion.
+        // In quotes, shells differ in their reading of `$'…'` in an expansion.
         if text.contains("$'") {
             self.unclear(DISPUTED);
         }
@@ -137,7 +139,7 @@ impl<'t> Walk<'t> {
         let end = inner
             .find(|c: char| !c.is_ascii_alphanumeric() && !"_@*#?$!-".contains(c))
             .unwrap_or(inner.len());
-        // A special parameter such as `$#` has a name of one character.
+        // A special parameter, such as `$#`, has a name of one character.
         let end = if is_name(&inner[..end]) {
             end
         } else {
@@ -147,15 +149,15 @@ impl<'t> Walk<'t> {
         if name.is_empty() {
             more = more.get(1..).unwrap_or_default();
         }
-        // `${!x*}` and `${!x[@]}` list names and indexes, and evaluate no text.
+        // `${!x*}` and `${!x[@]}` only list names and indexes.
         if by_name.is_some() && matches!(more, "*" | "@" | "[@]" | "[*]") {
             return;
         }
-        if by_name.is_some() && applies(Rule::Indirect) {
+        if by_name.is_some() && Rule::Indirect.is_enabled() {
             self.variables.add_arithmetic(if is_name(name) { name } else { inner });
         }
         if more.starts_with('[') {
-            // `index` checks the index. The index ends where its brackets are balanced.
+            // `index` checks the index. The text after the closing bracket of the index follows.
             let mut depth = 0_i32;
             let end = more.char_indices().find(|(_, c)| {
                 depth += i32::from(*c == '[') - i32::from(*c == ']');
@@ -163,28 +165,28 @@ impl<'t> Walk<'t> {
             });
             more = end.map_or("", |(at, _)| &more[at + 1..]);
         }
-        if more.starts_with('@') && more.contains('P') && applies(Rule::Prompt) {
-            self.unclear("it evaluates a string that is only known at run time");
+        if more.starts_with('@') && more.contains('P') && Rule::Prompt.is_enabled() {
+            self.unclear("the command evaluates a string that is only known at run time");
         }
-        if (more.contains("$((") || more.contains("$[")) && applies(Rule::Arithmetic) {
+        if (more.contains("$((") || more.contains("$[")) && Rule::Arithmetic.is_enabled() {
             self.variables.add_arithmetic(
                 more.trim_start_matches([':', '-', '=', '?', '+', '#', '%', '/', '^', ',']),
             );
         }
         let default = more.strip_prefix(":=").or_else(|| more.strip_prefix('='));
         if let Some(value) = default {
-            if applies(Rule::Default) {
+            if Rule::Default.is_enabled() {
                 self.variables.add_value(name, value);
             }
         } else if let Some(slice) = more.strip_prefix(':')
             && !slice.starts_with(['-', '?', '+'])
-            && applies(Rule::Slice)
+            && Rule::Slice.is_enabled()
         {
             self.variables.add_arithmetic(slice);
         }
     }
 
-    /// Returns the words between `[` and `]`.
+    /// Returns the words of a test without its brackets, in the order of the text.
     pub(super) fn words_of_test(&self, node: Node<'t>) -> Vec<Word> {
         let mut words = Vec::new();
         let mut cursor = node.walk();
@@ -192,7 +194,8 @@ impl<'t> Walk<'t> {
             let inner = cursor.node();
             let is_whole_word = is_word(inner);
             if is_whole_word {
-                words.push(word(inner, self.source).0);
+                let (whole_word, _) = word(inner, self.source);
+                words.push(whole_word);
             } else if inner.child_count() == 0 {
                 words.push(Word::plain(self.text(inner)));
             }
@@ -201,15 +204,17 @@ impl<'t> Walk<'t> {
             }
             while !cursor.goto_next_sibling() {
                 if !cursor.goto_parent() {
-                    // Without the brackets.
+                    // The first and the last word are the brackets.
                     words.pop();
-                    return words.split_off(words.len().min(1));
+                    if !words.is_empty() {
+                        words.remove(0);
+                    }
+                    return words;
                 }
             }
         }
     }
 
-    /// Adds the arithmetic of `[[ … ]]` and its variables.
     pub(super) fn condition(&mut self, node: Node<'t>) {
         let mut operator_count = 0;
         let mut cursor = node.walk();
@@ -224,10 +229,10 @@ impl<'t> Walk<'t> {
                 let right = self.source.get(inner.end_byte()..parent.end_byte());
                 let sides = [left, right].map(|side| side.unwrap_or_default().trim());
                 if operator == "-v" {
-                    if applies(Rule::ConditionName) {
+                    if Rule::ConditionName.is_enabled() {
                         self.variables.add_name(sides[1].trim_end_matches("]]").trim());
                     }
-                } else if applies(Rule::Comparison) {
+                } else if Rule::Comparison.is_enabled() {
                     for side in sides {
                         let inner = side.trim_start_matches("[[").trim_end_matches("]]");
                         self.variables.add_arithmetic(inner);
@@ -243,7 +248,8 @@ impl<'t> Walk<'t> {
                 }
             }
         }
-        // If the text has more of these operators than the tree, a shell may read it differently.
+        // If the tree has fewer of these operators than the text, a shell may read the text
+        // differently.
         let tokens = self.text(node).split(|c: char| c.is_whitespace() || matches!(c, '(' | ')'));
         let written_count =
             tokens.filter(|token| COMPARISONS.contains(token) || *token == "-v").count();
@@ -253,22 +259,18 @@ impl<'t> Walk<'t> {
     }
 }
 
-/// Returns the text between the brackets of `((…))`, `$((…))`, `$[…]` or `for ((…));`.
+/// Returns the text in the brackets of `((…))`, `$((…))`, `$[…]` or `for ((…));`.
 fn between_brackets(text: &str) -> Option<&str> {
-    let brackets = text
-        .trim_start_matches("for")
-        .trim_start()
-        .trim_start_matches('$')
-        .trim_end()
-        .trim_end_matches(';')
-        .trim_end();
+    let from_bracket = text.trim_start_matches("for").trim_start().trim_start_matches('$');
+    let brackets = from_bracket.trim_end().trim_end_matches(';').trim_end();
     if let Some(inner) = brackets.strip_prefix("((").and_then(|inner| inner.strip_suffix("))")) {
         return Some(inner);
     }
     brackets.strip_prefix('[')?.strip_suffix(']')
 }
 
-/// Checks whether arithmetic starts no command and has balanced brackets.
+/// Checks whether arithmetic has balanced brackets and starts no command. `is_loop` means that the
+/// arithmetic has three parts with `;` between them.
 fn is_balanced(arithmetic: &str, is_loop: bool) -> bool {
     let mut depth = 0_i32;
     for c in arithmetic.chars() {
@@ -286,7 +288,6 @@ fn is_balanced(arithmetic: &str, is_loop: bool) -> bool {
     depth == 0
 }
 
-/// Checks whether a character in arithmetic starts no command.
 fn is_inert(c: char) -> bool {
     c.is_ascii_alphanumeric() || "_+-*/%<>=!&|^~?:,.#@[]() \t\n".contains(c)
 }

@@ -1,11 +1,10 @@
 //! Parses the text of a shell command with a grammar of bash.
 //!
-//! The grammar supports more forms than a handwritten parser would, but it differs from the shell:
-//! it accepts errors, and it reads some texts differently. For this reason, its result is checked
-//! against the text. Each word must also be a word for a shell, the gaps between words must not
-//! contain text that separates commands, and a here-document must end where a shell ends it. If a
-//! check fails or the grammar reports an error, the text is unclear, but the commands that were
-//! found still apply.
+//! The grammar supports more forms than a handwritten parser. But it accepts errors, and reads some
+//! texts differently from a shell. For this reason, its result is checked against the text: each
+//! word must also be a word for a shell, gaps between words must not separate commands, and a
+//! here-document must end where a shell ends it. If a check fails or the grammar reports an error,
+//! the text is unclear. The commands that were found still apply.
 
 mod evaluated;
 mod nodes;
@@ -16,62 +15,51 @@ use std::ops::ControlFlow;
 
 use tree_sitter::{Node, ParseOptions, ParseState, Parser};
 
-use super::calculated::{Rule, Variables, applies};
+use super::calculated::{Rule, Variables};
 use super::document;
 use super::word::{DISPUTED, Word, word};
 pub(super) use nodes::is_harmless;
 use nodes::{KNOWN, is_inert_text, is_word};
 
-/// The reason if the grammar can't read a text.
-const UNREADABLE: &str = "it is unknown how a shell reads it";
+const UNREADABLE: &str = "shells may read the command in different ways";
 
-/// The reason if a text exceeds the limits of the analysis.
-pub(super) const TOO_MUCH: &str = "it exceeds the limits of the analysis";
+pub(super) const TOO_MUCH: &str = "the command exceeds the limits of the analysis";
 
-/// Limit for the calls of the parser's progress callback. The parser calls it every hundred steps.
-/// A script of 40 KiB takes about a thousand calls. A hostile text needs more time per call.
+/// Most progress callbacks of the parser, which makes a callback every hundred steps. A script of
+/// 40 KiB takes about a thousand callbacks. In a hostile text, each callback takes longer.
 pub(super) const MAX_STEPS: usize = 1024;
 
-/// Most bytes that the parser reads at once, and the number of reads that cost as much as one
-/// callback. After some operators, the parser reads the whole rest of the text to find one word.
+/// Bytes of one read of the parser, and the number of reads that count as one callback. After some
+/// operators, the parser reads the rest of the text to find one word.
 const CHUNK: usize = 1024;
 const READS: usize = 16;
 
-/// Operators at which the parser goes back or reads the whole rest of the text. Each has its
-/// greatest number in one text.
+/// Operators at which the parser goes back, or reads the whole rest of the text, and their largest
+/// numbers. A text with more of them is refused.
 const COSTLY: [(&str, usize); 2] = [("|", 1024), ("<<", 64)];
 
-/// The parts of a text.
 #[derive(Debug, Default)]
 pub(super) struct Parsed {
     pub(super) parts: Vec<Part>,
     pub(super) redirects: Vec<Redirect>,
-    /// Variables that are set without a command.
     pub(super) assigned: Vec<(String, Word)>,
-    /// The texts in backticks.
     pub(super) scripts: Vec<String>,
-    /// The reason why the text may start further commands.
     pub(super) unclear: Option<&'static str>,
-    /// Whether another command uses the output of a command in the text, as text or as a file.
+    /// Whether a command uses the output of another command of the text, as text or as a file.
     pub(super) substitutes: bool,
-    /// Whether a function in the text starts itself twice.
     pub(super) bomb: bool,
-    /// The command that writes the output of the text, and whether no other command writes to this
-    /// output.
+    /// The command that writes the output of the text, and whether it is the only command that
+    /// writes to this output.
     pub(super) last: Option<(Part, bool)>,
 }
 
-/// A simple command: a program and its arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Part {
-    /// The text as written, without harmless redirections.
     pub(super) text: String,
     pub(super) words: Vec<Word>,
-    /// The variables that are set for this command only.
     pub(super) assigned: Vec<(String, Word)>,
 }
 
-/// A file that a stream is redirected to or from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Redirect {
     pub(super) target: Word,
@@ -79,15 +67,13 @@ pub(super) struct Redirect {
 }
 
 impl Redirect {
-    /// Returns the operator of the direction.
     pub(super) fn sign(&self) -> &'static str {
         if self.writes { ">" } else { "<" }
     }
 }
 
-/// Parses a text. `steps` is the number of callbacks that the parser may still make, and is reduced
-/// by the used callbacks. `variables` are the known variables. The assignments in the text are
-/// added to them.
+/// Parses a text. `steps` is the number of callbacks that are left. The variables of the text are
+/// added to `variables`.
 pub(super) fn parse(source: &str, steps: &mut usize, variables: &mut Variables) -> Parsed {
     if COSTLY.iter().any(|(sign, most)| source.matches(sign).count() > *most) {
         return unreadable(TOO_MUCH);
@@ -110,7 +96,7 @@ pub(super) fn parse(source: &str, steps: &mut usize, variables: &mut Variables) 
         )
     });
     *steps = left.get() / READS;
-    // Without a read, the parser assumes that the text is shorter than it is.
+    // After a refused read, the tree covers only the start of the text.
     let Some(tree) = tree else { return unreadable(TOO_MUCH) };
     if left.get() == 0 {
         return unreadable(TOO_MUCH);
@@ -118,8 +104,8 @@ pub(super) fn parse(source: &str, steps: &mut usize, variables: &mut Variables) 
     let mut walk = Walk::new(source);
     walk.variables = std::mem::take(variables);
     let root = tree.root_node();
-    walk.gap(&source[..root.start_byte()], None);
-    walk.gap(&source[root.end_byte()..], None);
+    walk.check_gap(&source[..root.start_byte()], None);
+    walk.check_gap(&source[root.end_byte()..], None);
     walk.run(root);
     let last = output::last_node(root, source).and_then(|(node, alone)| {
         let mut walk = Walk::new(source);
@@ -134,7 +120,6 @@ fn unreadable(why: &'static str) -> Parsed {
     Parsed { unclear: Some(why), ..Parsed::default() }
 }
 
-/// Subtracts `cost` from `left`. Returns whether `left` was at least `cost`.
 fn spend(left: &Cell<usize>, cost: usize) -> bool {
     let is_enough = left.get() >= cost;
     left.set(left.get().saturating_sub(cost));
@@ -144,9 +129,9 @@ fn spend(left: &Cell<usize>, cost: usize) -> bool {
 struct Walk<'t> {
     source: &'t str,
     parsed: Parsed,
-    /// The kinds of the parent nodes. The outermost comes first.
+    /// The kinds of the parent nodes, the outermost first.
     above: Vec<&'t str>,
-    /// The command that was already added together with its redirections.
+    /// The command that `add_redirected` already added.
     handled: Option<usize>,
     variables: Variables,
 }
@@ -162,8 +147,9 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// Visits every node. Parents come before their children. The function isn't recursive because
-    /// an untrusted text determines the depth of the tree.
+    /// Visits the nodes, parents first. [`visit`](Self::visit) decides whether the children of a
+    /// node are visited. The walk is a loop, because an attacker chooses the depth of the tree and
+    /// recursion could overflow the stack.
     fn run(&mut self, root: Node<'t>) {
         let mut cursor = root.walk();
         loop {
@@ -189,7 +175,6 @@ impl<'t> Walk<'t> {
         &self.source[node.byte_range()]
     }
 
-    /// Records a node. Returns whether to visit its children.
     fn visit(&mut self, node: Node<'t>) -> bool {
         let kind = node.kind();
         if node.is_error() || node.is_missing() {
@@ -200,23 +185,23 @@ impl<'t> Walk<'t> {
             return true;
         }
         if !KNOWN.contains(&kind) {
-            self.unclear("it contains unknown syntax");
+            self.unclear("the command contains unknown syntax");
         }
-        self.gaps(node);
+        self.check_gaps(node);
         if kind.ends_with("_redirect") && self.is_numbered(node) {
             self.unclear(DISPUTED);
         }
         let above = self.above.last().copied().unwrap_or_default();
         match kind {
             "command" | "declaration_command" | "unset_command" => self.command(node, &[], &[]),
-            "redirected_statement" => self.redirected(node),
+            "redirected_statement" => self.add_redirected(node),
             "file_redirect" => self.redirect(node),
-            "heredoc_redirect" => self.document(node),
+            "heredoc_redirect" => self.add_document(node),
             "command_substitution" => {
                 self.parsed.substitutes = true;
                 let text = self.text(node);
                 if let Some(inner) = text.strip_prefix('`').or_else(|| text.strip_prefix("$`")) {
-                    self.backticks(inner);
+                    self.add_backticks(inner);
                     return false;
                 }
             }
@@ -231,24 +216,24 @@ impl<'t> Walk<'t> {
             }
             "arithmetic_expansion" | "c_style_for_statement" => self.arithmetic(node),
             "compound_statement" if self.text(node).starts_with("((") => self.arithmetic(node),
-            // A shell reads this as arithmetic if it can.
-            "subshell" if self.text(node).starts_with("((") && applies(Rule::Arithmetic) => {
+            // A shell reads this as arithmetic if the text is valid arithmetic.
+            "subshell" if self.text(node).starts_with("((") && Rule::Arithmetic.is_enabled() => {
                 self.unclear(DISPUTED);
             }
             "test_command" => self.test(node),
-            "function_definition" => self.function(node),
-            "for_statement" => self.for_each(node),
+            "function_definition" => self.add_function(node),
+            "for_statement" => self.add_for_loop(node),
             "subscript" => self.index(self.text(node)),
-            "array" => self.list(node),
+            "array" => self.add_indexes(node),
             "expansion" => self.expansion(node),
-            "comment" => self.comment(node),
+            "comment" => self.check_comment(node),
             "regex" | "extglob_pattern"
                 if !is_inert_text(self.text(node), above == "expansion") =>
             {
                 self.unclear(DISPUTED);
             }
             "word" | "concatenation" if above == "expansion" => {}
-            // The children of these nodes were read together with their parents.
+            // These children were read together with their parents.
             _ if matches!(above, "concatenation" | "translated_string") => {}
             "word" | "number" | "raw_string" | "ansi_c_string" | "string" | "concatenation"
             | "translated_string" => {
@@ -261,17 +246,16 @@ impl<'t> Walk<'t> {
         true
     }
 
-    /// Checks the text that the grammar skips between the children of a node.
-    fn gaps(&mut self, node: Node<'t>) {
-        // The gaps in these nodes are text.
+    /// Checks the text between the children of a node. The grammar skips this text.
+    fn check_gaps(&mut self, node: Node<'t>) {
+        // In these nodes, the gaps are text.
         if matches!(
             node.kind(),
             "string" | "heredoc_body" | "expansion" | "concatenation" | "regex"
         ) {
             return;
         }
-        let mut before: Option<Node<'t>> = None;
-        // These nodes end with their line, so a child on the next line doesn't belong to them.
+        // These nodes end with their line, so a child on the next line belongs to another command.
         let ends_with_line = matches!(
             node.kind(),
             "file_redirect"
@@ -279,26 +263,31 @@ impl<'t> Walk<'t> {
                 | "variable_assignments"
                 | "declaration_command"
         );
+        let mut previous: Option<Node<'t>> = None;
         for child in node.children(&mut node.walk()) {
             if child.kind() == "heredoc_body" {
                 break;
             }
-            if let Some(before) = before
-                && let Some(gap) = self.source.get(before.end_byte()..child.start_byte())
+            if let Some(previous) = previous
+                && let Some(gap) = self.source.get(previous.end_byte()..child.start_byte())
                 && !gap.is_empty()
             {
-                self.gap(gap, Some((before, child)));
+                self.check_gap(gap, Some((previous, child)));
+                // A backslash before a line end joins two lines.
                 if ends_with_line && gap.replace("\\\n", "").contains('\n') {
                     self.unclear(DISPUTED);
                 }
             }
-            before = Some(child);
+            previous = Some(child);
         }
     }
 
-    fn gap(&mut self, gap: &str, between: Option<(Node<'t>, Node<'t>)>) {
+    /// Checks a text that belongs to no node. `between` are the nodes before and after the text, or
+    /// `None` at the start and the end of the source.
+    fn check_gap(&mut self, gap: &str, between: Option<(Node<'t>, Node<'t>)>) {
         let spaces = gap.replace("\\\n", "");
-        // The grammar drops a `-` here. `redirected` adds it to the command again.
+        // The grammar drops a `-` before a here-document. `add_redirected` adds this `-` to the
+        // command.
         if spaces.trim() == "-"
             && let Some((_, after)) = between
             && after.kind() == "heredoc_redirect"
@@ -307,26 +296,34 @@ impl<'t> Walk<'t> {
         }
         let line_ends = spaces.replace("\r\n", "\n");
         if line_ends.trim_end_matches('\r').contains(|c| !matches!(c, ' ' | '\t' | '\n')) {
-            return self.unclear("it contains a character that some shells treat as a space");
+            return self
+                .unclear("the command contains a character that some shells treat as a space");
         }
         if gap.ends_with('\r') && between.is_some() {
-            return self.unclear("it contains a carriage return within a line");
+            return self.unclear("the command contains a carriage return within a line");
         }
+
         let Some((before, after)) = between else { return };
-        if spaces.is_empty() && !gap.is_empty() {
-            // The line continues, so the two nodes have no gap. `command` joins them if both are
-            // words.
-            let left = is_meta(self.text(before).chars().next_back());
-            let right = is_meta(self.text(after).chars().next());
-            let are_words =
-                [before, after].iter().all(|node| is_word(*node) || node.kind() == "command_name");
-            if left == right && !are_words {
-                self.unclear(DISPUTED);
-            }
+        let is_continued_line = spaces.is_empty() && !gap.is_empty();
+        if is_continued_line {
+            self.check_continued_line(before, after);
         }
     }
 
-    /// Adds a simple command. `more` are its words after the redirections. `streams` are its
+    /// Checks two nodes with only an escaped line end between them. A shell joins the nodes to one
+    /// word or one operator, but the grammar doesn't.
+    fn check_continued_line(&mut self, before: Node<'t>, after: Node<'t>) {
+        let ends_with_meta = is_meta(self.text(before).chars().next_back());
+        let starts_with_meta = is_meta(self.text(after).chars().next());
+        // `command` joins two words.
+        let are_words =
+            [before, after].iter().all(|node| is_word(*node) || node.kind() == "command_name");
+        if ends_with_meta == starts_with_meta && !are_words {
+            self.unclear(DISPUTED);
+        }
+    }
+
+    /// Adds a simple command. `more` are its words after the redirections. `streams` are the
     /// redirections as written.
     fn command(&mut self, node: Node<'t>, more: &[Word], streams: &[String]) {
         if self.handled == Some(node.id()) {
@@ -380,119 +377,125 @@ impl<'t> Walk<'t> {
             .map(|child| self.text(child));
         let words = part.words.iter().map(|word| word.raw.as_str());
         let before = if node.kind() == "command" { assigned.collect() } else { Vec::new() };
-        let own: Vec<String> =
-            node.children(&mut node.walk()).filter_map(|child| self.stream(child)).collect();
+        let own: Vec<String> = node
+            .children(&mut node.walk())
+            .filter_map(|child| self.redirection_text(child))
+            .collect();
         let streams = own.iter().chain(streams).map(String::as_str);
         part.text = before.into_iter().chain(words).chain(streams).collect::<Vec<_>>().join(" ");
         self.parsed.parts.push(part);
     }
 
-    /// Returns the word of a command's child node.
     fn word_of_command(&mut self, child: Node<'t>) -> Word {
         let mut node = child;
+        // The name of a command is a node around a word.
         if child.kind() == "command_name" {
             node = child.child(0).unwrap_or(child);
         }
         let raw = self.text(node);
         if node.kind() == "variable_assignment" {
-            let (name, value) = self.assigned_in(node).pop().unwrap_or_default();
+            let (name, value) = self.assigned_in(node).unwrap_or_default();
             let text = format!("{name}={}", value.text);
             return Word { text, raw: raw.to_owned(), ..value };
         }
-        if is_word(node) {
-            return word(node, self.source).0;
-        }
         let is_sign = !node.is_named() && node.child_count() == 0;
-        if !is_sign {
-            return Word::unknown(raw);
+        // For a shell, these signs are words.
+        let is_sign_as_word = is_sign && matches!(node.kind(), "$" | "=~" | "==");
+        if is_word(node) || is_sign_as_word {
+            let (read_word, _) = word(node, self.source);
+            return read_word;
         }
-        match node.kind() {
-            "$" | "=~" | "==" => word(node, self.source).0,
-            _ => Word::plain(raw),
-        }
+        if is_sign { Word::plain(raw) } else { Word::unknown(raw) }
     }
 
     /// Adds a command with redirections. The grammar reads words after the file of a redirection as
-    /// more files.
-    fn redirected(&mut self, node: Node<'t>) {
-        let mut more = Vec::new();
+    /// further files, so these words are added to the command.
+    fn add_redirected(&mut self, node: Node<'t>) {
+        let Some(body) = node.child(0) else { return };
+        let mut later_words = Vec::new();
         let mut streams = Vec::new();
-        let body_end = node.child(0).map_or(0, |body| body.end_byte());
         for child in node.children(&mut node.walk()) {
             if !child.kind().ends_with("_redirect") {
                 continue;
             }
+            // The grammar drops a `-` before a here-document.
             if child.kind() == "heredoc_redirect"
-                && let Some(gap) = self.source.get(body_end..child.start_byte())
+                && let Some(gap) = self.source.get(body.end_byte()..child.start_byte())
                 && gap.trim() == "-"
             {
-                more.push(Word::plain("-"));
+                later_words.push(Word::plain("-"));
             }
-            more.extend(self.words_after(child));
-            streams.extend(self.stream(child));
+            later_words.extend(self.words_after(child));
+            streams.extend(self.redirection_text(child));
         }
-        match node.child(0) {
-            Some(body)
-                if matches!(body.kind(), "command" | "declaration_command" | "unset_command") =>
-            {
-                self.command(body, &more, &streams);
-                self.handled = Some(body.id());
-            }
-            _ if more.is_empty() => {}
-            _ => {
-                self.parsed.parts.push(Part { words: more, ..Part::default() });
-                self.unclear(DISPUTED);
-            }
+
+        if matches!(body.kind(), "command" | "declaration_command" | "unset_command") {
+            self.command(body, &later_words, &streams);
+            self.handled = Some(body.id());
+        } else if !later_words.is_empty() {
+            self.parsed.parts.push(Part { words: later_words, ..Part::default() });
+            self.unclear(DISPUTED);
         }
     }
 
-    /// Returns the words of a command after a redirection. The grammar makes these words a part of
-    /// the redirection.
+    /// Returns the words of a command that follow a redirection. In the tree, they are part of the
+    /// redirection.
     fn words_after(&mut self, redirect: Node<'t>) -> Vec<Word> {
         let mut words = Vec::new();
-        let skip = usize::from(redirect.kind() != "heredoc_redirect");
-        let mut end = redirect.start_byte();
+        let is_heredoc = redirect.kind() == "heredoc_redirect";
+        let mut previous_end = redirect.start_byte();
         for child in redirect.children(&mut redirect.walk()) {
             if child.kind() == "heredoc_body" {
                 break;
             }
             if is_word(child) && !matches!(child.kind(), "heredoc_start" | "file_descriptor") {
-                let gap = self.source.get(end..child.start_byte()).unwrap_or_default();
+                let gap = self.source.get(previous_end..child.start_byte()).unwrap_or_default();
                 let spaces = gap.replace("\\\n", "");
-                if !words.is_empty() && (spaces.is_empty() || spaces.contains('\n')) {
+                let is_separate_in_line = !spaces.is_empty() && !spaces.contains('\n');
+                if !words.is_empty() && !is_separate_in_line {
                     self.unclear(DISPUTED);
                 }
-                words.push(word(child, self.source).0);
-            } else if redirect.kind() == "heredoc_redirect" && child.kind().ends_with("_redirect") {
+                let (next_word, _) = word(child, self.source);
+                words.push(next_word);
+            } else if is_heredoc && child.kind().ends_with("_redirect") {
                 words.extend(self.words_after(child));
             }
-            end = child.end_byte();
+            previous_end = child.end_byte();
         }
-        words.drain(..skip.min(words.len()));
+        // The first word is the file of the redirection. A here-document has no file.
+        if !is_heredoc && !words.is_empty() {
+            words.remove(0);
+        }
         words
     }
 
-    /// Returns a redirection as written. Returns `None` if it is harmless.
-    fn stream(&self, node: Node<'t>) -> Option<String> {
+    /// Returns the text of a redirection of a file, such as `> file`.
+    fn redirection_text(&self, node: Node<'t>) -> Option<String> {
+        // A here-document may contain other redirections, as in `cat <<END > file`.
         if node.kind() == "heredoc_redirect" {
-            let inner: Vec<String> =
-                node.children(&mut node.walk()).filter_map(|child| self.stream(child)).collect();
-            return (!inner.is_empty()).then(|| inner.join(" "));
+            let inner: Vec<String> = node
+                .children(&mut node.walk())
+                .filter_map(|child| self.redirection_text(child))
+                .collect();
+            return if inner.is_empty() { None } else { Some(inner.join(" ")) };
         }
         let redirect = self.redirect_of(node)?;
         let operator = node.children(&mut node.walk()).find(|child| !child.is_named())?;
         Some(format!("{} {}", self.text(operator), redirect.target.raw))
     }
 
+    /// Returns the redirection of a node. Returns `None` without a file, or for a device that
+    /// stores nothing.
     fn redirect_of(&self, node: Node<'t>) -> Option<Redirect> {
         if node.kind() != "file_redirect" {
             return None;
         }
         let children: Vec<Node<'t>> = node.children(&mut node.walk()).collect();
         let operator = children.iter().find(|child| !child.is_named())?.kind();
-        let target =
+        let target_node =
             children.iter().find(|child| is_word(**child) && child.kind() != "file_descriptor")?;
-        let (target, _) = word(*target, self.source);
+        let (target, _) = word(*target_node, self.source);
+        // `2>&1` and `2>&-` name a stream by its number, or close a stream.
         let is_stream = operator.ends_with('&')
             && target.text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
         let writes = operator != "<" && operator != "<&";
@@ -503,20 +506,27 @@ impl<'t> Walk<'t> {
         Some(Redirect { target, writes })
     }
 
-    /// Checks whether a number is directly before a redirection. A shell reads this number as the
-    /// number of a stream, but the grammar reads it as a word.
+    /// Checks whether a number is directly before a redirection. For a shell, the number names a
+    /// stream, but the grammar reads it as a word.
     fn is_numbered(&self, node: Node<'t>) -> bool {
         let before = &self.source[..node.start_byte()];
-        let word = before.trim_end_matches(|c: char| c.is_ascii_digit());
-        word.len() < before.len()
-            && word.chars().next_back().is_none_or(|c| c.is_whitespace() || ";&|()<>".contains(c))
+        let before_number = before.trim_end_matches(|c: char| c.is_ascii_digit());
+        let has_number = before_number.len() < before.len();
+        // Digits at the end of a word belong to the word.
+        let starts_word = match before_number.chars().next_back() {
+            Some(c) => c.is_whitespace() || ";&|()<>".contains(c),
+            None => true,
+        };
+        has_number && starts_word
     }
 
     fn redirect(&mut self, node: Node<'t>) {
         self.parsed.redirects.extend(self.redirect_of(node));
     }
 
-    fn document(&mut self, node: Node<'t>) {
+    /// Adds the commands in a here-document. The command is unclear if shells may read the document
+    /// differently.
+    fn add_document(&mut self, node: Node<'t>) {
         match document::check(node, self.source) {
             Ok(scripts) => {
                 self.parsed.substitutes |= !scripts.is_empty();
@@ -526,37 +536,42 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// Adds the command in backticks. `text` begins after the first backtick.
-    fn backticks(&mut self, text: &str) {
-        match document::in_backticks(text, self.above.contains(&"string")) {
+    /// Adds the command in backticks. `text` starts after the first backtick.
+    fn add_backticks(&mut self, text: &str) {
+        let is_quoted = self.above.contains(&"string");
+        match document::in_backticks(text, is_quoted) {
             Some((script, rest, why)) => {
                 if let Some(why) = why {
                     self.unclear(why);
                 }
                 self.parsed.scripts.push(script);
-                // Inside of backticks, the grammar pairs quotes, a shell doesn't.
+                // In backticks, the grammar pairs quotes, but a shell doesn't.
                 if !rest.is_empty() {
                     self.unclear(DISPUTED);
                 }
             }
-            None => self.unclear("it has a quote or bracket without an end"),
+            None => self.unclear("the command has a quote or bracket without an end"),
         }
     }
 
-    /// Returns the variable and its new value. The value of a list isn't known.
-    fn assigned_in(&mut self, node: Node<'t>) -> Vec<(String, Word)> {
+    /// Returns the variable of an assignment and its new value. The value of a list is unknown.
+    fn assigned_in(&mut self, node: Node<'t>) -> Option<(String, Word)> {
         let children: Vec<Node<'t>> = node.children(&mut node.walk()).collect();
-        let [name, operator, value @ ..] = children.as_slice() else { return Vec::new() };
-        let touch = children.windows(2).all(|pair| pair[0].end_byte() == pair[1].start_byte());
-        if !touch || !operator.kind().ends_with('=') {
+        let [name, operator, value_nodes @ ..] = children.as_slice() else { return None };
+        let has_no_gaps =
+            children.windows(2).all(|pair| pair[0].end_byte() == pair[1].start_byte());
+        if !has_no_gaps || !operator.kind().ends_with('=') {
             self.unclear(DISPUTED);
         }
-        let value = match value {
+        let value = match value_nodes {
             [] => Word::default(),
-            [value] if is_word(*value) => word(*value, self.source).0,
+            [value_node] if is_word(*value_node) => {
+                let (value, _) = word(*value_node, self.source);
+                value
+            }
             _ => Word::unknown(self.text(node)),
         };
-        vec![(self.text(*name).to_owned(), value)]
+        Some((self.text(*name).to_owned(), value))
     }
 
     fn assignment(&mut self, node: Node<'t>) {
@@ -564,8 +579,8 @@ impl<'t> Walk<'t> {
         self.parsed.assigned.extend(assigned);
     }
 
-    /// Checks a test. `[ … ]` is an ordinary command, so operators such as `<` belong to the shell.
-    /// In `[[ … ]]`, these operators compare values.
+    /// Checks a test. In `[[ … ]]`, operators such as `<` compare values. In `[ … ]`, an ordinary
+    /// command, they are redirections.
     fn test(&mut self, node: Node<'t>) {
         let text = self.text(node);
         if text.starts_with("[[") {
@@ -609,14 +624,13 @@ impl<'t> Walk<'t> {
         }
     }
 
-    fn function(&mut self, node: Node<'t>) {
-        let (Some(name), Some(body)) =
-            (node.child_by_field_name("name"), node.child_by_field_name("body"))
-        else {
-            return;
-        };
-        let name = self.text(name);
-        let body: String = self.text(body).chars().filter(|c| !c.is_whitespace()).collect();
+    /// Adds the name of a function. Detects a function that starts itself twice.
+    fn add_function(&mut self, node: Node<'t>) {
+        let Some(name_node) = node.child_by_field_name("name") else { return };
+        let Some(body_node) = node.child_by_field_name("body") else { return };
+        let name = self.text(name_node);
+        let body: String = self.text(body_node).chars().filter(|c| !c.is_whitespace()).collect();
+        // For example, `f() { f | f & }` starts more and more processes.
         let starts_itself_twice = body.contains(&format!("{name}|{name}"));
         if starts_itself_twice {
             self.parsed.bomb = true;
@@ -624,7 +638,7 @@ impl<'t> Walk<'t> {
         self.variables.add_function(name);
     }
 
-    /// Checks the text in `${…}` that has no separate node.
+    /// Checks the text in `${…}` that has no node.
     fn expansion(&mut self, node: Node<'t>) {
         self.expanded(self.text(node));
         let mut at = node.start_byte() + 2;
@@ -632,8 +646,8 @@ impl<'t> Walk<'t> {
         let mut is_inert = true;
         for child in node.children(&mut node.walk()) {
             // The value is expanded like a prompt, which can contain commands.
-            if child.kind() == "P" && applies(Rule::Prompt) {
-                self.unclear("it evaluates a string that is only known at run time");
+            if child.kind() == "P" && Rule::Prompt.is_enabled() {
+                self.unclear("the command evaluates a string that is only known at run time");
             }
             let has_own_node = matches!(
                 child.kind(),
@@ -664,7 +678,7 @@ impl<'t> Walk<'t> {
                 is_inert = is_inert && are_inert && touch;
             }
             if child.kind() == "process_substitution" || child.kind() == "array" {
-                self.unclear("it starts a command inside an expansion");
+                self.unclear("the command starts another command inside an expansion");
             }
         }
         if !is_inert || !self.is_inert_expansion(at, inner_end) {
@@ -672,12 +686,14 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// Checks whether the text between two offsets in `${…}` is inert.
+    /// Checks whether the text between two offsets in `${…}` neither starts nor ends a command or a
+    /// quote.
     fn is_inert_expansion(&self, start: usize, end: usize) -> bool {
         self.source.get(start..end).is_none_or(|text| is_inert_text(text, true))
     }
 
-    fn comment(&mut self, node: Node<'t>) {
+    /// Checks that a comment has the same start and end for shells and for the grammar.
+    fn check_comment(&mut self, node: Node<'t>) {
         let before = self.source[..node.start_byte()].chars().next_back();
         let follows_word = before.is_some_and(|c| !c.is_whitespace() && !";&|()<>`".contains(c));
         let after = self.source[node.end_byte()..].chars().next();

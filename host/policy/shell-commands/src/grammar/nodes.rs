@@ -1,11 +1,9 @@
-//! The kinds of syntax nodes with a known meaning. Also checks whether the text between nodes is
-//! harmless.
+//! The syntax nodes with a known meaning, and harmless text between nodes.
 
 use tree_sitter::Node;
 
 use super::super::word::expands;
 
-/// Kinds of nodes with a known meaning.
 pub(super) const KNOWN: [&str; 59] = [
     "ansi_c_string",
     "arithmetic_expansion",
@@ -68,35 +66,36 @@ pub(super) const KNOWN: [&str; 59] = [
     "word",
 ];
 
-/// Checks whether a text has no character that starts or ends a command or a quote. `expansion`
-/// means that the text is in `${…}`, where only the closing brace ends it.
-pub(super) fn is_inert_text(text: &str, expansion: bool) -> bool {
+/// Checks that a text has no character that starts or ends a command or a quote. `in_braces` means
+/// that the text is in `${…}`, which only a closing brace ends.
+pub(super) fn is_inert_text(text: &str, in_braces: bool) -> bool {
     let mut letters = text.chars().peekable();
     let mut depth = 0_i32;
     while let Some(c) = letters.next() {
         let next = letters.peek().copied();
+        let is_before_name = next.is_some_and(|next| expands(next) && !"$?!*@#-".contains(next));
         match c {
             '\\' if next == Some('\n') => return false,
-            '\\' => drop(letters.next()),
-            '\'' | '"' | '`' => return false,
-            '$' if next.is_some_and(|c| expands(c) && !"$?!*@#-".contains(c)) && expansion => {
-                return false;
+            // A backslash makes the next character ordinary.
+            '\\' => {
+                letters.next();
             }
+            '\'' | '"' | '`' => return false,
+            '$' if in_braces && is_before_name => return false,
             '$' | '<' | '>' if next == Some('(') => return false,
-            '{' | '}' if expansion => return false,
-            ';' | '&' | '\n' if !expansion => return false,
+            '{' | '}' if in_braces => return false,
+            ';' | '&' | '\n' if !in_braces => return false,
             '(' => depth += 1,
             ')' => depth -= 1,
             _ => {}
         }
-        if depth < 0 && !expansion {
+        if depth < 0 && !in_braces {
             return false;
         }
     }
-    depth == 0 || expansion
+    depth == 0 || in_braces
 }
 
-/// Checks whether a node is a word or a part of a word.
 pub(super) fn is_word(node: Node<'_>) -> bool {
     let kind = node.kind();
     node.is_named()

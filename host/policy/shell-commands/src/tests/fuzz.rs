@@ -157,7 +157,7 @@ fn check(text: &str) {
     blocklist().find(&command);
     command.risk();
     command.risk_if_undoable();
-    command.beside(&["ls".to_owned()]);
+    command.first_unlisted(&["ls".to_owned()]);
     command.git_commands().count();
     assert!(command.directories().len() <= 64 && command.started_files().len() <= 1000);
 

@@ -49,6 +49,35 @@ fn blocked_program_is_found_in_any_folder_and_spelling() {
 }
 
 #[test]
+fn flags_of_an_entry_match_in_any_order_and_place() {
+    let entries = ["rm -rf", "git push --force", "tar -x -f old.tar"];
+    let list: Blocklist<String> =
+        Blocklist::new(entries.map(|entry| (entry.to_owned(), "here".to_owned())));
+    for (text, expected) in [
+        ("rm -rf d", Some("rm -rf")),
+        ("rm -fr d", Some("rm -rf")),
+        ("rm -r -f d", Some("rm -rf")),
+        ("rm d -vRf", Some("rm -rf")),
+        ("rm --force --recursive d", Some("rm -rf")),
+        ("git push origin --force", Some("git push --force")),
+        ("git --force push", Some("git push --force")),
+        ("tar -xvf old.tar", Some("tar -x -f old.tar")),
+        ("rm -r d", None),
+        ("rm -r -- -f", None),
+        ("git push --forced", None),
+        ("tar -xf new.tar", None),
+    ] {
+        let command = Command::read(text);
+        let found = list.find(&command);
+        assert_eq!(
+            found.map(|blocked| (blocked.entry, blocked.certain)),
+            expected.map(|entry| (entry, true)),
+            "{text}"
+        );
+    }
+}
+
+#[test]
 fn every_command_of_a_line_is_checked() {
     check(&[
         ("true && sudo x", "sudo"),
@@ -247,6 +276,9 @@ fn risk_is_that_of_the_riskiest_part() {
         ("git status", Risk::Low),
         ("git push", Risk::Medium),
         ("git -C x push", Risk::Medium),
+        ("git log --format=x", Risk::Low),
+        ("git log --format=x --output=y", Risk::Medium),
+        ("git diff --output y", Risk::Medium),
         ("npm install", Risk::Medium),
         ("cargo build", Risk::Low),
         ("cargo publish", Risk::Medium),

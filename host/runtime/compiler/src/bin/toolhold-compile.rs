@@ -1,5 +1,5 @@
-//! A separate program with only the compiler, for the build of Toolhold. The built-in plugins are
-//! compiled before the program that contains them.
+//! The compiler as a separate program for the build of Toolhold. It compiles the built-in plugins
+//! before the program that contains them is built.
 
 fn main() {
     toolhold_compiler::helper_hook();

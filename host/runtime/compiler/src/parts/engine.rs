@@ -1,4 +1,4 @@
-//! The engine of parts. An instance gets only random numbers and limited memory.
+//! The engine of parts.
 
 use std::num::NonZeroUsize;
 use std::sync::OnceLock;
@@ -15,7 +15,6 @@ use crate::{StoreBounds, StoreLimiter, settings};
 /// Most bytes of all memories of an instance.
 pub(crate) const MEMORY: usize = 256 << 20;
 
-/// The bounds of the store of an instance.
 const BOUNDS: StoreBounds = StoreBounds {
     memory: MEMORY,
     table_elements: 100_000,
@@ -24,10 +23,10 @@ const BOUNDS: StoreBounds = StoreBounds {
     tables: 16,
 };
 
-/// The engine of parts. Plugins share it.
+/// The engine of parts, which all plugins share.
 pub struct PartEngine {
     pub(crate) wasm: wasmtime::Engine,
-    /// Threads that calls may use in addition to their first threads.
+    /// Threads that calls may use in addition to one thread each.
     spare: AtomicUsize,
 }
 
@@ -36,12 +35,13 @@ impl PartEngine {
     ///
     /// # Errors
     ///
-    /// [`HostError::Engine`] if the engine can't run on this machine.
+    /// Returns [`HostError::Engine`] if this machine can't run the engine.
     pub fn new() -> Result<Self, HostError> {
         let wasm = wasmtime::Engine::new(&settings())
             .map_err(|error| HostError::Engine(format!("{error:#}")))?;
         let processors = available_parallelism().map_or(1, NonZeroUsize::get);
-        Ok(Self { wasm, spare: AtomicUsize::new(processors.saturating_sub(1)) })
+        let spare = processors.saturating_sub(1);
+        Ok(Self { wasm, spare: AtomicUsize::new(spare) })
     }
 
     /// Links random numbers. All other imports trap.
@@ -54,33 +54,33 @@ impl PartEngine {
         Ok(linker)
     }
 
-    /// Takes up to `count` of the threads that no other call uses.
+    /// Takes at most `count` spare threads.
     pub(crate) fn take_threads(&self, count: usize) -> Threads<'_> {
         let update = self.spare.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |spare| {
             Some(spare.saturating_sub(count))
         });
-        // The update never fails. Its value is the previous number of spare threads.
+        // The update never fails, and returns the earlier number.
         let spare_before = update.unwrap_or_default();
         Threads { spare: &self.spare, taken: spare_before.min(count) }
     }
 }
 
-/// The engine of parts. It is started for the first part.
+/// The engine of parts, which is started for the first part.
 #[derive(Default)]
 pub struct LazyPartEngine(OnceLock<Result<PartEngine, HostError>>);
 
 impl LazyPartEngine {
-    /// Returns the engine. Starts it at its first use.
+    /// Returns the engine, and starts it at the first use.
     ///
     /// # Errors
     ///
-    /// Returns an error if the engine can't run on this machine.
+    /// Returns an error if this machine can't run the engine.
     pub fn get(&self) -> Result<&PartEngine, &HostError> {
         self.0.get_or_init(PartEngine::new).as_ref()
     }
 }
 
-/// Threads of a call. They are released when the call ends.
+/// Spare threads of a call. Dropping releases them.
 pub(crate) struct Threads<'e> {
     spare: &'e AtomicUsize,
     pub(crate) taken: usize,
@@ -92,7 +92,7 @@ impl Drop for Threads<'_> {
     }
 }
 
-/// The host's side of one instance.
+/// The host's state of an instance.
 pub(crate) struct PartState {
     pub(crate) random: Random,
     pub(crate) limiter: StoreLimiter,
@@ -104,8 +104,7 @@ impl PartState {
         Self { random: Random::default(), limiter: StoreLimiter::new(BOUNDS), meter }
     }
 
-    /// Prepares the instance for its next input. The next input gets the same random numbers as the
-    /// first.
+    /// Prepares the instance for another input. Every input gets the same random numbers.
     pub(crate) fn begin(&mut self, meter: Meter) {
         self.random = Random::default();
         self.meter = meter;

@@ -1,4 +1,4 @@
-//! The inputs of one call, their limits, and their use of resources.
+//! The inputs of a call, with their limits and used resources.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 use toolhold_contract::CancellationToken;
 
-/// Time limit for one input, in processor time.
+/// Limit of processor time for an input.
 const INPUT_TIME: Duration = Duration::from_secs(2);
-/// How often running parts are checked.
+/// The interval between checks of running parts.
 const TICK: Duration = Duration::from_millis(5);
 
-/// The limits of one call.
+/// The limits of a call.
 #[derive(Clone, Debug)]
 pub struct PartBounds {
-    /// The end of the call's time.
+    /// The call's deadline.
     pub deadline: Instant,
-    /// Ends the call.
+    /// Cancels the call.
     pub cancel: CancellationToken,
     /// Processor time of all inputs.
     pub cpu: Duration,
@@ -28,42 +28,40 @@ pub struct PartBounds {
 /// The reason why an input has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartError {
-    /// The kind of the failure.
+    /// The kind of the error.
     pub kind: PartErrorKind,
-    /// The fault, the limit and the remedy.
+    /// The error, the limit and the remedy.
     pub message: String,
 }
 
-/// The kinds of failures.
+/// The kinds of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartErrorKind {
     /// The plugin has no such part.
     Invalid,
-    /// The part's file is missing, or can't be used.
+    /// The part's file is missing or can't be used.
     Unavailable,
-    /// One input reached a limit.
+    /// The input reached a limit.
     Limit,
-    /// The call ended before this input, or has used its granted processor time.
+    /// The call ended before this input, or its processor time was used up.
     Budget,
     /// The part reported an error, or crashed.
     Failed,
 }
 
-/// The answer to one input.
 pub(crate) type PartResult = Result<Vec<u8>, PartError>;
 
-/// The inputs of a call, and their results.
 pub(crate) struct Job {
     pub(crate) inputs: Vec<Vec<u8>>,
-    /// The next input that no thread has taken.
+    /// The index of the next input that no thread has taken.
     pub(crate) next: AtomicUsize,
     pub(crate) results: Mutex<Vec<Option<PartResult>>>,
     pub(crate) bounds: PartBounds,
-    /// Nanoseconds of processor time that were used.
+    /// Nanoseconds of used processor time.
     pub(crate) used: AtomicU64,
-    /// The number of bytes that answers may still have.
+    /// Bytes that remain for answers.
     pub(crate) output: AtomicUsize,
-    /// The threads that still work.
+    /// The number of working threads.
     pub(crate) working: Mutex<usize>,
     pub(crate) ended: Condvar,
 }
@@ -82,60 +80,59 @@ impl Job {
         self.ended.notify_all();
     }
 
-    /// Interrupts the parts periodically for checks until all threads have ended.
+    /// Interrupts the running parts at each tick, so that they check their limits. Returns when all
+    /// threads have ended.
     pub(crate) fn tick(&self, engine: &wasmtime::Engine) {
-        let mut working = self.working();
-        while *working > 0 {
-            let waited = self.ended.wait_timeout(working, TICK);
-            working = waited.unwrap_or_else(PoisonError::into_inner).0;
+        let mut working_threads = self.working();
+        while *working_threads > 0 {
+            let waited = self.ended.wait_timeout(working_threads, TICK);
+            (working_threads, _) = waited.unwrap_or_else(PoisonError::into_inner);
             engine.increment_epoch();
         }
     }
 
-    /// Returns the reason why no more inputs may run, or `None` if they may run.
+    /// Returns the reason why no more inputs may run, if there is one.
     pub(crate) fn end_reason(&self) -> Option<PartError> {
         if self.bounds.cancel.is_cancelled() {
             let message = "the call was cancelled".to_owned();
             return Some(PartError { kind: PartErrorKind::Budget, message });
         }
         if Instant::now() >= self.bounds.deadline {
-            let message = "the time of the call is over".to_owned();
+            let message = "the call's time limit is reached".to_owned();
             return Some(PartError { kind: PartErrorKind::Budget, message });
         }
-        if Duration::from_nanos(self.used.load(Ordering::SeqCst)) >= self.bounds.cpu {
-            let message = "the call's parts have used up their processor time".to_owned();
+        let cpu_used = Duration::from_nanos(self.used.load(Ordering::SeqCst));
+        if cpu_used >= self.bounds.cpu {
+            let message = "the call's modules have used up their CPU time".to_owned();
             return Some(PartError { kind: PartErrorKind::Budget, message });
         }
         None
     }
 
-    /// Subtracts the bytes of an answer from the budget for all answers.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the budget has fewer bytes.
+    /// Subtracts the size of an answer from the bytes that remain for all answers.
     pub(crate) fn admit(&self, output: Vec<u8>) -> Result<Vec<u8>, PartError> {
         let size = output.len();
-        let update = self
-            .output
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(size));
+        let update = self.output.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |remaining| {
+            remaining.checked_sub(size)
+        });
         match update {
             Ok(_) => Ok(output),
-            Err(left) => Err(limit(format!(
-                "its answer is {size} bytes; of the {} bytes for all answers, {left} are left: give fewer inputs at a time",
+            Err(remaining) => Err(limit(format!(
+                "the module's answer is {size} bytes, but only {remaining} of the {} bytes for all \
+                 answers are left; pass fewer inputs at once",
                 self.bounds.output
             ))),
         }
     }
 }
 
-/// Measures the processor time of one input on its thread.
+/// Measures the processor time of an input on its thread.
 pub(crate) struct Meter {
     job: Arc<Job>,
     started: Duration,
-    /// The part of the thread's time that was already added to the call's time.
+    /// The thread's time at the last charge.
     charged: Duration,
-    /// The reason why the part was stopped.
+    /// Set if the part was stopped.
     pub(crate) stopped: Option<PartError>,
 }
 
@@ -145,21 +142,25 @@ impl Meter {
         Self { job: Arc::clone(job), started, charged: started, stopped: None }
     }
 
-    /// Adds the time since the last charge to the time of the call. Returns the time of the input.
+    /// Adds the processor time since the last charge to the time of the call. Returns the processor
+    /// time of the input.
     pub(crate) fn charge(&mut self) -> Duration {
         let now = thread_time();
         let uncharged = now.saturating_sub(self.charged);
+        // The fallback is never used, because `u64` can count the nanoseconds of centuries.
         let nanos = u64::try_from(uncharged.as_nanos()).unwrap_or(u64::MAX);
         self.job.used.fetch_add(nanos, Ordering::SeqCst);
         self.charged = now;
         now.saturating_sub(self.started)
     }
 
-    /// Checks whether the part may continue.
+    /// Checks the limits of the running part. Returns `false` if the part must stop, and stores the
+    /// reason.
     pub(crate) fn check(&mut self) -> bool {
-        self.stopped = if self.charge() >= INPUT_TIME {
+        let input_time = self.charge();
+        self.stopped = if input_time >= INPUT_TIME {
             let time = INPUT_TIME.as_secs();
-            Some(limit(format!("it takes more than {time} s of processor time, the limit")))
+            Some(limit(format!("the module takes more than {time} s of CPU time, the limit")))
         } else {
             self.job.end_reason()
         };

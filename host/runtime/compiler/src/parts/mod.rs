@@ -1,8 +1,8 @@
 //! Runs parts, which are pure components of a plugin.
 //!
-//! A part has no capabilities. Parts have a separate engine. The engine links random numbers that
-//! are always the same, and all other imports trap. The plugin's manifest names each part with its
-//! digest. Parts of one call run on several threads, and each input has its own limits.
+//! A part has no capabilities: its random numbers are always the same, and all other imports trap.
+//! The plugin's manifest has the digest of each part. The inputs of a call are divided among
+//! several threads, and each input has its own limits.
 
 mod code;
 mod engine;

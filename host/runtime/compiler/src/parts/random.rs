@@ -1,12 +1,12 @@
-//! `wasi:random` for parts: numbers that are the same for each input.
+//! `wasi:random` for parts. Each input gets the same numbers.
 
 use wasmtime::StoreContextMut;
 use wasmtime::component::Linker;
 
-/// Most random bytes of one call.
+/// Most random bytes of a function call.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// A sequence of numbers from SplitMix64 with a fixed start.
+/// SplitMix64 with a fixed start.
 #[derive(Debug, Default)]
 pub(crate) struct Random(u64);
 
@@ -20,8 +20,8 @@ impl Random {
     }
 }
 
-/// Links an import if it is an interface of `wasi:random`. `random` returns the numbers in the data
-/// of a store.
+/// Links an import if it is an interface of `wasi:random`. `random` returns the source of random
+/// numbers in a store's data.
 pub(crate) fn link<T: 'static>(
     linker: &mut Linker<T>,
     import: &str,
@@ -29,35 +29,51 @@ pub(crate) fn link<T: 'static>(
 ) -> wasmtime::Result<()> {
     let Some(interface) = import.strip_prefix("wasi:random/") else { return Ok(()) };
     let Some((name, _)) = interface.split_once("@0.2.") else { return Ok(()) };
-    let (bytes, number) = match name {
+    let (bytes_function, number_function) = match name {
         "random" => ("get-random-bytes", "get-random-u64"),
         "insecure" => ("get-insecure-random-bytes", "get-insecure-random-u64"),
-        "insecure-seed" => {
-            return linker.instance(import)?.func_wrap(
-                "insecure-seed",
-                move |mut store: StoreContextMut<'_, T>, ()| {
-                    let numbers = random(store.data_mut());
-                    let seed = (numbers.next(), numbers.next());
-                    Ok((seed,))
-                },
-            );
-        }
+        "insecure-seed" => return link_seed(linker, import, random),
+        // The caller lets unknown imports trap.
         _ => return Ok(()),
     };
-    let mut interface = linker.instance(import)?;
-    interface.func_wrap(bytes, move |mut store: StoreContextMut<'_, T>, (length,): (u64,)| {
-        if length > MAX_BYTES {
-            let message = format!("{length} random bytes; the limit is {MAX_BYTES}");
-            return Err(wasmtime::Error::msg(message));
-        }
-        let numbers = random(store.data_mut());
-        let bytes: Vec<u8> = (0..length).map(|_| numbers.next() as u8).collect();
-        Ok((bytes,))
-    })?;
-    interface.func_wrap(number, move |mut store: StoreContextMut<'_, T>, ()| {
+    let mut instance = linker.instance(import)?;
+    instance.func_wrap(
+        bytes_function,
+        move |mut store: StoreContextMut<'_, T>, (length,): (u64,)| {
+            if length > MAX_BYTES {
+                let message =
+                    format!("the module requested {length} random bytes; the limit is {MAX_BYTES}");
+                return Err(wasmtime::Error::msg(message));
+            }
+            let numbers = random(store.data_mut());
+            let mut bytes = Vec::new();
+            for _ in 0..length {
+                let [lowest_byte, ..] = numbers.next().to_le_bytes();
+                bytes.push(lowest_byte);
+            }
+            Ok((bytes,))
+        },
+    )?;
+    instance.func_wrap(number_function, move |mut store: StoreContextMut<'_, T>, ()| {
         let number = random(store.data_mut()).next();
         Ok((number,))
     })
+}
+
+/// Links `wasi:random/insecure-seed`, whose seed has two numbers.
+fn link_seed<T: 'static>(
+    linker: &mut Linker<T>,
+    import: &str,
+    random: fn(&mut T) -> &mut Random,
+) -> wasmtime::Result<()> {
+    linker.instance(import)?.func_wrap(
+        "insecure-seed",
+        move |mut store: StoreContextMut<'_, T>, ()| {
+            let numbers = random(store.data_mut());
+            let seed = (numbers.next(), numbers.next());
+            Ok((seed,))
+        },
+    )
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Runs a part on the inputs of one call.
+//! Runs a part on the inputs of a call.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -14,22 +14,25 @@ use crate::parts::code::{Code, Parts};
 use crate::parts::engine::{MEMORY, PartEngine, PartState};
 use crate::parts::job::{Job, Meter, PartBounds, PartError, PartErrorKind, failed, limit};
 
-/// Most inputs of one call.
+/// Most inputs of a call. A call with more is refused.
 pub const MAX_INPUTS: usize = 4096;
-/// Most bytes of the answer to one input.
+/// Most bytes of an answer. A larger answer is refused.
 const MAX_OUTPUT: usize = 16 << 20;
-/// Most bytes of a part's own error.
+/// Most bytes of a part's error. Longer errors are cut.
 const MAX_ERROR: usize = 4096;
-/// An instance with more memory isn't used for the next input.
+/// Most memory of an instance that is used again.
 const KEPT_MEMORY: usize = 64 << 20;
-/// wasmtime's message about an answer that is too large. Its error has no public type.
+/// wasmtime's message for an answer that is too large. Its error has no public type.
 const TOO_LARGE: &str = "fuel allocated for hostcalls has been exhausted";
-/// Stack of a thread: the guest's stack, and the same size for the host.
+/// Stack of a thread, for the guest and the host.
 const STACK: usize = 4 << 20;
+/// Ticks until the host checks the limits of a running part again.
+const TICKS_TO_CHECK: u64 = 1;
+const MIB: usize = 1 << 20;
 
 impl Parts {
-    /// Runs a part on each of the inputs. Blocks. Returns a result for each input, and the
-    /// processor time of all inputs.
+    /// Runs a part on each input. Blocks. Returns a result for each input, and the used processor
+    /// time.
     pub fn run(
         &self,
         engine: &PartEngine,
@@ -40,7 +43,7 @@ impl Parts {
     ) -> (Vec<Result<Vec<u8>, PartError>>, Duration) {
         let count = inputs.len();
         if count > MAX_INPUTS {
-            let message = format!("{count} inputs; the limit is {MAX_INPUTS}");
+            let message = format!("the call has {count} inputs; the limit is {MAX_INPUTS}");
             return (vec![Err(limit(message)); count], Duration::ZERO);
         }
         let code = match self.code(engine, compiler, part) {
@@ -48,7 +51,7 @@ impl Parts {
             Err(error) => return (vec![Err(error); count], Duration::ZERO),
         };
 
-        // A call always has one thread.
+        // Every call has one thread that isn't spare.
         let threads = engine.take_threads(count.saturating_sub(1));
         let job = Arc::new(Job {
             next: AtomicUsize::new(0),
@@ -84,34 +87,36 @@ impl Parts {
     }
 }
 
-/// Makes the result for an input that no thread has taken.
+/// Makes the result of an input that no thread has taken.
 fn without_thread() -> Result<Vec<u8>, PartError> {
     Err(PartError {
         kind: PartErrorKind::Unavailable,
-        message: "this machine starts no thread for it".to_owned(),
+        message: "no thread can be started for this input".to_owned(),
     })
 }
 
-/// Processes inputs until there are no more.
+/// Takes inputs and stores their results until no input is left.
 fn work(code: &Code, job: &Arc<Job>) {
-    let mut instance = None;
+    let mut idle_instance = None;
     loop {
         let index = job.next.fetch_add(1, Ordering::SeqCst);
         let Some(input) = job.inputs.get(index) else { return };
         let result = match job.end_reason() {
             Some(error) => Err(error),
-            None => answer(code, job, &mut instance, input).and_then(|output| job.admit(output)),
+            None => match answer(code, job, &mut idle_instance, input) {
+                Ok(output) => job.admit(output),
+                Err(error) => Err(error),
+            },
         };
         let mut results = job.results.lock().unwrap_or_else(PoisonError::into_inner);
         results[index] = Some(result);
     }
 }
 
-/// An instance that can process another input.
 type IdleInstance = Option<(Store<PartState>, Func)>;
 
-/// Runs a part on one input, in the idle instance or in a new instance. Stores the instance in
-/// `idle` if it can process another input.
+/// Runs a part on an input, in the idle instance or in a new instance. Stores an instance that can
+/// be used again in `idle`.
 fn answer(
     code: &Code,
     job: &Arc<Job>,
@@ -126,7 +131,8 @@ fn answer(
         }
         None => instantiate(code, meter),
     };
-    store.set_epoch_deadline(1);
+    store.set_epoch_deadline(TICKS_TO_CHECK);
+    // The fuel bounds the size of the answer.
     store.set_hostcall_fuel(MAX_OUTPUT);
     let result = function.and_then(|function| {
         let run = function.typed::<(&[u8],), (Result<Vec<u8>, String>,)>(&store)?;
@@ -138,7 +144,8 @@ fn answer(
     state.meter.charge();
     match result {
         Ok((answer, function)) => {
-            if state.limiter.used() <= KEPT_MEMORY && !state.limiter.refused() {
+            let is_small = state.limiter.used() <= KEPT_MEMORY;
+            if is_small && !state.limiter.refused() {
                 *idle = Some((store, function));
             }
             answer.map_err(|error| failed(neutral(cut(&error, MAX_ERROR)).into_owned()))
@@ -147,35 +154,47 @@ fn answer(
     }
 }
 
-/// Makes the error for a part that was stopped, reached a limit or crashed.
+/// Makes the error of a part that was stopped, reached a limit or crashed.
 fn trap_error(error: &wasmtime::Error, state: &mut PartState) -> PartError {
     if let Some(reason) = state.meter.stopped.take() {
         return reason;
     }
     if state.limiter.refused() {
-        return limit(format!("it needs more than {} MiB of memory, the limit", MEMORY >> 20));
+        return limit(format!(
+            "the module needs more than {} MiB of memory, the limit",
+            MEMORY / MIB
+        ));
     }
-    // The cause is at the end of the chain, behind a backtrace of the part.
+    // The cause comes after a backtrace of the part.
     let cause = error.root_cause().to_string();
     if cause.contains(TOO_LARGE) {
-        return limit(format!("its answer has more than {} MiB, the limit", MAX_OUTPUT >> 20));
+        return limit(format!(
+            "the module's answer has more than {} MiB, the limit",
+            MAX_OUTPUT / MIB
+        ));
     }
-    failed(format!("the part crashed: {}", neutral(cut(&cause, MAX_ERROR))))
+    failed(format!("the module crashed: {}", neutral(cut(&cause, MAX_ERROR))))
 }
 
-/// Makes a store and sets all its limits. Only this function makes stores of parts.
+/// Makes a store with all its limits, and an instance in it. Returns the store and the part's
+/// function. After a failure, the store contains the reason. Stores of parts must be made only
+/// here.
 fn instantiate(code: &Code, meter: Meter) -> (Store<PartState>, wasmtime::Result<Func>) {
     let mut store = Store::new(code.pre.engine(), PartState::new(meter));
     store.limiter(|state| &mut state.limiter);
     store.set_hostcall_fuel(MAX_OUTPUT);
-    store.set_epoch_deadline(1);
+    store.set_epoch_deadline(TICKS_TO_CHECK);
     store.epoch_deadline_callback(|mut store| {
         let may_go_on = store.data_mut().meter.check();
-        Ok(if may_go_on { UpdateDeadline::Continue(1) } else { UpdateDeadline::Interrupt })
+        Ok(if may_go_on {
+            UpdateDeadline::Continue(TICKS_TO_CHECK)
+        } else {
+            UpdateDeadline::Interrupt
+        })
     });
     let function = code.pre.instantiate(&mut store).and_then(|instance| {
         let run = instance.get_func(&mut store, code.run);
-        run.ok_or_else(|| wasmtime::Error::msg("it has no function `run`"))
+        run.ok_or_else(|| wasmtime::Error::msg("the module has no function `run`"))
     });
     (store, function)
 }

@@ -1,6 +1,6 @@
-//! Finds the exported functions that this engine can't run. These are functions of WASI 0.3: async
-//! functions, and functions with streams, futures or error contexts. A component with such a
-//! function isn't compiled, so its other functions can't be used either.
+//! Finds exported functions of WASI 0.3, which this engine can't run: async functions, and
+//! functions with streams, futures or error contexts. A component with such a function isn't
+//! compiled.
 
 use std::collections::HashSet;
 
@@ -11,16 +11,18 @@ use wasmparser::component_types::{
 use wasmparser::types::TypesRef;
 use wasmparser::{Parser, Payload, PrimitiveValType, ValidPayload, Validator, WasmFeatures};
 
-/// Most functions that are named.
+/// Most functions that are named. Further functions are left out.
 const MAX_NAMED: usize = 8;
 
-/// Returns the names of the functions that this engine can't run, in the form of WIT. The list is
-/// empty if there are no such functions, or if the component isn't valid. The search takes time and
-/// memory, so check untrusted components in a process with limits.
+/// Returns the names of the functions that are async or use streams or futures, which this engine
+/// can't run. Returns no names for an invalid component. Takes much time and memory, so an
+/// untrusted component must be checked in a process with limits.
 pub fn asynchronous_functions(wasm: &[u8]) -> Vec<String> {
     let mut validator = Validator::new_with_features(WasmFeatures::all());
     let mut types = None;
     let mut exports = Vec::new();
+    // Number of modules and components around the payload. Only the exports of the outermost
+    // component can be called.
     let mut depth = 0_usize;
     for payload in Parser::new(0).parse_all(wasm) {
         let Ok(payload) = payload else { return Vec::new() };
@@ -28,8 +30,9 @@ pub fn asynchronous_functions(wasm: &[u8]) -> Vec<String> {
             Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
             Payload::End(_) => depth = depth.saturating_sub(1),
             Payload::ComponentExportSection(section) if depth == 0 => {
-                let names = section.clone().into_iter().map_while(Result::ok);
-                exports.extend(names.map(|export| export.name.name.to_owned()));
+                for export in section.clone().into_iter().map_while(Result::ok) {
+                    exports.push(export.name.name.to_owned());
+                }
             }
             _ => {}
         }
@@ -45,7 +48,6 @@ pub fn asynchronous_functions(wasm: &[u8]) -> Vec<String> {
     names
 }
 
-/// Finds the async functions in the exports of a component and of its interfaces.
 fn find_async(types: TypesRef<'_>, exports: &[String]) -> Vec<String> {
     let mut names = Vec::new();
     for export in exports {
@@ -62,6 +64,7 @@ fn find_async(types: TypesRef<'_>, exports: &[String]) -> Vec<String> {
                     }
                 }
             }
+            // The export isn't async, or contains no functions.
             _ => {}
         }
     }
@@ -76,8 +79,8 @@ fn is_async(types: TypesRef<'_>, function: ComponentFuncTypeId) -> bool {
         || function.result.is_some_and(|ty| has_async(types, ty, &mut seen))
 }
 
-/// Checks whether a type contains a stream, a future or an error context. Each type is visited
-/// once, because types can refer to each other so often that visiting the whole tree would not end.
+/// Checks whether a type contains a stream, a future or an error context. Each type is visited only
+/// once, because the tree of types may be exponentially large.
 fn has_async(
     types: TypesRef<'_>,
     ty: ComponentValType,
@@ -85,9 +88,12 @@ fn has_async(
 ) -> bool {
     let id = match ty {
         ComponentValType::Primitive(ty) => return ty == PrimitiveValType::ErrorContext,
-        ComponentValType::Type(id) if !seen.insert(id) => return false,
         ComponentValType::Type(id) => id,
     };
+    let is_new = seen.insert(id);
+    if !is_new {
+        return false;
+    }
     match &types[id] {
         ComponentDefinedType::Primitive(ty) => *ty == PrimitiveValType::ErrorContext,
         ComponentDefinedType::Record(record) => {

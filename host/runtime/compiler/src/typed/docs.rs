@@ -1,84 +1,83 @@
-//! Reads the documentation inside a component: the custom section `package-docs`, which WIT tools
-//! write. The section is in the component itself, or in a section `component-type…` of a module
-//! inside the component. That section describes the world for which the module was built.
+//! Reads the documentation in a component: the section `package-docs`, which WIT tools write. The
+//! section is in the component, or in a section `component-type…` of a module, which describes the
+//! module's world.
 
 use serde_json::Value;
 use wasmparser::{Parser, Payload};
 
-/// The custom section with the documentation. It contains a version byte and JSON.
+/// The section with the documentation: a version byte, and JSON.
 const SECTION: &str = "package-docs";
 
-/// The known versions of the format. The parts that are read are the same in all of them.
+/// Known versions of the format. They differ only in parts that aren't used.
 const VERSIONS: [u8; 2] = [0, 1];
 
-/// The beginning of the names of sections that describe a module's world.
+/// Prefix of sections that describe a module's world.
 const WORLD: &str = "component-type";
 
-/// Most bytes of one documentation section, and most sections that are read.
+/// Largest section in bytes, and most sections. Further and larger sections are ignored.
 const MAX_SECTION: usize = 256 * 1024;
 const MAX_SECTIONS: usize = 8;
 
-/// The documentation of a component and of its functions.
+/// The documentation of a component and its functions.
 #[derive(Debug, Default)]
 pub struct Docs(Vec<Value>);
 
 impl Docs {
-    /// Reads the documentation of a component. A section that is damaged or too large is ignored.
+    /// Reads the documentation. Ignores invalid sections, and everything after damaged bytes.
     pub fn read(wasm: &[u8]) -> Self {
-        let mut all = Vec::new();
+        let mut docs = Vec::new();
         for payload in Parser::new(0).parse_all(wasm).map_while(Result::ok) {
             let Payload::CustomSection(section) = payload else { continue };
             if section.data().len() > MAX_SECTION {
                 continue;
             }
             if section.name() == SECTION {
-                all.extend(parse(section.data()));
+                docs.extend(parse(section.data()));
             } else if section.name().starts_with(WORLD) {
+                // The section contains a component, which has the documentation.
                 for payload in Parser::new(0).parse_all(section.data()).map_while(Result::ok) {
-                    if let Payload::CustomSection(inner) = payload
-                        && inner.name() == SECTION
-                    {
-                        all.extend(parse(inner.data()));
+                    let Payload::CustomSection(inner) = payload else { continue };
+                    if inner.name() == SECTION {
+                        docs.extend(parse(inner.data()));
                     }
                 }
             }
-            if all.len() >= MAX_SECTIONS {
+            if docs.len() >= MAX_SECTIONS {
                 break;
             }
         }
-        all.truncate(MAX_SECTIONS);
-        Self(all)
+        docs.truncate(MAX_SECTIONS);
+        Self(docs)
     }
 
-    /// Returns the documentation of the package, or else of its world.
+    /// Returns the documentation of the package, or else of the world.
     pub fn package(&self) -> Option<&str> {
         let package = self.0.iter().find_map(|docs| docs.get("docs")?.as_str());
         package.or_else(|| self.worlds().find_map(|world| world.get("docs")?.as_str()))
     }
 
-    /// Returns the documentation of a function. `interface` is the full name of its interface, or
-    /// `None` if the function belongs to the world itself.
+    /// Returns the documentation of a function. `interface` is `None` for a function of the world.
     pub(crate) fn function(&self, interface: Option<&str>, function: &str) -> Option<&str> {
         let Some(interface) = interface else {
-            return self
-                .world_entries(["func_exports", "funcs"])
-                .find_map(|functions| find_docs(functions, function));
+            let mut entries = self.world_entries(["func_exports", "funcs"]);
+            return entries.find_map(|functions| find_docs(functions, function));
         };
         let unversioned = interface.split_once('@').map_or(interface, |(name, _)| name);
         match unversioned.rsplit_once('/') {
-            Some((_, name)) => self
-                .0
-                .iter()
-                .filter_map(|docs| docs.get("interfaces"))
-                .find_map(|interfaces| find_interface_docs(interfaces, name, function)),
-            // An interface without a package belongs to the world.
-            None => self
-                .world_entries(["interface_exports", "interfaces"])
-                .find_map(|interfaces| find_interface_docs(interfaces, unversioned, function)),
+            // The documentation names an interface of a package without the package.
+            Some((_package, name)) => {
+                let mut packages = self.0.iter().filter_map(|docs| docs.get("interfaces"));
+                packages.find_map(|interfaces| find_interface_docs(interfaces, name, function))
+            }
+            // A name without a package is an interface of the world.
+            None => {
+                let mut entries = self.world_entries(["interface_exports", "interfaces"]);
+                entries
+                    .find_map(|interfaces| find_interface_docs(interfaces, unversioned, function))
+            }
         }
     }
 
-    /// Returns the entries with these keys in all worlds.
     fn world_entries(&self, keys: [&'static str; 2]) -> impl Iterator<Item = &Value> {
         self.worlds().flat_map(move |world| keys.into_iter().filter_map(move |key| world.get(key)))
     }
@@ -100,8 +99,8 @@ fn find_interface_docs<'d>(
     find_docs(functions, function)
 }
 
-/// Finds a function's documentation, which is a string, or an object with a string. Returns `None`
-/// if the string is blank.
+/// Finds the documentation of a function: a string, or an object with a string. Ignores a blank
+/// text.
 fn find_docs<'d>(functions: &'d Value, name: &str) -> Option<&'d str> {
     let entry = functions.get(name)?;
     let text = match entry.as_str() {
@@ -114,7 +113,7 @@ fn find_docs<'d>(functions: &'d Value, name: &str) -> Option<&'d str> {
     Some(text)
 }
 
-/// Parses a section. Returns `None` if its version is unknown or it isn't JSON.
+/// Parses a section. Returns `None` if it is invalid or of an unknown version.
 fn parse(section: &[u8]) -> Option<Value> {
     let (version, json) = section.split_first()?;
     if !VERSIONS.contains(version) {

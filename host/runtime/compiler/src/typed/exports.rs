@@ -1,5 +1,5 @@
-//! Decides which exported functions of a component that isn't made for Toolhold become tools, and
-//! calls them.
+//! Makes tools of the exported functions of a component without Toolhold's interfaces, and calls
+//! them.
 
 use std::collections::HashMap;
 
@@ -14,35 +14,38 @@ use wasmtime::{Engine, Store};
 use crate::typed::docs::Docs;
 use crate::typed::schema::{Schemas, TypeError};
 use crate::typed::signature::write_signature;
-use crate::typed::values::{Lifting, Lowering, ValueError};
+use crate::typed::values::{Lifting, Lowering};
 
-/// The limits for the tools of one component.
+/// The limits for the tools of a component.
 #[derive(Clone, Copy, Debug)]
 pub struct ToolBounds {
-    /// Most tools.
+    /// Most tools. Further functions are left out.
     pub tools: usize,
-    /// Most characters of a tool's own name.
+    /// Most characters of a tool's name. A function with a longer name is left out.
     pub name: usize,
-    /// Most bytes of a tool's description.
+    /// Most bytes of a description. Longer descriptions are cut.
     pub description: usize,
 }
 
-/// Most bytes of a failure's message.
+/// Longest message of a failure in bytes. Longer messages are cut.
 const MAX_MESSAGE: usize = 4096;
 
 /// Bytes of a description that are reserved for the signature.
-const SIGNATURE: usize = 1300;
+const SIGNATURE_ROOM: usize = 1300;
 
-/// Most exports that are looked at. The rest can't all be tools.
+/// Most exports that are read. Further exports are ignored.
 const MAX_EXPORTS: usize = 1000;
 
 /// Most functions that are listed as left out.
 const MAX_LEFT_OUT: usize = 128;
 
-/// The field of a structured answer that isn't an object itself.
+/// Most bytes of a function's or an argument's name in a message. Longer names are cut.
+const MAX_SHOWN_NAME: usize = 200;
+
+/// The field of a structured answer for a value that isn't a record.
 const RESULT: &str = "result";
 
-/// The functions that a component exports, as tools.
+/// The exported functions of a component, as tools.
 pub struct Functions {
     offered: Vec<Function>,
     left_out: Vec<String>,
@@ -50,64 +53,61 @@ pub struct Functions {
     description: usize,
 }
 
-/// An exported function that is a tool.
 struct Function {
-    /// The tool's own name.
+    /// The name of the tool.
     name: String,
-    /// The place where the component exports the function, in the form of WIT.
+    /// The full name of the function in WIT.
     written: String,
     interface: Option<String>,
     index: ComponentExportIndex,
     params: Vec<(String, Type)>,
-    /// The type of the result. A WIT `result` is split, and its error is the tool's failure.
+    /// The type of the result, or of its `ok` if the function returns a WIT `result`.
     ok: Option<Type>,
     err: Option<Type>,
     fails: bool,
     definition: Definition,
 }
 
-/// A function that may become a tool.
 struct Exported {
-    /// The full name of the interface. `None` if the component exports the function directly.
+    /// The full name of the interface. `None` if the component exports the function itself.
     interface: Option<String>,
     function: String,
     index: ComponentExportIndex,
     ty: ComponentFunc,
 }
 
-/// A component exports no function that could be a tool.
+/// A component exports no function that can become a tool.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error(
-    "it exports nothing that Toolhold can call: neither `toolhold:tool/tools` nor `toolhold:tool/filter`, no function of its own, \
-     and no `wasi:cli/run`"
+    "the component exports nothing that Toolhold can call: neither `toolhold:tool/tools`, \
+     `toolhold:tool/filter` nor `wasi:cli/run`, and no other function"
 )]
 pub struct NoFunctionsError;
 
-/// A reason why a function isn't a tool.
 #[derive(Debug, thiserror::Error)]
 enum FunctionError {
-    #[error("it belongs to a resource, which lives in one instance, and each call has its own")]
+    #[error("the function belongs to a resource, and resources don't survive a call")]
     OfResource,
-    #[error("another function would have its name, `{0}`, too")]
+    #[error("another function has the same tool name, `{0}`")]
     NameTaken(String),
-    #[error("its name `{name}` is {} characters; the limit is {limit}", .name.len())]
+    #[error("the tool name `{name}` is {} characters; the limit is {limit}", .name.len())]
     LongName { name: String, limit: usize },
-    #[error("it belongs to the tools that built the component")]
+    #[error("the function belongs to the toolchain that built the component")]
     OfToolchain,
-    #[error("it is async, which Toolhold doesn't run yet")]
+    #[error("the function is async, which Toolhold doesn't support yet")]
     Async,
-    #[error("its {what} {error}")]
+    #[error("the {what} {error}")]
     Type { what: &'static str, error: TypeError },
-    #[error("the component has more than {0} functions, which is the limit")]
+    #[error("the component has more than {0} functions, the limit")]
     TooMany(usize),
 }
 
 impl Functions {
-    /// Reads the types of a component. No code of the component runs.
+    /// Reads the types of a component. Runs no code of the component.
     ///
     /// # Errors
     ///
-    /// Returns an error if the component exports no function.
+    /// Returns an error if the component exports no functions.
     pub fn from_component(
         component: &Component,
         bounds: ToolBounds,
@@ -120,7 +120,7 @@ impl Functions {
         let mut offered: Vec<Function> = Vec::new();
         let mut left_out: Vec<String> = Vec::new();
         for (export, name) in exports.into_iter().zip(names) {
-            let written = export.written();
+            let full_name = export.written();
             let mut function = name.and_then(|name| Function::new(export, name));
             if function.is_ok() && offered.len() == bounds.tools {
                 function = Err(FunctionError::TooMany(bounds.tools));
@@ -128,7 +128,8 @@ impl Functions {
             match function {
                 Ok(function) => offered.push(function),
                 Err(error) if left_out.len() < MAX_LEFT_OUT => {
-                    left_out.push(format!("{}: {error}", neutral_line(cut(&written, 200))));
+                    let shown_name = neutral_line(cut(&full_name, MAX_SHOWN_NAME));
+                    left_out.push(format!("{shown_name}: {error}"));
                 }
                 Err(_) => {}
             }
@@ -136,11 +137,6 @@ impl Functions {
         Ok(Self { offered, left_out, description: bounds.description })
     }
 
-    /// Finds the function of a tool.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if there is no tool with this name.
     fn find(&self, tool: &str) -> Result<&Function, Failure> {
         self.offered.iter().find(|function| function.name == tool).ok_or_else(|| {
             let message = format!("the component has no function for `{tool}`");
@@ -148,20 +144,20 @@ impl Functions {
         })
     }
 
-    /// Converts the arguments of a tool to values, before any code of the component runs.
+    /// Converts the arguments of a tool before code of the component runs.
     ///
     /// # Errors
     ///
-    /// The arguments don't fit the types of the function.
+    /// Returns a failure if the arguments don't match the types of the function.
     pub fn check(&self, tool: &str, arguments: &Value) -> Result<Vec<Val>, Failure> {
         self.find(tool)?.convert_arguments(arguments)
     }
 
-    /// Calls the function of a tool. The answer has at most `limit` bytes.
+    /// Calls the function of a tool. An answer of more than `limit` bytes becomes a failure.
     ///
     /// # Errors
     ///
-    /// Returns an error if the component trapped or was stopped.
+    /// Returns an error if the component traps.
     pub async fn call<T: Send + 'static>(
         &self,
         store: &mut Store<T>,
@@ -176,16 +172,16 @@ impl Functions {
         }
     }
 
-    /// Returns the definitions of the tools. Also returns the functions that are left out, each
-    /// with the reason.
+    /// Returns the definitions of the tools. Also returns the functions that are left out, with the
+    /// reasons.
     pub fn offer(&self, docs: &Docs) -> (Vec<Definition>, Vec<String>) {
         let tools = self.offered.iter().map(|function| function.describe(docs, self.description));
         (tools.collect(), self.left_out.clone())
     }
 }
 
-/// Finds the functions that a component exports directly or in an interface. Functions of the
-/// packages `wasi` and `toolhold` are ignored.
+/// Finds the functions that a component exports itself or in interfaces. The packages `wasi` and
+/// `toolhold` are ignored.
 fn find_exports(component: &Component) -> Vec<Exported> {
     let engine = component.engine();
     let mut all = Vec::new();
@@ -199,13 +195,14 @@ fn find_exports(component: &Component) -> Vec<Exported> {
                 all.push(Exported { interface: None, function: name.to_owned(), index, ty });
             }
             ComponentItem::ComponentInstance(interface) => {
+                let interface_index = index;
                 for (function, ty) in interface_functions(&interface, engine) {
-                    let Some(index) = component.get_export_index(Some(&index), &function) else {
-                        continue;
-                    };
+                    let found = component.get_export_index(Some(&interface_index), &function);
+                    let Some(index) = found else { continue };
                     all.push(Exported { interface: Some(name.to_owned()), function, index, ty });
                 }
             }
+            // Types, modules and components can't be called.
             _ => {}
         }
         if all.len() >= MAX_EXPORTS {
@@ -219,47 +216,57 @@ fn interface_functions(
     interface: &wasmtime::component::types::ComponentInstance,
     engine: &Engine,
 ) -> Vec<(String, ComponentFunc)> {
-    let exports = interface.exports(engine).take(MAX_EXPORTS);
-    exports
-        .filter_map(|(name, item)| match item.ty {
-            ComponentItem::ComponentFunc(ty) => Some((name.to_owned(), ty)),
-            _ => None,
-        })
-        .collect()
+    let mut functions = Vec::new();
+    for (name, item) in interface.exports(engine).take(MAX_EXPORTS) {
+        if let ComponentItem::ComponentFunc(ty) = item.ty {
+            functions.push((name.to_owned(), ty));
+        }
+    }
+    functions
 }
 
-/// Returns the tool name of each function, or the reason why there is no name. A function of an
-/// interface is always named `interface-function`. If two interfaces with the same name have the
-/// function, the name starts with the name of their package.
+/// Returns the tool name of each function, or the reason why the function isn't offered as a tool.
 fn tool_names(exports: &[Exported], limit: usize) -> Vec<Result<String, FunctionError>> {
-    let short_names: Vec<String> = exports.iter().map(|export| export.name(false)).collect();
-    let short_counts = count_names(&short_names);
+    let names = shortest_names(exports);
+    let counts = count_names(&names);
+    let mut results = Vec::new();
+    for (name, export) in names.iter().zip(exports) {
+        // WIT names a function of a resource `[method]…`.
+        let is_of_resource = export.function.starts_with('[');
+        results.push(if is_of_resource {
+            Err(FunctionError::OfResource)
+        } else if counts[name.as_str()] > 1 {
+            Err(FunctionError::NameTaken(name.clone()))
+        } else if name.len() > limit {
+            Err(FunctionError::LongName { name: name.clone(), limit })
+        } else {
+            Ok(name.clone())
+        });
+    }
+    results
+}
+
+/// Returns a name for each function: `function`, or `interface-function` for a function of an
+/// interface. If two names are equal, the name of the package comes first.
+fn shortest_names(exports: &[Exported]) -> Vec<String> {
+    let short_names: Vec<String> = exports.iter().map(Exported::short_name).collect();
+    let counts = count_names(&short_names);
     let mut names = Vec::new();
     for (export, short_name) in exports.iter().zip(&short_names) {
-        if short_counts[short_name.as_str()] > 1 {
-            names.push(export.name(true));
+        if counts[short_name.as_str()] > 1 {
+            names.push(export.name_with_package());
         } else {
             names.push(short_name.clone());
         }
     }
-
-    let counts = count_names(&names);
     names
-        .iter()
-        .zip(exports)
-        .map(|(name, export)| {
-            // WIT writes a function of a resource as `[method]…`.
-            if export.function.starts_with('[') {
-                Err(FunctionError::OfResource)
-            } else if counts[name.as_str()] > 1 {
-                Err(FunctionError::NameTaken(name.clone()))
-            } else if name.len() > limit {
-                Err(FunctionError::LongName { name: name.clone(), limit })
-            } else {
-                Ok(name.clone())
-            }
-        })
-        .collect()
+}
+
+/// Joins the parts of a tool name. Leaves out empty parts.
+fn join_name(parts: &[&str]) -> String {
+    let mut parts = parts.to_vec();
+    parts.retain(|part| !part.is_empty());
+    parts.join("-").to_ascii_lowercase()
 }
 
 fn count_names(names: &[String]) -> HashMap<&str, usize> {
@@ -271,7 +278,7 @@ fn count_names(names: &[String]) -> HashMap<&str, usize> {
 }
 
 impl Exported {
-    /// Returns the function's name in the form for people: `acme:units/convert.to-feet`.
+    /// Returns the full name in WIT, such as `acme:units/convert.to-feet`.
     fn written(&self) -> String {
         match &self.interface {
             Some(interface) => format!("{interface}.{}", self.function),
@@ -279,23 +286,31 @@ impl Exported {
         }
     }
 
-    /// Returns the tool name. For example, the function `to-feet` of `acme:units/convert@1.0.0` is
-    /// named `convert-to-feet`, or `units-convert-to-feet` with its package.
-    fn name(&self, with_package: bool) -> String {
+    /// Returns the tool name without the package. The function `to-feet` of
+    /// `acme:units/convert@1.0.0` is named `convert-to-feet`.
+    fn short_name(&self) -> String {
+        let (_package, interface) = self.package_and_interface();
+        join_name(&[interface, self.function.as_str()])
+    }
+
+    /// Returns the tool name with the package. The function `to-feet` of
+    /// `acme:units/convert@1.0.0` is named `units-convert-to-feet`.
+    fn name_with_package(&self) -> String {
+        let (package, interface) = self.package_and_interface();
+        join_name(&[package, interface, self.function.as_str()])
+    }
+
+    /// Returns `("units", "convert")` for `acme:units/convert@1.0.0`. A missing part is empty.
+    fn package_and_interface(&self) -> (&str, &str) {
         let versioned = self.interface.as_deref().unwrap_or_default();
         let full = versioned.split_once('@').map_or(versioned, |(name, _)| name);
         let (package, interface) = full.rsplit_once('/').unwrap_or(("", full));
         let package_name = package.rsplit_once(':').map_or(package, |(_, name)| name);
-        let mut parts = vec![interface, self.function.as_str()];
-        if with_package {
-            parts.insert(0, package_name);
-        }
-        parts.retain(|part| !part.is_empty());
-        parts.join("-").to_ascii_lowercase()
+        (package_name, interface)
     }
 
     /// Checks whether a language's toolchain exports the function for its own use. A call of such a
-    /// function would replace the program.
+    /// function would replace the program. The toolchains name it `exports.init` or `init(script)`.
     fn is_of_toolchain(&self) -> bool {
         if self.function != "init" {
             return false;
@@ -332,13 +347,14 @@ impl Function {
             Some(Type::Result(result)) => (result.ok(), result.err(), true),
             other => (other, None, false),
         };
-        // Values of a type without a schema can't be converted.
+        // An error without a schema can't be converted.
         if let Some(ty) = &err
             && let Err(error) = Schemas::new().schema_of(ty)
         {
             return Err(FunctionError::Type { what: "error's type", error });
         }
         let mut definition = Definition::new(name.clone(), signature, input);
+        // The component wasn't written for Toolhold.
         definition.foreign = true;
         if let Some(ty) = &ok {
             let output = output_schema(ty)
@@ -348,19 +364,20 @@ impl Function {
         Ok(Self { name, written, interface, index, params, ok, err, fails, definition })
     }
 
-    /// Returns the definition, with the documentation of the function.
+    /// Returns the definition with the function's documentation. `limit` is the most bytes of the
+    /// description. Long documentation is cut, because the signature needs room too.
     fn describe(&self, docs: &Docs, limit: usize) -> Definition {
-        let documentation = docs
-            .function(self.interface.as_deref(), self.wit_name())
-            .map(|text| cut(text, limit.saturating_sub(SIGNATURE)).trim())
-            .unwrap_or_default();
+        let documentation = match docs.function(self.interface.as_deref(), self.wit_name()) {
+            Some(text) => cut(text, limit.saturating_sub(SIGNATURE_ROOM)).trim(),
+            None => "",
+        };
         let signature = &self.definition.description;
         let export = match &self.interface {
             Some(interface) => format!("`{signature}` of `{interface}`"),
             None => format!("`{signature}`"),
         };
         let description = if documentation.is_empty() {
-            format!("{export}. It has no description.")
+            format!("{export}. The function has no description.")
         } else {
             format!("{documentation}\n\n{export}")
         };
@@ -369,32 +386,30 @@ impl Function {
         definition
     }
 
-    /// Returns the function's name in WIT, without its interface.
     fn wit_name(&self) -> &str {
         self.written.rsplit('.').next().unwrap_or_default()
     }
 
-    /// Converts arguments to component values.
-    ///
-    /// # Errors
-    ///
-    /// The arguments don't fit the types.
     fn convert_arguments(&self, arguments: &Value) -> Result<Vec<Val>, Failure> {
-        let none = Map::new();
-        let fields = arguments.as_object().unwrap_or(&none);
+        let no_fields = Map::new();
+        // Arguments that aren't an object were refused before.
+        let fields = arguments.as_object().unwrap_or(&no_fields);
         let mut lowering = Lowering::new();
-        let values: Result<Vec<Val>, ValueError> = self
-            .params
-            .iter()
-            .map(|(name, ty)| lowering.field(name, fields.get(name), ty))
-            .collect();
-        values.map_err(|error| {
-            let place = neutral_line(cut(&lowering.place(), 200));
-            Failure::new(Category::InvalidParameters, format!("`{place}` {error}"))
-        })
+        let mut values = Vec::with_capacity(self.params.len());
+        for (name, ty) in &self.params {
+            match lowering.field(name, fields.get(name), ty) {
+                Ok(value) => values.push(value),
+                Err(error) => {
+                    let place = neutral_line(cut(&lowering.place(), MAX_SHOWN_NAME));
+                    let message = format!("`{place}` {error}");
+                    return Err(Failure::new(Category::InvalidParameters, message));
+                }
+            }
+        }
+        Ok(values)
     }
 
-    /// Calls the function. An error is a trap.
+    /// Calls the function. An error means a trap.
     async fn call<T: Send + 'static>(
         &self,
         store: &mut Store<T>,
@@ -402,25 +417,28 @@ impl Function {
         values: &[Val],
         limit: usize,
     ) -> wasmtime::Result<Outcome> {
-        let function = instance
-            .get_func(&mut *store, self.index)
-            .ok_or_else(|| wasmtime::Error::msg("the instance lacks the function"))?;
+        let Some(function) = instance.get_func(&mut *store, self.index) else {
+            return Err(wasmtime::Error::msg("the instance doesn't have the function"));
+        };
         let has_result = self.ok.is_some() || self.fails;
-        // The call replaces the placeholder.
-        let mut results = vec![Val::Bool(false); usize::from(has_result)];
-        if let Err(error) = function.call_async(&mut *store, values, &mut results).await {
-            return if is_too_large(&error) { Ok(Err(too_large(store))) } else { Err(error) };
+        // The call replaces the placeholder with the result.
+        let placeholder = Val::Bool(false);
+        let mut results = vec![placeholder; usize::from(has_result)];
+        match function.call_async(&mut *store, values, &mut results).await {
+            Ok(()) => Ok(self.outcome(results.pop(), limit)),
+            Err(error) if is_too_large(&error) => Ok(Err(too_large(store))),
+            Err(error) => Err(error),
         }
-        Ok(self.outcome(results.pop(), limit))
     }
 
-    /// Converts the result of the function. `limit` is the most bytes of the answer.
+    /// Converts the result of the function. The answer has at most `limit` bytes.
     fn outcome(&self, result: Option<Val>, limit: usize) -> Outcome {
         let value = match result {
             Some(Val::Result(Err(error))) if self.fails => {
                 return Err(self.failure(error.map(|error| *error), limit));
             }
             Some(Val::Result(Ok(value))) if self.fails => value.map(|value| *value),
+            // The function can't fail, so the result is the value itself.
             other => other,
         };
         let (Some(value), Some(ty)) = (value, &self.ok) else {
@@ -440,8 +458,7 @@ impl Function {
         Ok(Output { content: vec![content], structured: Some(structured), meta: None })
     }
 
-    /// Converts the error that the function returned. `error` is the value of the error, if it has
-    /// one.
+    /// Converts the error of a WIT `result`. `error` is the value of the error.
     fn failure(&self, error: Option<Val>, limit: usize) -> Failure {
         let name = self.wit_name();
         let (Some(error), Some(ty)) = (error, &self.err) else {
@@ -460,13 +477,14 @@ impl Function {
         let message = neutral(cut(&text, MAX_MESSAGE));
         let mut failure =
             Failure::new(Category::PermanentFailure, format!("`{name}` failed: {message}"));
+        // Only the host may use its own codes.
         failure.code = code.filter(|code| !toolhold_contract::HOST_CODES.contains(&code.as_str()));
         failure.structured = Some(Map::from_iter([("error".to_owned(), json)]).into());
         failure
     }
 }
 
-/// Returns a JSON value as text. A string is returned without quotes.
+/// Formats a JSON value. A string has no quotes.
 fn json_text(json: &Value) -> String {
     match json {
         Value::String(text) => text.clone(),
@@ -474,51 +492,52 @@ fn json_text(json: &Value) -> String {
     }
 }
 
-/// Converts a value of an answer to JSON. The answer has at most `limit` bytes.
+/// Converts a value to JSON. The answer has at most `limit` bytes.
 fn lift(value: Val, ty: &Type, limit: usize) -> Result<Value, Failure> {
-    // The value is sent twice: as text, and as a structured answer.
-    Lifting::new(limit / 2).json(value, ty).map_err(|_| {
-        let message = format!("the tool's answer is more than {limit} bytes, which is the limit");
+    // The answer contains the value twice: as text and as a structured value.
+    let limit_of_copy = limit / 2;
+    Lifting::new(limit_of_copy).json(value, ty).map_err(|_| {
+        let message = format!("the tool's answer has more than {limit} bytes, the limit");
         Failure::new(Category::PermanentFailure, message).with_code("result_limit")
     })
 }
 
-/// Checks whether a call failed because its answer would take too much memory of the host. Only the
-/// text of the error shows this.
+/// Checks whether an answer takes too much memory of the host. The error has no public type.
 fn is_too_large(error: &wasmtime::Error) -> bool {
     error.chain().any(|cause| cause.to_string().contains("fuel allocated for hostcalls"))
 }
 
+/// Makes the failure of an answer that exceeds the store's limit of host memory.
 fn too_large<T: 'static>(store: &Store<T>) -> Failure {
     let limit = store.hostcall_fuel();
     let value_size = size_of::<Val>();
     let message = format!(
-        "the tool's answer has too many values: they may take {limit} bytes of the host's memory, and each number or byte takes {value_size}"
+        "the tool's answer has too many values: the values may take {limit} bytes of the host's \
+         memory, and each number or byte takes {value_size}"
     );
     Failure::new(Category::PermanentFailure, message)
         .with_code("result_limit")
         .with_suggestion("Ask for less at once.")
 }
 
-/// Makes the schema of a function's arguments.
 fn input_schema(params: &[(String, Type)]) -> Result<Value, TypeError> {
     let fields = params.iter().map(|(name, ty)| (name.as_str(), ty.clone()));
     let object = Schemas::new().object(fields)?;
     Ok(schema::parse(&object.to_string())?)
 }
 
-/// Makes the schema of a function's structured answer.
 fn output_schema(ty: &Type) -> Result<Value, TypeError> {
     let inner = Schemas::new().schema_of(ty)?;
     Ok(schema::parse(&answer_schema(ty, inner).to_string())?)
 }
 
-/// Makes the schema of a structured answer. The schema is the schema of an object, because clients
-/// expect an object. `inner` is the schema of the type.
+/// Makes the schema of a structured answer. Clients require an object. `inner` is the schema of the
+/// value.
 fn answer_schema(ty: &Type, inner: Value) -> Value {
     if matches!(ty, Type::Record(_)) {
         return inner;
     }
+    // A missing value is a missing field.
     let required = if matches!(ty, Type::Option(_)) { vec![] } else { vec![RESULT] };
     serde_json::json!({ "type": "object", "properties": { RESULT: inner }, "required": required })
 }

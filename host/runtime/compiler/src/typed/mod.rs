@@ -1,5 +1,4 @@
-//! Components that aren't made for Toolhold. Their exported functions become tools, with JSON for
-//! their types.
+//! Components without Toolhold's interfaces. Their exported functions become tools.
 //!
 //! The types of a component become JSON Schemas. Arguments are converted to component values before
 //! code of the component runs, and answers are converted to JSON. This module makes no stores and

@@ -1,25 +1,30 @@
-//! Determines from its bytes whether a component is a plugin, a WASI command, or a component that
-//! isn't made for Toolhold.
+//! Reads what a component exports and imports, and so finds its kind.
 
 use serde::{Deserialize, Serialize};
 use toolhold_component::{ComponentError, Interfaces};
 use toolhold_contract::text::{cut, neutral_line};
 use wasmparser::{BinaryReaderError, Parser, Payload};
 
-/// The module of preview 1 of WASI.
+/// The module that a command of WASI preview 1 imports.
 const PREVIEW1: &str = "wasi_snapshot_preview1";
 
-/// Most characters of a plugin's name.
+/// Most bytes of a name that is made from a file's name. Longer names are cut.
 const MAX_NAME: usize = 24;
 
-/// The kind of a component. The kind determines how Toolhold runs the component.
+/// Most bytes of a version. Longer versions are cut.
+const MAX_VERSION: usize = 64;
+
+/// Most bytes of an import's name in an error. Longer names are cut.
+const MAX_SHOWN_IMPORT: usize = 80;
+
+/// The kind of a component, which determines how Toolhold runs it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ComponentKind {
     /// The component exports Toolhold's interfaces.
     #[default]
     Plugin,
-    /// The component isn't made for Toolhold. Its exported functions are tools.
+    /// Other components. Their exported functions become tools.
     Functions,
     /// A WASI command.
     Command,
@@ -34,39 +39,39 @@ pub struct Outline {
     pub imports: Vec<String>,
     /// The names of the exported interfaces.
     pub exports: Vec<String>,
-    /// The version of the package of the first exported interface. `None` if there is no version.
+    /// The version of the first exported package, if it has one.
     pub version: Option<String>,
 }
 
-/// A reason why there is no outline, because Toolhold can't run these bytes.
+/// The reason why Toolhold can't run a component.
 #[derive(Debug, thiserror::Error)]
 pub enum OutlineError {
-    /// A component can't be read.
+    /// The component can't be read.
     #[error(transparent)]
     Component(#[from] ComponentError),
-    /// A core module can't be read.
-    #[error("it is damaged: {0}")]
+    /// The core module can't be read.
+    #[error("the module is damaged: {0}")]
     Damaged(#[from] BinaryReaderError),
-    /// The other module that a command imports, neutralised.
+    /// A command imports another module, whose neutralised name this is.
     #[error(
-        "it is a core WebAssembly module that imports `{0}`; a command of preview 1 imports `{PREVIEW1}` alone. \
-         Build it for the target wasm32-wasip2"
+        "the file is a core WebAssembly module that imports `{0}`; a command of WASI preview 1 \
+         imports only `{PREVIEW1}`. Build the plugin for the target wasm32-wasip2"
     )]
     OtherImport(String),
-    /// A core module isn't a command.
+    /// The core module isn't a command.
     #[error(
-        "it is a core WebAssembly module, not a component, and no command: it exports no `_start`. \
-         Build it for the target wasm32-wasip2"
+        "the file is a core WebAssembly module, neither a component nor a command: it exports no \
+         `_start`. Build the plugin for the target wasm32-wasip2"
     )]
     NoCommand,
 }
 
 impl Outline {
-    /// Reads the outline of a component, or of a core module that is a command of preview 1.
+    /// Reads a component, or a core module that is a command of WASI preview 1.
     ///
     /// # Errors
     ///
-    /// The component is damaged, or a core module of another kind.
+    /// Returns an error if the component is damaged or the core module isn't a command.
     pub fn read(wasm: &[u8]) -> Result<Self, OutlineError> {
         if Parser::is_core_wasm(wasm) {
             return read_module(wasm);
@@ -79,37 +84,37 @@ impl Outline {
         } else {
             ComponentKind::Functions
         };
-        let version = exports
-            .iter()
-            .filter(|name| !name.starts_with("wasi:"))
-            .find_map(|name| name.split_once('@'))
-            .map(|(_, version)| neutral_line(cut(version, 64)));
+        let mut own_exports = exports.iter().filter(|name| !name.starts_with("wasi:"));
+        let first_version = own_exports.find_map(|name| name.split_once('@'));
+        let version = first_version.map(|(_, version)| neutral_line(cut(version, MAX_VERSION)));
         Ok(Self { kind, imports, exports, version })
     }
 
-    /// Finds the first imported interface of a package.
+    /// Returns the first imported interface of a package.
     pub fn imports_of(&self, package: &str) -> Option<&str> {
         let prefix = format!("{package}/");
         self.imports.iter().map(String::as_str).find(|import| import.starts_with(&prefix))
     }
 
-    /// Checks whether this is a core module, of preview 1.
+    /// Checks whether this is a core module.
     pub fn is_module(&self) -> bool {
         self.imports.iter().any(|import| import == PREVIEW1)
     }
 }
 
-/// Reads the outline of a core module. Toolhold runs a module only if the module is a command.
+/// Reads a core module, which must be a command of WASI preview 1 without further imports.
 fn read_module(wasm: &[u8]) -> Result<Outline, OutlineError> {
     let mut has_start = false;
-    let mut other_import = None;
+    let mut unknown_import = None;
     for payload in Parser::new(0).parse_all(wasm) {
         match payload? {
             Payload::ImportSection(section) => {
                 for import in section.into_imports() {
                     let import = import?;
                     if import.module != PREVIEW1 {
-                        other_import.get_or_insert_with(|| neutral_line(cut(import.module, 80)));
+                        unknown_import.get_or_insert_with(|| {
+                            neutral_line(cut(import.module, MAX_SHOWN_IMPORT))
+                        });
                     }
                 }
             }
@@ -126,7 +131,7 @@ fn read_module(wasm: &[u8]) -> Result<Outline, OutlineError> {
     if !has_start {
         return Err(OutlineError::NoCommand);
     }
-    if let Some(import) = other_import {
+    if let Some(import) = unknown_import {
         return Err(OutlineError::OtherImport(import));
     }
     Ok(Outline {
@@ -137,8 +142,8 @@ fn read_module(wasm: &[u8]) -> Result<Outline, OutlineError> {
     })
 }
 
-/// Makes a plugin name for a file without a manifest. The name is the file's stem without
-/// characters that a plugin name can't have.
+/// Makes the name of a plugin without a manifest from the stem of its file. Invalid characters are
+/// dropped.
 pub fn name_from(stem: &str) -> String {
     let letters: String = stem.chars().filter_map(to_name_character).collect();
     let from_first_letter = letters.trim_start_matches(|c: char| !c.is_ascii_lowercase());

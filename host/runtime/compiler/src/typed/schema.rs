@@ -1,42 +1,41 @@
-//! Describes component types as JSON Schema. `values` converts between the two forms, and this
-//! module's schemas describe exactly the JSON that `values` accepts.
+//! Describes component types as JSON Schema. The schemas describe exactly the JSON that `values`
+//! accepts.
 
 use serde_json::{Map, Value, json};
 use toolhold_component::SchemaError;
 use wasmtime::component::{Type, types};
 
-/// The largest integer that every JSON reader keeps exactly.
+/// The largest integer that every JSON parser reads exactly.
 pub(crate) const EXACT: u64 = 1 << 53;
 
-/// The strings for floating-point numbers that JSON doesn't have.
+/// Strings for floating-point numbers that JSON doesn't have.
 pub(crate) const NOT_FINITE: [&str; 3] = ["NaN", "Infinity", "-Infinity"];
 
-/// Most parts of one schema. Types refer to types, so a short description can describe a tree that
-/// is too large for memory. The text of a schema has a separate limit, which real types don't reach
-/// either.
+/// Most parts of a schema. A short type can describe a tree that is too large for memory, because
+/// types refer to other types several times.
 const MAX_PARTS: usize = 10_000;
 
-/// Most levels of types within types.
+/// Most levels of nested types.
 const MAX_DEPTH: usize = 24;
 
-/// A reason why values of a type can't be JSON. The text is a phrase that follows "it".
+/// The reason why values of a type can't be JSON. The text follows "it".
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TypeError {
-    #[error("has types of more than {MAX_PARTS} parts, which is the limit")]
+    #[error("has types of more than {MAX_PARTS} parts, the limit")]
     TooManyParts,
-    #[error("has types nested deeper than {MAX_DEPTH} levels, which is the limit")]
+    #[error("has types nested deeper than {MAX_DEPTH} levels, the limit")]
     TooDeep,
-    #[error("uses a resource, which lives in one instance, and each call has its own")]
+    #[error("uses a resource, and resources don't survive a call")]
     Resource,
     #[error("uses {0}, which JSON doesn't have")]
     NotInJson(&'static str),
-    #[error("uses a list of a fixed length, which Toolhold doesn't have yet")]
+    #[error("uses a list of a fixed length, which Toolhold doesn't support yet")]
     FixedLengthList,
     #[error(transparent)]
     Schema(#[from] SchemaError),
 }
 
-/// Makes schemas of one function.
+/// Makes the schemas of a function.
 pub(crate) struct Schemas {
     parts: usize,
 }
@@ -46,16 +45,10 @@ impl Schemas {
         Self { parts: 0 }
     }
 
-    /// Makes the schema of a type.
-    ///
-    /// # Errors
-    ///
-    /// Values of this type can't be JSON.
     pub(crate) fn schema_of(&mut self, ty: &Type) -> Result<Value, TypeError> {
         self.schema(ty, 0)
     }
 
-    /// Makes the schema of an object with these fields. An optional field isn't required.
     pub(crate) fn object<'t>(
         &mut self,
         fields: impl Iterator<Item = (&'t str, Type)>,
@@ -63,6 +56,7 @@ impl Schemas {
         self.fields(fields, 0)
     }
 
+    /// Makes the schema of an object with these fields. A field that isn't an `option` is required.
     fn fields<'t>(
         &mut self,
         fields: impl Iterator<Item = (&'t str, Type)>,
@@ -103,7 +97,7 @@ impl Schemas {
             Type::U16 => integer(0, u16::MAX.into()),
             Type::S32 => integer(i32::MIN.into(), i32::MAX.into()),
             Type::U32 => integer(0, u32::MAX.into()),
-            // A number beyond 2^53 may lose digits in transit. A string doesn't.
+            // Many JSON parsers round numbers beyond 2^53, but strings stay exact.
             Type::S64 => json!({
                 "type": ["integer", "string"],
                 "minimum": -(EXACT as i64), "maximum": EXACT, "pattern": "^-?[0-9]{1,19}$",
@@ -173,14 +167,16 @@ impl Schemas {
     fn variant(&mut self, variant: &types::Variant, depth: usize) -> Result<Value, TypeError> {
         let mut cases = Vec::new();
         for case in variant.cases() {
-            let value = case.ty.as_ref().map(|ty| self.schema(ty, depth)).transpose()?;
+            let value = match &case.ty {
+                Some(ty) => Some(self.schema(ty, depth)?),
+                None => None,
+            };
             self.parts += 1;
             cases.push(tagged_case(case.name, value));
         }
         Ok(json!({ "oneOf": cases }))
     }
 
-    /// Makes the schema of `ok` or `err` of a result.
     fn side(&mut self, name: &str, ty: Option<Type>, depth: usize) -> Result<Value, TypeError> {
         let value = match ty {
             Some(ty) => self.schema(&ty, depth)?,
@@ -204,6 +200,7 @@ fn tuple(items: Vec<Value>) -> Value {
     json!({ "type": "array", "prefixItems": items, "minItems": length, "maxItems": length })
 }
 
+/// Makes the schema of a case of a variant: the case's name as `tag`, and its value if it has one.
 fn tagged_case(name: &str, value: Option<Value>) -> Value {
     let mut properties = Map::new();
     let mut required = vec!["tag"];
@@ -220,7 +217,6 @@ fn tagged_case(name: &str, value: Option<Value>) -> Value {
     })
 }
 
-/// Makes a schema allow null as well.
 fn nullable(mut schema: Value) -> Value {
     let single_type = schema.get("type").and_then(Value::as_str).map(str::to_owned);
     let (Some(ty), Some(fields)) = (single_type, schema.as_object_mut()) else {

@@ -1,13 +1,12 @@
-//! Writes the signature of a function in the form of WIT, for its description. Names and types are
-//! the only description of a component without documentation.
+//! Writes the signature of a function in WIT. For a component without documentation, the signature
+//! is the whole description.
 
 use wasmtime::component::Type;
 
-/// Most bytes of a signature.
+/// Longest signature in bytes. A longer one is cut.
 const MAX_BYTES: usize = 1000;
 
-/// Writes a signature. A signature that would be longer than [`MAX_BYTES`] is cut and ends with
-/// `…`.
+/// Writes a signature. A signature of more than [`MAX_BYTES`] is cut and ends with `…`.
 pub(crate) fn write_signature<'t>(
     name: &str,
     params: impl Iterator<Item = (&'t str, Type)>,
@@ -34,8 +33,8 @@ struct Signature {
 }
 
 impl Signature {
+    /// Adds `text` if it fits. After a text that doesn't fit, nothing more is added.
     fn put(&mut self, text: &str) {
-        // Once the signature is full, nothing more is added, and types aren't descended into.
         if self.text.len() + text.len() > MAX_BYTES {
             self.full = true;
         }
@@ -44,26 +43,32 @@ impl Signature {
         }
     }
 
+    /// Writes parameters or fields, such as `a: u8, b: string`.
     fn named<'t>(&mut self, items: impl Iterator<Item = (&'t str, Type)>) {
         for (index, (name, ty)) in items.enumerate() {
             if self.full {
                 return;
             }
-            self.put(if index > 0 { ", " } else { "" });
+            if index > 0 {
+                self.put(", ");
+            }
             self.put(name);
             self.put(": ");
             self.ty(&ty);
         }
     }
 
-    fn inside(&mut self, what: &str, types: impl Iterator<Item = Option<Type>>) {
-        self.put(what);
+    /// Writes a type that contains other types, such as `result<_, string>`. `None` is written `_`.
+    fn generic(&mut self, keyword: &str, types: impl Iterator<Item = Option<Type>>) {
+        self.put(keyword);
         self.put("<");
         for (index, ty) in types.enumerate() {
             if self.full {
                 return;
             }
-            self.put(if index > 0 { ", " } else { "" });
+            if index > 0 {
+                self.put(", ");
+            }
             match ty {
                 Some(ty) => self.ty(&ty),
                 None => self.put("_"),
@@ -72,14 +77,17 @@ impl Signature {
         self.put(">");
     }
 
-    fn names<'t>(&mut self, what: &str, names: impl Iterator<Item = &'t str>) {
-        self.put(what);
+    /// Writes a type that consists of names, such as `enum { red, blue }`.
+    fn names<'t>(&mut self, keyword: &str, names: impl Iterator<Item = &'t str>) {
+        self.put(keyword);
         self.put(" { ");
         for (index, name) in names.enumerate() {
             if self.full {
                 return;
             }
-            self.put(if index > 0 { ", " } else { "" });
+            if index > 0 {
+                self.put(", ");
+            }
             self.put(name);
         }
         self.put(" }");
@@ -103,21 +111,23 @@ impl Signature {
             Type::Float64 => self.put("f64"),
             Type::Char => self.put("char"),
             Type::String => self.put("string"),
-            Type::List(list) => self.inside("list", [Some(list.ty())].into_iter()),
-            Type::Map(map) => self.inside("map", [map.key(), map.value()].map(Some).into_iter()),
+            Type::List(list) => self.generic("list", [Some(list.ty())].into_iter()),
+            Type::Map(map) => self.generic("map", [map.key(), map.value()].map(Some).into_iter()),
             Type::Record(record) => {
                 self.put("record { ");
                 self.named(record.fields().map(|field| (field.name, field.ty)));
                 self.put(" }");
             }
-            Type::Tuple(tuple) => self.inside("tuple", tuple.types().map(Some)),
+            Type::Tuple(tuple) => self.generic("tuple", tuple.types().map(Some)),
             Type::Variant(variant) => {
                 self.put("variant { ");
                 for (index, case) in variant.cases().enumerate() {
                     if self.full {
                         return;
                     }
-                    self.put(if index > 0 { ", " } else { "" });
+                    if index > 0 {
+                        self.put(", ");
+                    }
                     self.put(case.name);
                     if let Some(ty) = case.ty {
                         self.put("(");
@@ -128,15 +138,15 @@ impl Signature {
                 self.put(" }");
             }
             Type::Enum(cases) => self.names("enum", cases.names()),
-            Type::Option(option) => self.inside("option", [Some(option.ty())].into_iter()),
+            Type::Option(option) => self.generic("option", [Some(option.ty())].into_iter()),
             Type::Result(result) => match (result.ok(), result.err()) {
                 (None, None) => self.put("result"),
-                (ok, None) => self.inside("result", [ok].into_iter()),
-                (ok, err) => self.inside("result", [ok, err].into_iter()),
+                (ok, None) => self.generic("result", [ok].into_iter()),
+                (ok, err) => self.generic("result", [ok, err].into_iter()),
             },
             Type::Flags(flags) => self.names("flags", flags.names()),
             Type::FixedLengthList(list) => {
-                self.inside("list", [Some(list.ty())].into_iter());
+                self.generic("list", [Some(list.ty())].into_iter());
                 self.put(&format!(" of {}", list.len()));
             }
             Type::Own(_) | Type::Borrow(_) => self.put("a resource"),

@@ -1,8 +1,7 @@
-//! Converts JSON to component values and component values to JSON.
+//! Converts JSON to component values, and component values to JSON.
 //!
-//! Arguments were validated against the schema that `schema` made. For this reason, most errors
-//! here are faults that a schema can't express, such as invalid base64, or a number that is too
-//! large for its type.
+//! Arguments were validated against the schema. Most errors here are therefore errors that a schema
+//! can't find, such as invalid base64, or a number that is too large for its type.
 
 use base64::engine::general_purpose::STANDARD;
 use base64::{DecodeError, Engine as _};
@@ -11,25 +10,27 @@ use wasmtime::component::{Type, Val, types};
 
 use crate::typed::schema::{EXACT, NOT_FINITE};
 
-/// Most bytes of the values of one call. A short text can represent many values, because each
-/// absent field is a value.
+/// Most bytes of a call's values. A short text can have many values, because each absent field is a
+/// value.
 const MAX_ARGUMENTS: usize = 64 << 20;
 
-/// Most levels of nested values. Values never reach this limit, because types that reach it have no
-/// schema.
+/// Bytes of the quotes and the colon of a field in JSON.
+const FIELD_SYNTAX: usize = r#""":"#.len();
+
+/// Most levels of nested values. Never reached, because deeper types have no schema.
 const MAX_DEPTH: usize = 128;
 
-/// A reason why an argument doesn't match its type. The text is a phrase that follows "it".
+/// The reason why an argument doesn't match its type. The text follows "it".
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ValueError {
     #[error("is missing")]
     Missing,
     #[error(
-        "has more values than {} MiB hold, which is the limit; give less at once",
+        "takes more than {} MiB of memory, the limit; pass less data at once",
         MAX_ARGUMENTS >> 20
     )]
     TooLarge,
-    #[error("is nested deeper than {MAX_DEPTH} levels, which is the limit")]
+    #[error("is nested deeper than {MAX_DEPTH} levels, the limit")]
     TooDeep,
     /// The value is of another kind.
     #[error("has to be {0}")]
@@ -40,27 +41,27 @@ pub(crate) enum ValueError {
     Float32,
     #[error("has to have {0} items")]
     Items(usize),
-    #[error("has an item {0} that isn't a pair")]
+    #[error("isn't a list of pairs: item {0} isn't a pair")]
     NotAPair(usize),
-    #[error("has a field that its type doesn't have")]
+    #[error("has an unknown field")]
     UnknownField,
-    #[error("has to have the name of a case as its `tag`")]
+    #[error("needs the name of a case as `tag`")]
     Tag,
-    #[error("has a `value`, which the case `{0}` doesn't have")]
+    #[error("has a `value`, but the case `{0}` has no value")]
     CaseValue(String),
     #[error("has to have either `ok` or `err`")]
     OkOrErr,
-    #[error("has to have only names of its schema")]
+    #[error("may only have names of its schema")]
     Flag,
-    #[error("can't be given as JSON")]
+    #[error("can't be written as JSON")]
     NotInJson,
 }
 
-/// A conversion of arguments into values.
+/// Converts arguments to values.
 pub(crate) struct Lowering {
-    /// The number of bytes that the values may still take.
+    /// Bytes that the values may still take.
     left: usize,
-    /// The path of the value that is being converted: names and indices.
+    /// The path of the current value.
     path: Vec<String>,
 }
 
@@ -69,7 +70,7 @@ impl Lowering {
         Self { left: MAX_ARGUMENTS, path: Vec::new() }
     }
 
-    /// Returns the place where the conversion failed, as a JSON pointer.
+    /// Returns the path at which the conversion failed, as a JSON pointer.
     pub(crate) fn place(&self) -> String {
         let mut pointer = String::new();
         for step in &self.path {
@@ -79,17 +80,14 @@ impl Lowering {
         pointer
     }
 
-    /// Converts the value of one parameter or field. `value` is `None` if the value is absent.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the value doesn't match the type, or is missing.
+    /// Converts a parameter or field. `value` is `None` if the parameter or field is absent.
     pub(crate) fn field(
         &mut self,
         name: &str,
         value: Option<&Value>,
         ty: &Type,
     ) -> Result<Val, ValueError> {
+        // After an error, `place` returns the path, so the path stays as it is.
         self.path.push(name.to_owned());
         let converted = match (value, ty) {
             (Some(value), _) => self.value(value, ty)?,
@@ -100,13 +98,14 @@ impl Lowering {
         Ok(converted)
     }
 
-    fn take(&mut self, bytes: usize) -> Result<(), ValueError> {
+    /// Subtracts `bytes` from the memory that the values may still take.
+    fn charge(&mut self, bytes: usize) -> Result<(), ValueError> {
         self.left = self.left.checked_sub(bytes).ok_or(ValueError::TooLarge)?;
         Ok(())
     }
 
     fn value(&mut self, value: &Value, ty: &Type) -> Result<Val, ValueError> {
-        self.take(size_of::<Val>())?;
+        self.charge(size_of::<Val>())?;
         if self.path.len() > MAX_DEPTH {
             return Err(ValueError::TooDeep);
         }
@@ -131,14 +130,14 @@ impl Lowering {
             }
             Type::String => {
                 let string = text(value)?;
-                self.take(string.len())?;
+                self.charge(string.len())?;
                 Val::String(string.to_owned())
             }
             Type::List(list) if matches!(list.ty(), Type::U8) => {
                 let encoded = text(value)?;
                 // Four characters of base64 are three bytes.
                 let byte_count = encoded.len() / 4 * 3;
-                self.take(byte_count.saturating_mul(size_of::<Val>()))?;
+                self.charge(byte_count.saturating_mul(size_of::<Val>()))?;
                 let bytes = STANDARD.decode(encoded)?;
                 Val::List(bytes.into_iter().map(Val::U8).collect())
             }
@@ -189,12 +188,16 @@ impl Lowering {
 
     fn record(&mut self, value: &Value, record: &types::Record) -> Result<Val, ValueError> {
         let fields = object(value)?;
-        if fields.keys().any(|name| !record.fields().any(|field| field.name == name)) {
-            return Err(ValueError::UnknownField);
+        for name in fields.keys() {
+            let is_known = record.fields().any(|field| field.name == name);
+            if !is_known {
+                return Err(ValueError::UnknownField);
+            }
         }
+
         let mut values = Vec::new();
         for field in record.fields() {
-            self.take(size_of::<(String, Val)>() + field.name.len())?;
+            self.charge(size_of::<(String, Val)>() + field.name.len())?;
             let value = self.field(field.name, fields.get(field.name), &field.ty)?;
             values.push((field.name.to_owned(), value));
         }
@@ -203,9 +206,10 @@ impl Lowering {
 
     fn variant(&mut self, value: &Value, variant: &types::Variant) -> Result<Val, ValueError> {
         let fields = object(value)?;
+        // A missing tag becomes an empty name, which no case has.
         let tag = fields.get("tag").and_then(Value::as_str).unwrap_or_default();
         let case = variant.cases().find(|case| case.name == tag).ok_or(ValueError::Tag)?;
-        self.take(tag.len())?;
+        self.charge(tag.len())?;
         let value = match (&case.ty, fields.get("value")) {
             (Some(ty), value) => Some(Box::new(self.field("value", value, ty)?)),
             (None, None | Some(Value::Null)) => None,
@@ -216,26 +220,33 @@ impl Lowering {
 
     fn result(&mut self, value: &Value, result: &types::ResultType) -> Result<Val, ValueError> {
         let fields = object(value)?;
-        let (name, ty, is_ok) = match (fields.get("ok"), fields.get("err")) {
-            (Some(_), None) => ("ok", result.ok(), true),
-            (None, Some(_)) => ("err", result.err(), false),
-            _ => return Err(ValueError::OkOrErr),
-        };
-        let value = match ty {
-            Some(ty) => Some(Box::new(self.field(name, fields.get(name), &ty)?)),
-            None => None,
-        };
-        Ok(Val::Result(if is_ok { Ok(value) } else { Err(value) }))
+        match (fields.get("ok"), fields.get("err")) {
+            (Some(ok), None) => Ok(Val::Result(Ok(self.side("ok", ok, result.ok())?))),
+            (None, Some(err)) => Ok(Val::Result(Err(self.side("err", err, result.err())?))),
+            _ => Err(ValueError::OkOrErr),
+        }
+    }
+
+    /// Converts `ok` or `err` of a result. Without a type, ignores the value.
+    fn side(
+        &mut self,
+        name: &str,
+        value: &Value,
+        ty: Option<Type>,
+    ) -> Result<Option<Box<Val>>, ValueError> {
+        let Some(ty) = ty else { return Ok(None) };
+        Ok(Some(Box::new(self.field(name, Some(value), &ty)?)))
     }
 
     fn flags(&mut self, value: &Value, flags: &types::Flags) -> Result<Val, ValueError> {
         let mut names = Vec::new();
-        for name in array(value)? {
-            let name = text(name)?;
-            if !flags.names().any(|flag| flag == name) {
+        for item in array(value)? {
+            let name = text(item)?;
+            let is_known = flags.names().any(|flag| flag == name);
+            if !is_known {
                 return Err(ValueError::Flag);
             }
-            self.take(size_of::<String>() + name.len())?;
+            self.charge(size_of::<String>() + name.len())?;
             names.push(name.to_owned());
         }
         Ok(Val::Flags(names))
@@ -248,21 +259,26 @@ impl Lowering {
         Ok(converted)
     }
 
-    fn map(&mut self, value: &Value, key: &Type, ty: &Type) -> Result<Val, ValueError> {
+    fn map(
+        &mut self,
+        value: &Value,
+        key_type: &Type,
+        value_type: &Type,
+    ) -> Result<Val, ValueError> {
         let mut pairs = Vec::new();
-        if matches!(key, Type::String) {
-            for (name, value) in object(value)? {
-                self.take(size_of::<(Val, Val)>() + name.len())?;
-                let value = self.field(name, Some(value), ty)?;
+        if matches!(key_type, Type::String) {
+            for (name, value_json) in object(value)? {
+                self.charge(size_of::<(Val, Val)>() + name.len())?;
+                let value = self.field(name, Some(value_json), value_type)?;
                 pairs.push((Val::String(name.clone()), value));
             }
         } else {
             for (index, pair) in array(value)?.iter().enumerate() {
-                let [first, second] = &array(pair)?[..] else {
+                let [key_json, value_json] = &array(pair)?[..] else {
                     return Err(ValueError::NotAPair(index));
                 };
-                let key = self.item(index, first, key)?;
-                let value = self.item(index, second, ty)?;
+                let key = self.item(index, key_json, key_type)?;
+                let value = self.item(index, value_json, value_type)?;
                 pairs.push((key, value));
             }
         }
@@ -271,7 +287,7 @@ impl Lowering {
 }
 
 fn text(value: &Value) -> Result<&str, ValueError> {
-    value.as_str().ok_or(ValueError::Kind("a text"))
+    value.as_str().ok_or(ValueError::Kind("a string"))
 }
 
 fn array(value: &Value) -> Result<&Vec<Value>, ValueError> {
@@ -282,23 +298,25 @@ fn object(value: &Value) -> Result<&Map<String, Value>, ValueError> {
     value.as_object().ok_or(ValueError::Kind("an object"))
 }
 
-/// Converts an integer, which is a number or a string with a number.
+/// Converts a JSON number, or a string with digits, to an integer.
 fn integer<T: TryFrom<i128>>(value: &Value) -> Result<T, ValueError> {
+    /// The most characters of a 64-bit integer, including the sign.
+    const MAX_DIGITS: usize = 20;
     let wide: Option<i128> = match value {
         Value::Number(number) => match number.as_i64() {
             Some(signed) => Some(signed.into()),
             None => number.as_u64().map(i128::from),
         },
-        Value::String(text) if text.len() <= 20 => text.parse().ok(),
+        Value::String(text) if text.len() <= MAX_DIGITS => text.parse().ok(),
         _ => None,
     };
-    wide.and_then(|wide| T::try_from(wide).ok())
-        .ok_or(ValueError::Kind("an integer within the bounds of its type"))
+    let integer = wide.and_then(|wide| T::try_from(wide).ok());
+    integer.ok_or(ValueError::Kind("an integer in the range of its type"))
 }
 
 fn float32(value: &Value) -> Result<f32, ValueError> {
     let double = float(value)?;
-    #[expect(clippy::cast_possible_truncation, reason = "the nearest is what is meant")]
+    #[expect(clippy::cast_possible_truncation, reason = "the nearest number is used")]
     let single = double as f32;
     if double.is_finite() && !single.is_finite() {
         return Err(ValueError::Float32);
@@ -318,13 +336,13 @@ fn float(value: &Value) -> Result<f64, ValueError> {
     float.ok_or(ValueError::Kind("a number"))
 }
 
-/// A conversion of an answer into JSON.
+/// Converts an answer to JSON.
 pub(crate) struct Lifting {
-    /// The number of bytes that the JSON text may still have.
+    /// Bytes that the JSON text may still have.
     left: usize,
 }
 
-/// The error for an answer that exceeds its limit.
+/// The error for an answer above its limit.
 #[derive(Debug)]
 pub(crate) struct TooLarge;
 
@@ -333,19 +351,16 @@ impl Lifting {
         Self { left: limit }
     }
 
-    fn take(&mut self, bytes: usize) -> Result<(), TooLarge> {
+    /// Subtracts `bytes` from the length that the JSON text may still have.
+    fn charge(&mut self, bytes: usize) -> Result<(), TooLarge> {
         self.left = self.left.checked_sub(bytes).ok_or(TooLarge)?;
         Ok(())
     }
 
-    /// Converts a value of a type to JSON.
-    ///
-    /// # Errors
-    ///
-    /// The text of the JSON would be larger than the limit.
+    /// Converts a value to JSON. Returns an error if the JSON text would be larger than the limit.
     pub(crate) fn json(&mut self, value: Val, ty: &Type) -> Result<Value, TooLarge> {
-        // About the size of the shortest values as text, with the separator from the next value.
-        self.take(4)?;
+        // About the length of a short value with its separator.
+        self.charge(4)?;
         Ok(match (value, ty) {
             (Val::Bool(value), _) => value.into(),
             (Val::S8(value), _) => value.into(),
@@ -358,19 +373,19 @@ impl Lifting {
             (Val::S64(value), _) => value.to_string().into(),
             (Val::U64(value), _) if value <= EXACT => value.into(),
             (Val::U64(value), _) => value.to_string().into(),
-            // The conversion uses the shortest decimal form, so that 0.1 stays 0.1.
+            // The conversion through the decimal form keeps 0.1 as 0.1. A cast to f64 adds digits.
             (Val::Float32(value), _) => {
                 number(value.to_string().parse().unwrap_or(f64::from(value)))
             }
             (Val::Float64(value), _) => number(value),
             (Val::Char(value), _) => value.to_string().into(),
             (Val::String(text), _) | (Val::Enum(text), _) => {
-                self.take(text.len())?;
+                self.charge(text.len())?;
                 text.into()
             }
             (Val::List(items), Type::List(list)) if matches!(list.ty(), Type::U8) => {
                 // Three bytes are four characters of base64.
-                self.take(items.len().div_ceil(3).saturating_mul(4))?;
+                self.charge(items.len().div_ceil(3).saturating_mul(4))?;
                 let mut bytes: Vec<u8> = Vec::with_capacity(items.len());
                 for item in items {
                     if let Val::U8(byte) = item {
@@ -391,8 +406,8 @@ impl Lifting {
             (Val::Record(fields), Type::Record(record)) => {
                 let mut object = Map::new();
                 for ((name, value), field) in fields.into_iter().zip(record.fields()) {
-                    self.take(name.len() + 3)?;
-                    // An absent field is shorter than a field with the value null.
+                    self.charge(name.len() + FIELD_SYNTAX)?;
+                    // An absent field is shorter than null.
                     if !matches!(value, Val::Option(None)) {
                         object.insert(name, self.json(value, &field.ty)?);
                     }
@@ -400,7 +415,7 @@ impl Lifting {
                 object.into()
             }
             (Val::Variant(tag, value), Type::Variant(variant)) => {
-                self.take(tag.len() + 18)?;
+                self.charge(tag.len() + 18)?;
                 let ty = variant.cases().find(|case| case.name == tag).and_then(|case| case.ty);
                 let mut object = Map::from_iter([("tag".to_owned(), tag.into())]);
                 if let (Some(value), Some(ty)) = (value, ty) {
@@ -420,22 +435,23 @@ impl Lifting {
                 self.single("err", value, result.err())?
             }
             (Val::Flags(names), _) => {
-                self.take(names.iter().map(|name| name.len() + 3).sum())?;
+                self.charge(names.iter().map(|name| name.len() + 3).sum())?;
                 names.into()
             }
-            // Each value matches its type, and functions with other types aren't offered.
+            // Unreachable: each value matches its type, and functions with other types aren't
+            // offered.
             _ => Value::Null,
         })
     }
 
-    /// Makes an object with one field. Without a type, the value of the field is null.
+    /// Makes an object with one field. The field is null if there is no value.
     fn single(
         &mut self,
         name: &str,
         value: Option<Box<Val>>,
         ty: Option<Type>,
     ) -> Result<Value, TooLarge> {
-        self.take(name.len() + 3)?;
+        self.charge(name.len() + FIELD_SYNTAX)?;
         let json = match (value, ty) {
             (Some(value), Some(ty)) => self.json(*value, &ty)?,
             _ => Value::Null,
@@ -443,27 +459,33 @@ impl Lifting {
         Ok(Map::from_iter([(name.to_owned(), json)]).into())
     }
 
-    fn map(&mut self, pairs: Vec<(Val, Val)>, key: &Type, ty: &Type) -> Result<Value, TooLarge> {
-        if matches!(key, Type::String) {
+    fn map(
+        &mut self,
+        pairs: Vec<(Val, Val)>,
+        key_type: &Type,
+        value_type: &Type,
+    ) -> Result<Value, TooLarge> {
+        if matches!(key_type, Type::String) {
             let mut object = Map::new();
             for (key, value) in pairs {
+                // All keys are strings, because each key matches its type.
                 let Val::String(key) = key else { continue };
-                self.take(key.len() + 3)?;
-                object.insert(key, self.json(value, ty)?);
+                self.charge(key.len() + FIELD_SYNTAX)?;
+                object.insert(key, self.json(value, value_type)?);
             }
             return Ok(object.into());
         }
         let mut list = Vec::new();
         for (first, second) in pairs {
-            let pair = vec![self.json(first, key)?, self.json(second, ty)?];
+            let pair = vec![self.json(first, key_type)?, self.json(second, value_type)?];
             list.push(Value::Array(pair));
         }
         Ok(list.into())
     }
 }
 
-/// Converts a floating-point number to JSON. JSON has no NaN and no infinity, so they become
-/// strings.
+/// Converts a floating-point number. NaN and infinity become strings, because JSON doesn't have
+/// them.
 fn number(value: f64) -> Value {
     if let Some(number) = Number::from_f64(value) {
         return Value::Number(number);

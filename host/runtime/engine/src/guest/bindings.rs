@@ -1,6 +1,5 @@
-//! The contract as Rust types for the host, generated from its WIT: the common imports of all
-//! plugins, and the exports of plugins. The interface of a capability is in the capability's own
-//! module.
+//! The contract as Rust types, generated from WIT. The module of a capability has the types of its
+//! interface.
 #![allow(missing_docs, unreachable_pub, reason = "generated; the WIT documents it")]
 
 wasmtime::component::bindgen!({
@@ -28,7 +27,7 @@ wasmtime::component::bindgen!({
     exports: { default: async },
 });
 
-/// The exports of a plugin that filters output.
+/// The exports of a plugin with filters.
 pub mod filter {
     wasmtime::component::bindgen!({
         path: "../../../wit/tool",

@@ -1,4 +1,4 @@
-//! Finds and calls the exports of a plugin for tools and filters, as the contract defines them.
+//! Finds and calls the exports of the contract.
 
 use toolhold_component::CONTRACT_VERSION;
 use wasmtime::component::{ComponentExportIndex, Instance, InstancePre, TypedFunc};
@@ -11,43 +11,34 @@ use crate::guest::bindings::filter::{Filters, FiltersIndices};
 use crate::guest::bindings::toolhold::tool::types;
 use crate::guest::bindings::{Plugin, PluginIndices};
 
-/// A reason why an export isn't what the contract says.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ExportError {
-    #[error("it does not export `{interface}` as this host defines it: {error:#}")]
+    #[error("the export `{interface}` differs from the interface of this host: {error:#}")]
     NotDefined { interface: String, error: wasmtime::Error },
-    #[error("its export `{0}` has no function `call-tool`")]
+    #[error("the export `{0}` has no function `call-tool`")]
     NoCallTool(String),
 }
 
-/// Checks whether a component exports exactly this interface.
 fn has_export(pre: &InstancePre<CallState>, interface: &str) -> bool {
     pre.component().component_type().exports(pre.engine()).any(|(name, _)| name == interface)
 }
 
-/// The exports of a component for tools.
 pub(crate) struct ToolExports {
     indices: PluginIndices,
-    /// The export that calls a tool. A call looks up only this export, because wasmtime compares
-    /// the types of an export for each instance.
+    /// Looked up separately for a call, because wasmtime compares the types of each export for each
+    /// instance.
     call_tool: ComponentExportIndex,
 }
 
-/// The function that lists the tools of an instance.
 #[derive(Clone)]
 pub(crate) struct ListTools(PluginIndices);
 
-/// The function of an instance that calls a tool.
 pub(crate) struct CallTool(
     TypedFunc<(tools::Invocation,), (Result<types::Output, types::Failure>,)>,
 );
 
 impl ToolExports {
-    /// Finds the exports for tools. Returns `None` if the component doesn't export them.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if an export doesn't match the contract.
+    /// Finds the exports for tools, if the component has them. They must match the contract.
     pub(crate) fn find(pre: &InstancePre<CallState>) -> Result<Option<Self>, ExportError> {
         let name = format!("toolhold:tool/tools@{CONTRACT_VERSION}");
         if !has_export(pre, &name) {
@@ -67,12 +58,10 @@ impl ToolExports {
         }
     }
 
-    /// Returns the function that lists the tools.
     pub(crate) fn list(&self) -> ListTools {
         ListTools(self.indices.clone())
     }
 
-    /// Finds the function that calls a tool of an instance.
     pub(crate) fn call_tool(
         &self,
         store: &mut Store<CallState>,
@@ -83,7 +72,6 @@ impl ToolExports {
 }
 
 impl ListTools {
-    /// Asks an instance for its tools.
     pub(crate) async fn ask(
         self,
         store: &mut Store<CallState>,
@@ -95,7 +83,6 @@ impl ListTools {
 }
 
 impl CallTool {
-    /// Calls a tool.
     pub(crate) async fn call(
         &self,
         store: &mut Store<CallState>,
@@ -105,19 +92,13 @@ impl CallTool {
     }
 }
 
-/// The exports of a component for filters.
 #[derive(Clone)]
 pub(crate) struct FilterExports(FiltersIndices);
 
-/// The filters of an instance.
 pub(crate) struct FilterInstance(Filters);
 
 impl FilterExports {
-    /// Finds the exports for filters. Returns `None` if the component doesn't export them.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if an export doesn't match the contract.
+    /// Finds the exports for filters, if the component has them. They must match the contract.
     pub(crate) fn find(pre: &InstancePre<CallState>) -> Result<Option<Self>, ExportError> {
         let name = format!("toolhold:tool/filter@{CONTRACT_VERSION}");
         if !has_export(pre, &name) {
@@ -129,7 +110,6 @@ impl FilterExports {
         }
     }
 
-    /// Finds the filters of an instance.
     pub(crate) fn load(
         &self,
         store: &mut Store<CallState>,
@@ -140,7 +120,7 @@ impl FilterExports {
 }
 
 impl FilterInstance {
-    /// Lists the filters. This is the first call of every instance.
+    /// Lists the filters. Must be the first call of an instance.
     pub(crate) async fn list(
         &self,
         store: &mut Store<CallState>,
@@ -148,7 +128,7 @@ impl FilterInstance {
         self.0.toolhold_tool_filter().call_list_filters(store).await
     }
 
-    /// Applies a filter to an output.
+    /// Applies a filter to an output. The outer error means a trap.
     pub(crate) async fn apply(
         &self,
         store: &mut Store<CallState>,

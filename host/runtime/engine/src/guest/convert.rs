@@ -1,5 +1,4 @@
 //! Converts between the contract's types in WIT and in Rust. A guest's JSON is parsed only here.
-//! Invalid JSON fails the call.
 
 use std::time::Duration;
 
@@ -10,20 +9,24 @@ use toolhold_contract::{Body, Category, Content, Failure, HOST_CODES, Outcome, O
 use crate::guest::bindings::toolhold::host::types::Error;
 use crate::guest::bindings::toolhold::tool::types;
 
-/// Most bytes of a failure's message or suggestion.
-const MESSAGE: usize = 4096;
+/// Longest message or suggestion of a failure in bytes. Longer texts are cut.
+const MAX_MESSAGE: usize = 4096;
 
-/// Most bytes of the `meta` of a part or a tool.
+/// Longest `meta` in bytes. A longer `meta` of a part is dropped. An answer with a longer `meta`
+/// fails.
 pub(crate) const MAX_META: usize = 64 * 1024;
 
+/// Bytes that a part needs in addition to its content. They limit the number of empty parts.
+pub(crate) const PART_OVERHEAD: usize = 64;
+
 /// Most commas and brackets in a structured value. A parsed value takes many times the memory of
-/// its text.
+/// its text. An answer with more commas and brackets fails.
 const MAX_VALUES: usize = 1_000_000;
 
-/// Most bytes of a code, a media type or another short word.
-const WORD: usize = 128;
+/// Longest code or media type in bytes.
+const MAX_WORD: usize = 128;
 
-/// Converts a guest's answer into the host's outcome, within `limit` bytes.
+/// Converts a guest's answer. An answer of more than `limit` bytes becomes a failure.
 pub(crate) fn outcome(answer: Result<types::Output, types::Failure>, limit: usize) -> Outcome {
     let size = match &answer {
         Ok(output) => answer_size(&output.content, [&output.structured, &output.meta]),
@@ -43,7 +46,7 @@ pub(crate) fn outcome(answer: Result<types::Output, types::Failure>, limit: usiz
     }
 }
 
-/// Parses the `meta` of an answer, and drops the keys that only the host may use.
+/// Parses the `meta` of an answer. Keys of the host are dropped.
 fn convert_meta(text: Option<String>) -> Result<Option<Value>, Failure> {
     let size = text.as_ref().map_or(0, String::len);
     if size > MAX_META {
@@ -62,18 +65,18 @@ fn convert_meta(text: Option<String>) -> Result<Option<Value>, Failure> {
     Ok(Some(Value::Object(fields)))
 }
 
-/// Checks whether a key of `meta` is the host's own.
 fn is_host_key(key: &str) -> bool {
     key.starts_with("toolhold:")
 }
 
+/// Converts a guest's failure. Invalid JSON and exceeded limits are errors.
 fn convert_failure(failure: types::Failure) -> Result<Failure, Failure> {
     let suggestion =
-        failure.suggestion.map(|text| neutral(cut_at_word(&text, MESSAGE)).into_owned());
+        failure.suggestion.map(|text| neutral(cut_at_word(&text, MAX_MESSAGE)).into_owned());
     Ok(Failure {
         category: convert_category(failure.category),
         code: failure.code.filter(|code| is_code(code)),
-        message: neutral(cut_at_word(&failure.message, MESSAGE)).into_owned(),
+        message: neutral(cut_at_word(&failure.message, MAX_MESSAGE)).into_owned(),
         suggestion,
         retry_after: failure.retry_after_ms.map(Duration::from_millis),
         content: convert_contents(failure.content),
@@ -84,16 +87,16 @@ fn convert_failure(failure: types::Failure) -> Result<Failure, Failure> {
     })
 }
 
-/// Checks whether a text may be a guest's error code. Sentences are refused, since models read
-/// codes outside of fences.
+/// Checks whether a text can be an error code. Models read codes outside of fences, so a code must
+/// not be a sentence.
 fn is_code(text: &str) -> bool {
-    (1..=WORD).contains(&text.len())
+    (1..=MAX_WORD).contains(&text.len())
         && text.chars().all(|letter| letter.is_ascii_alphanumeric() || "_.-".contains(letter))
         && !HOST_CODES.contains(&text)
 }
 
-/// Converts a part of an answer, or returns `None` if its kind is unknown. The part is neutralised
-/// later, when it leaves the host.
+/// Converts a part. Returns `None` for a part of an unknown kind. Control characters are removed
+/// later, when the part leaves the host.
 pub(crate) fn content(content: types::Content) -> Option<Content> {
     let body = match content.body {
         types::Body::Text(text) => Body::Text(text),
@@ -106,8 +109,7 @@ pub(crate) fn content(content: types::Content) -> Option<Content> {
     Some(Content { body, media_type, meta })
 }
 
-/// Parses the `meta` of a part, and drops the keys that only the host may use. `meta` is optional,
-/// so invalid JSON returns `None`.
+/// Parses the `meta` of a part. Keys of the host and invalid JSON are dropped.
 fn part_meta(text: &str) -> Option<Value> {
     if text.len() > MAX_META {
         return None;
@@ -115,7 +117,7 @@ fn part_meta(text: &str) -> Option<Value> {
     let mut meta: Value = serde_json::from_str(text).ok()?;
     if let Value::Object(fields) = &mut meta {
         fields.retain(|key, value| {
-            // A plugin may set this key of the host, since it only makes the treatment of an answer
+            // Plugins may set this key of the host, because the key only makes the treatment
             // stricter.
             let is_allowed_claim = key == Content::UNTRUSTED && *value == Value::Bool(true);
             is_allowed_claim || !is_host_key(key)
@@ -124,12 +126,16 @@ fn part_meta(text: &str) -> Option<Value> {
     Some(meta)
 }
 
-/// Checks a media type, and returns only its two short words, without parameters. An untrusted
-/// server may have written it, but readers trust it, since it is outside of the part.
+/// Returns a media type without its parameters. An invalid media type is replaced, because an
+/// untrusted server may have chosen it, and readers trust text outside of the content.
 fn check_media_type(written: &str) -> String {
-    let essence = cut(written.split(';').next().unwrap_or_default().trim(), WORD);
-    match essence.split_once('/') {
-        Some((top, sub)) if is_token(top) && is_token(sub) => essence.to_owned(),
+    let without_parameters = match written.split_once(';') {
+        Some((without_parameters, _)) => without_parameters,
+        None => written,
+    };
+    let media_type = cut(without_parameters.trim(), MAX_WORD);
+    match media_type.split_once('/') {
+        Some((top, sub)) if is_token(top) && is_token(sub) => media_type.to_owned(),
         _ => "application/octet-stream".to_owned(),
     }
 }
@@ -139,7 +145,6 @@ fn is_token(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte))
 }
 
-/// Converts a part for a guest.
 pub(crate) fn content_for_guest(content: Content) -> types::Content {
     let body = match content.body {
         Body::Text(text) => types::Body::Text(text),
@@ -166,16 +171,17 @@ pub(crate) fn part_size(part: &types::Content) -> usize {
     };
     let meta = part.meta.as_ref().map_or(0, String::len);
     let media_type = part.media_type.as_ref().map_or(0, String::len);
-    body + meta + media_type + 64
+    body + meta + media_type + PART_OVERHEAD
 }
 
-/// Returns the size of an answer. `json`: its structured output and its `meta`.
+/// Returns the size of an answer. `json` contains its structured output and `meta`.
 fn answer_size(parts: &[types::Content], json: [&Option<String>; 2]) -> usize {
     let parts_size: usize = parts.iter().map(part_size).sum();
     let json_size: usize = json.into_iter().flatten().map(String::len).sum();
     parts_size + json_size
 }
 
+/// Parses a JSON text of an answer. `what` names the text in errors.
 fn parse_json(text: Option<String>, what: &str) -> Result<Option<Value>, Failure> {
     let Some(text) = text else { return Ok(None) };
     if count_values(&text) > MAX_VALUES {
@@ -190,15 +196,19 @@ fn parse_json(text: Option<String>, what: &str) -> Result<Option<Value>, Failure
     Ok(Some(value))
 }
 
-/// Counts the commas and the opening brackets outside the strings of a JSON text.
+/// Estimates the number of values in a JSON text without parsing: the commas and the opening
+/// brackets outside of strings.
 fn count_values(text: &str) -> usize {
     let mut count = 0;
     let mut in_string = false;
-    let mut escaped = false;
+    let mut is_escaped = false;
     for byte in text.bytes() {
+        if is_escaped {
+            is_escaped = false;
+            continue;
+        }
         match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = in_string,
+            b'\\' => is_escaped = in_string,
             b'"' => in_string = !in_string,
             b'[' | b'{' | b',' if !in_string => count += 1,
             _ => {}
@@ -207,7 +217,8 @@ fn count_values(text: &str) -> usize {
     count
 }
 
-/// Converts a guest's category, except the categories that only the host may use (invariant 5).
+/// Converts a guest's category. A guest must not claim decisions of the host, so the categories of
+/// these decisions become `PermanentFailure`.
 fn convert_category(category: types::Category) -> Category {
     match category {
         types::Category::InvalidParameters => Category::InvalidParameters,
@@ -224,12 +235,10 @@ fn convert_category(category: types::Category) -> Category {
     }
 }
 
-/// Makes the guest's error for a function of the host that did nothing.
 pub(crate) fn host_error(code: &str, message: impl Into<String>) -> Error {
     Error { code: code.to_owned(), message: message.into(), meta: None }
 }
 
-/// Converts a category for a guest.
 pub(crate) fn category_for_guest(category: Category) -> types::Category {
     match category {
         Category::ToolNotFound => types::Category::ToolNotFound,

@@ -1,4 +1,4 @@
-//! `toolhold:host/call`, `config` and `log`. Every guest may use them, within limits.
+//! `toolhold:host/call`, `config` and `log`, which all guests may use.
 
 use std::sync::PoisonError;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -13,17 +13,18 @@ use crate::guest::bindings::toolhold::tool::types;
 use crate::guest::capability::http::part_without_secrets;
 use crate::guest::convert;
 
-/// Most progress messages that are passed on in one second.
+/// Most progress messages in a second. Further messages are dropped.
 const PROGRESS_A_SECOND: u32 = 10;
 
-/// Most characters of a progress message.
-const PROGRESS_MESSAGE: usize = 200;
+/// Longest progress message in characters. Longer messages are cut.
+const MAX_PROGRESS_MESSAGE: usize = 200;
 
-/// Most bytes of a log message.
-const LOG_MESSAGE: usize = 4096;
+/// Longest log message in bytes. Longer messages are cut.
+const MAX_LOG_MESSAGE: usize = 4096;
 
-/// Bytes of an answer that emitted parts leave free. A stopped tool can use them to report this.
-const LAST_WORDS: usize = 4096;
+/// Bytes of an answer that emitted parts leave free. A tool whose part was refused needs these
+/// bytes for its answer.
+const ANSWER_RESERVE: usize = 4096;
 
 impl call::Host for &mut CallState {
     fn id(&mut self) -> wasmtime::Result<String> {
@@ -43,11 +44,11 @@ impl call::Host for &mut CallState {
     }
 
     fn progress(&mut self, fraction: Option<f64>, message: String) -> wasmtime::Result<()> {
-        // The wall clock is exact enough for limiting messages to a person or a client.
+        // The limit applies to each second of the wall clock.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let (second, count) = &mut self.call.progress;
-        if second.as_secs() != now.as_secs() {
-            *second = now;
+        let (counted_second, count) = &mut self.call.progress;
+        if counted_second.as_secs() != now.as_secs() {
+            *counted_second = now;
             *count = 0;
         }
         *count += 1;
@@ -55,32 +56,33 @@ impl call::Host for &mut CallState {
             return Ok(());
         }
 
-        let whole = self.capabilities.http.without_secrets(shown(message, false));
-        let start = match whole.char_indices().nth(PROGRESS_MESSAGE) {
-            Some((end, _)) => cut_at_word(&whole, end),
-            None => whole.as_str(),
+        let as_lines = false;
+        let redacted = self.capabilities.http.without_secrets(shown(message, as_lines));
+        let beginning = match redacted.char_indices().nth(MAX_PROGRESS_MESSAGE) {
+            Some((end, _)) => cut_at_word(&redacted, end),
+            None => redacted.as_str(),
         };
-        // The text may be longer after it is neutralised.
-        let message = neutral_line(start).chars().take(PROGRESS_MESSAGE).collect();
-        let fraction = fraction.filter(|fraction| (0.0..=1.0).contains(fraction));
-        self.call.events.progress(Progress { fraction, message, untrusted: false });
+        // Neutralising can lengthen the text, so it is cut again.
+        let message = neutral_line(beginning).chars().take(MAX_PROGRESS_MESSAGE).collect();
+        let valid_fraction = fraction.filter(|fraction| (0.0..=1.0).contains(fraction));
+        let progress = Progress { fraction: valid_fraction, message, untrusted: false };
+        self.call.events.progress(progress);
         Ok(())
     }
 
     fn emit(&mut self, part: types::Content) -> wasmtime::Result<bool> {
-        // The budget is checked before the part is converted. Even an empty part has a cost. After
-        // a part that is too large, the rest of the budget is for the answer, which may follow the
-        // emitted parts.
         let size = convert::part_size(&part);
         let budget_left = self.call.emit_budget.saturating_sub(size);
-        if self.call.emitted_all || budget_left < LAST_WORDS {
-            self.call.emitted_all = true;
+        if self.call.refuses_parts || budget_left < ANSWER_RESERVE {
+            // The rest of the budget is for the answer, so all further parts are refused.
+            self.call.refuses_parts = true;
             return Ok(false);
         }
         self.call.emit_budget = budget_left;
-        // The receiver neutralises the part, as the host does with the answer. Text that a terminal
-        // would not show can only be found before that.
+
+        // A part of an unknown kind is dropped.
         let Some(mut part) = convert::content(part) else { return Ok(true) };
+        // Secrets are found only in the original text, so the receiver neutralises the part later.
         if let Some(egress) = self.capabilities.http.egress() {
             part_without_secrets(&mut part, egress);
         }
@@ -90,7 +92,7 @@ impl call::Host for &mut CallState {
     }
 
     async fn called_by(&mut self) -> wasmtime::Result<call::Caller> {
-        // A session on disk is read here.
+        // The caller may be read from a session file, which blocks.
         self.call.watch.may_block().await;
         let caller = match &self.call.caller {
             Some(source) => source.caller(),
@@ -116,29 +118,29 @@ fn no_caller() -> CallerInfo {
 impl log::Host for &mut CallState {
     fn write(&mut self, level: log::Level, message: String) -> wasmtime::Result<()> {
         let call = &mut self.call;
-        let Some(left) = call.log_budget.checked_sub(1) else { return Ok(()) };
-        call.log_budget = left;
-        // The log has other readers than the answer, so it is always redacted.
-        let text = self.capabilities.http.without_secrets(message);
-        let line = neutral_line(cut_at_word(&text, LOG_MESSAGE));
-        let message = redaction::owned(line, Keys::Text);
+        let Some(lines_left) = call.log_budget.checked_sub(1) else { return Ok(()) };
+        call.log_budget = lines_left;
+        // The log has more readers than the answer, so all kinds of secrets are redacted.
+        let without_secrets = self.capabilities.http.without_secrets(message);
+        let line = neutral_line(cut_at_word(&without_secrets, MAX_LOG_MESSAGE));
+        let redacted = redaction::owned(line, Keys::Text);
         let plugin = &*call.plugin;
         let id = &call.id;
         match level {
             log::Level::Debug => {
-                tracing::debug!(target: "toolhold::guest", plugin, call = %id, "{message}");
+                tracing::debug!(target: "toolhold::guest", plugin, call = %id, "{redacted}");
             }
             log::Level::Info => {
-                tracing::info!(target: "toolhold::guest", plugin, call = %id, "{message}");
+                tracing::info!(target: "toolhold::guest", plugin, call = %id, "{redacted}");
             }
             log::Level::Warn => {
-                tracing::warn!(target: "toolhold::guest", plugin, call = %id, "{message}");
+                tracing::warn!(target: "toolhold::guest", plugin, call = %id, "{redacted}");
             }
             log::Level::Error => {
-                tracing::error!(target: "toolhold::guest", plugin, call = %id, "{message}");
+                tracing::error!(target: "toolhold::guest", plugin, call = %id, "{redacted}");
             }
         }
-        if left == 0 {
+        if lines_left == 0 {
             tracing::warn!(target: "toolhold::guest", plugin, call = %id, "the call has used up its log lines; further lines are dropped");
         }
         Ok(())

@@ -1,9 +1,9 @@
-//! Links all host functions that a component may import. `toolhold_component::refusal` decides
-//! earlier which of them a component may import.
+//! Links all host functions. `toolhold_component::refusal` refuses components with other imports or
+//! without a grant.
 //!
-//! The WASI base is always linked, since interpreters import all of it. Without a grant it is
-//! empty: no directories, no environment, no arguments, and sockets that refuse every call. All
-//! other interfaces are capabilities.
+//! The WASI base is always linked, because interpreters import all of it. Without a grant it is
+//! empty: no directories, environment or arguments, and sockets that refuse every call. All other
+//! interfaces are capabilities.
 
 use wasmtime::Engine;
 use wasmtime::component::{HasData, Linker, ResourceTable};
@@ -18,7 +18,6 @@ use crate::guest::bindings::toolhold::host::{call, config, log, types as host_ty
 use crate::guest::bindings::toolhold::tool::types as tool_types;
 use crate::guest::{CallState, HasState};
 
-/// Links all interfaces that can be allowed. Components with other imports are refused before.
 pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<CallState>> {
     let mut linker = Linker::new(engine);
     let l = &mut linker;
@@ -68,7 +67,7 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<CallState>> {
     Ok(linker)
 }
 
-/// Tells the linker that the host data is the table.
+/// The host data of these interfaces is the table.
 struct HasTable;
 
 impl HasData for HasTable {

@@ -1,5 +1,4 @@
-//! The host's side of an instance: the WASI base, the functions for every plugin, the capabilities,
-//! the conversions of the contract, and the state of the instance's call.
+//! The host's side of an instance: host functions, capabilities, and the state of its call.
 
 pub(crate) mod bindings;
 pub mod capability;
@@ -31,67 +30,68 @@ use crate::timing::CallWatch;
 use crate::wasi::{Capture, Descriptor, Files, FilesView};
 use capability::{CallCapabilities, CallFacts, PluginGrants};
 
-/// The host's state of one instance and its call. The store always drops this state with itself.
+/// The host's state of an instance and its call.
 pub(crate) struct CallState {
     wasi: WasiCtx,
-    /// The guest's working directory.
     directory: Option<String>,
     table: ResourceTable,
-    /// The output streams in the table, by their handles.
+    /// Streams in the table that print, by handle.
     printing: BTreeMap<u32, Capture>,
     pub(crate) memory: StoreLimiter,
     pub(crate) files: Files,
-    /// The capabilities of the call, made from the grants of its plugin.
+    /// Made from the grants of the plugin.
     pub(crate) capabilities: CallCapabilities,
     pub(crate) call: RunningCall,
 }
 
-/// The call as `toolhold:host/call`, `log` and `search` see it.
+/// The state of a call for the host functions of all guests.
 pub(crate) struct RunningCall {
     pub(crate) id: CallId,
-    /// The caller of the call. `None` if the instance has no call yet.
+    /// `None` if the instance has no call yet.
     pub(crate) caller: Option<Arc<dyn CallerSource>>,
     /// The plugin's name, for the log.
     pub(crate) plugin: Arc<str>,
-    /// The table that grants, for remedies.
+    /// The table with the plugin's grants, which error messages name.
     pub(crate) table: Arc<OwnTable>,
-    /// The plugin's settings.
     pub(crate) config: Arc<PluginConfig>,
     pub(crate) watch: Arc<CallWatch>,
     pub(crate) events: Arc<dyn Events>,
-    /// The emitted parts, which become the answer of a stopped call. The waiting task shares them,
-    /// since a stopped call doesn't return its store.
+    /// The emitted parts. They are shared with the host, because the store of a stopped call is
+    /// lost and the parts become its answer.
     pub(crate) emitted: Emitted,
-    /// Whether the guest's clocks are stopped.
+    /// Whether the guest's clocks stand still.
     pub(crate) still: bool,
-    /// The number of bytes that the call may still emit.
+    /// Bytes that the call may still emit.
     pub(crate) emit_budget: usize,
-    /// Whether a part was dropped. The host then drops all later parts.
-    pub(crate) emitted_all: bool,
+    /// Whether a part was refused. All later parts are refused too.
+    pub(crate) refuses_parts: bool,
     pub(crate) log_budget: usize,
-    /// The current second, and the number of progress messages in this second.
+    /// The current second, and its number of progress messages.
     pub(crate) progress: (Duration, u32),
     pub(crate) stdout: Capture,
     pub(crate) stderr: Capture,
 }
 
-/// The emitted parts of an answer.
 pub(crate) type Emitted = Arc<Mutex<Vec<Content>>>;
 
-/// Takes the parts out of the shared list.
 pub(crate) fn take_emitted(emitted: &Emitted) -> Vec<Content> {
     std::mem::take(&mut *emitted.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Most log messages of a component during its instantiation, before it has a call.
+/// Most log messages of a guest before it has a call. Further messages are dropped.
 const IDLE_LOG_LINES: usize = 20;
 
+/// Most open handles of a granted directory in an instance that serves another call.
+const MAX_OPENED_ROOTS: usize = 2;
+
+/// Most random bytes that a guest gets at a time.
+const MAX_RANDOM: u64 = 1 << 20;
+
 impl CallState {
-    /// Makes the state of an instance without a call. `directory`: the guest's working directory.
+    /// Makes the state of an instance without a call.
     ///
-    /// A component may run code during its instantiation, long before a call. This code has no more
-    /// rights than the weakest call: its events are dropped, and `files` should be read-only. A
-    /// call gets its own files later.
+    /// Guests may run code while they are instantiated, long before a call. This code must have no
+    /// more rights than any call: its events are dropped, and `files` should be read-only.
     pub(crate) fn idle(
         plugin: &Arc<str>,
         policy: &PluginGrants,
@@ -125,7 +125,7 @@ impl CallState {
                 emitted: Emitted::default(),
                 still: false,
                 emit_budget: 0,
-                emitted_all: false,
+                refuses_parts: false,
                 log_budget: IDLE_LOG_LINES,
                 progress: (Duration::ZERO, 0),
                 stdout,
@@ -134,21 +134,22 @@ impl CallState {
         }
     }
 
-    /// Stops all clocks and makes random numbers constant. The offer of a component then depends
-    /// only on its bytes and its settings, so one approval is enough.
+    /// Stops the clocks and makes random numbers constant. A component's list of tools then depends
+    /// only on its bytes and settings, so one approval of the list is enough.
     pub(crate) fn stand_still(&mut self) {
-        let mut wasi = base_context(None);
+        let no_directory = None;
+        let mut wasi = base_context(no_directory);
         wasi.wall_clock(StoppedClock)
             .monotonic_clock(StoppedClock)
             .secure_random(fixed_random())
             .insecure_random(fixed_random())
-            .insecure_random_seed(43);
+            .insecure_random_seed(FIXED_SEED);
         self.wasi = wasi.build();
         self.call.still = true;
     }
 
-    /// Gives the instance a call. The instance keeps its handles and its memory. The limits of the
-    /// call include the memory, handles and printed bytes that the instance has already used.
+    /// Prepares the instance for a call. Memory, handles and printed bytes that the instance has
+    /// already used count towards the call's limits.
     pub(crate) fn begin(
         &mut self,
         facts: &CallFacts<'_>,
@@ -168,13 +169,13 @@ impl CallState {
         call.events = Arc::clone(&facts.call.events);
         call.emitted = emitted;
         call.emit_budget = limits.result;
-        call.emitted_all = false;
+        call.refuses_parts = false;
         call.log_budget = limits.log_lines;
         call.progress = (Duration::ZERO, 0);
     }
 
-    /// Gives the call's command its arguments and its standard input. At most `limit` bytes of its
-    /// standard output are stored. The environment is empty.
+    /// Sets the arguments and standard input of a command. At most `limit` bytes of its standard
+    /// output are stored.
     pub(crate) fn begin_command(&mut self, line: CommandLine, limit: usize) {
         let CommandLine { words, stdin } = line;
         self.call.stdout = Capture::new(limit);
@@ -183,37 +184,24 @@ impl CallState {
         self.wasi = wasi.build();
     }
 
-    /// Ends the call before its answer: closes all files and stops all events. The housekeeper
-    /// drops the rest of the instance later.
+    /// Ends the call: closes files and drops events.
     pub(crate) fn end(&mut self) {
         self.table = ResourceTable::new();
         self.revoke_call();
     }
 
-    /// Ends the call, and prepares the instance for another one. Two kinds of handles stay open:
-    /// the granted directories, as names, and the streams that print. The standard libraries of
-    /// most languages get these handles only once.
+    /// Ends the call, and prepares the instance for another call. Granted directories and streams
+    /// that print stay open, because the standard libraries of most languages open them only once.
     ///
-    /// Returns `false` if the guest has other open handles, so that the instance can't serve
-    /// another call.
+    /// Returns `false` if the guest left other handles open, or opened the granted directories too
+    /// often. The instance can't be used again then.
     pub(crate) fn end_and_stay(&mut self) -> bool {
         let handles = self.table.iter_mut().count();
         let directories = self.table.iter_mut().filter(|entry| is_granted(&**entry)).count();
-        // Some libraries ask for the granted directories again and again. Each request opens them
-        // again.
-        let opened_too_often = directories > 2 * self.files.roots();
-
-        let mut printing = 0;
-        for (handle, capture) in &self.printing {
-            let stream = Resource::<DynOutputStream>::new_borrow(*handle);
-            let Ok(output) = self.table.get_mut(&stream) else { continue };
-            // The guest may have dropped that stream and opened another one.
-            *output = Box::new(capture.clone());
-            let children = self.table.iter_children(&stream);
-            let waits = children.into_iter().flatten().filter(|child| child.is::<DynPollable>());
-            printing += 1 + waits.count();
-        }
-        let left_open = handles - directories > printing;
+        // Some libraries open the granted directories at each call, and so would fill the table.
+        let opened_too_often = directories > MAX_OPENED_ROOTS * self.files.roots();
+        let printing_handles = self.restore_printing();
+        let left_open = handles - directories > printing_handles;
 
         self.revoke_call();
         self.call.stdout.clear();
@@ -221,7 +209,21 @@ impl CallState {
         !opened_too_often && !left_open
     }
 
-    /// Drops all that the call was given.
+    /// Restores the streams that print, because the guest may have replaced them. Returns the
+    /// number of handles of these streams and of their pollables.
+    fn restore_printing(&mut self) -> usize {
+        let mut handles = 0;
+        for (handle, capture) in &self.printing {
+            let stream = Resource::<DynOutputStream>::new_borrow(*handle);
+            let Ok(output) = self.table.get_mut(&stream) else { continue };
+            handles += 1;
+            *output = Box::new(capture.clone());
+            let Ok(children) = self.table.iter_children(&stream) else { continue };
+            handles += children.filter(|child| child.is::<DynPollable>()).count();
+        }
+        handles
+    }
+
     fn revoke_call(&mut self) {
         self.files = Files::new(None, 0);
         self.capabilities = CallCapabilities::default();
@@ -229,7 +231,6 @@ impl CallState {
         self.call.caller = None;
     }
 
-    /// Opens a stream that prints.
     fn print_to(&mut self, capture: Capture) -> wasmtime::Result<Resource<DynOutputStream>> {
         let stream: DynOutputStream = Box::new(capture.clone());
         let handle = self.table.push(stream)?;
@@ -241,7 +242,6 @@ impl CallState {
         &mut self.table
     }
 
-    /// Borrows the capabilities and the table at the same time.
     pub(crate) fn capabilities_and_table(&mut self) -> (&mut CallCapabilities, &mut ResourceTable) {
         (&mut self.capabilities, &mut self.table)
     }
@@ -251,27 +251,27 @@ impl CallState {
     }
 }
 
+/// The seed is constant, so that all listings get the same numbers.
+const FIXED_SEED: u128 = 43;
+
 fn fixed_random() -> Deterministic {
     Deterministic::new(vec![7, 19, 101, 43])
 }
 
-/// Checks whether an entry of the table is a granted directory.
 fn is_granted(entry: &(dyn Any + Send)) -> bool {
     entry.downcast_ref::<Descriptor>().is_some_and(Descriptor::is_granted)
 }
 
-/// Makes the context of every instance. The builder's defaults are no environment, no arguments and
-/// no sockets.
+/// Makes the context of an instance. By default, it has no environment, arguments and sockets.
 fn base_context(directory: Option<&str>) -> WasiCtxBuilder {
     let mut wasi = WasiCtxBuilder::new();
-    wasi.max_random_size(1 << 20);
+    wasi.max_random_size(MAX_RANDOM);
     if let Some(directory) = directory {
         wasi.initial_cwd(directory);
     }
     wasi
 }
 
-/// A clock that never advances.
 struct StoppedClock;
 
 impl HostWallClock for StoppedClock {
@@ -289,8 +289,7 @@ impl HostMonotonicClock for StoppedClock {
         1
     }
 
-    /// Returns a time that isn't zero. The runtime of Go treats zero as a broken clock, and ends
-    /// the program.
+    /// Not zero, because Go's runtime treats zero as a broken clock and ends the program.
     fn now(&self) -> u64 {
         1
     }
@@ -314,7 +313,7 @@ impl stderr::Host for CallState {
     }
 }
 
-/// Tells the linker that the host data is `&mut CallState`.
+/// The host data of these interfaces is `&mut CallState`.
 pub(crate) struct HasState;
 
 impl HasData for HasState {

@@ -1,9 +1,9 @@
-//! Decides which calls run, which calls wait for a place, and which call is next.
+//! Decides which calls run and which call is next.
 //!
-//! A plugin's calls run in the order of their arrival. If calls of several plugins wait, the plugin
-//! with the fewest running calls is next. A plugin may run more calls than its share while no calls
-//! of other plugins wait. Such a plugin can't use the reserved places. A running call isn't
-//! interrupted, so without reserved places the next plugin could wait for minutes.
+//! Calls of a plugin run in their order of arrival. If several plugins have waiting calls, the
+//! plugin with the fewest running calls is next. A plugin may exceed its share while no other
+//! plugin has waiting calls, but can't use the reserved slots. The reserved slots are for other
+//! plugins, which could otherwise wait for minutes, because running calls aren't interrupted.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,15 +15,15 @@ use toolhold_contract::Failure;
 use crate::timing::stop::{self, StopReason};
 use crate::timing::watch::CallWatch;
 
-/// Most calls that wait at a time. Another call is refused at once.
-const WAITING: usize = 1024;
+/// Most waiting calls. Further calls are refused.
+const MAX_WAITING: usize = 1024;
 
-/// The places of a host.
+/// The slots for calls of a host.
 #[derive(Debug)]
 pub struct Admission {
-    /// Most running calls of one plugin while calls of another plugin wait.
+    /// Most running calls of a plugin while another plugin has waiting calls.
     share: usize,
-    /// The number of places that a plugin beyond its share must leave free.
+    /// Slots that a plugin beyond its share must leave free.
     reserve: usize,
     state: Mutex<State>,
 }
@@ -33,18 +33,17 @@ struct State {
     free: usize,
     waiting: usize,
     next_ticket: u64,
-    /// The plugins with calls, by name.
+    /// The plugins with running or waiting calls.
     plugins: HashMap<Arc<str>, Load>,
 }
 
-/// The calls of one plugin.
 #[derive(Debug, Default)]
 struct Load {
     running: usize,
     queue: VecDeque<(u64, oneshot::Sender<()>)>,
 }
 
-/// A call's place: in the queue or among the running calls. Dropping it releases the place.
+/// A call's slot, or its place in the queue. Dropping this value releases it.
 #[derive(Debug)]
 pub struct CallPlace {
     admission: Arc<Admission>,
@@ -53,18 +52,21 @@ pub struct CallPlace {
 }
 
 impl Admission {
-    /// Makes an admission for at most `places` calls at a time.
-    pub fn new(places: usize) -> Arc<Self> {
-        let state = State { free: places, waiting: 0, next_ticket: 0, plugins: HashMap::new() };
-        let reserve = if places > 1 { (places / 8).max(1) } else { 0 };
-        Arc::new(Self { share: (places / 2).max(1), reserve, state: Mutex::new(state) })
+    /// Allows `slots` calls at a time.
+    pub fn new(slots: usize) -> Arc<Self> {
+        let state = State { free: slots, waiting: 0, next_ticket: 0, plugins: HashMap::new() };
+        let half = (slots / 2).max(1);
+        let eighth = (slots / 8).max(1);
+        // A reserve of the only slot would stop all calls.
+        let reserve = if slots > 1 { eighth } else { 0 };
+        Arc::new(Self { share: half, reserve, state: Mutex::new(state) })
     }
 
-    /// Waits for a place, until the call's own deadline.
+    /// Waits for a slot until the call's deadline.
     ///
     /// # Errors
     ///
-    /// Returns the failure if there is no place, or the call is cancelled.
+    /// Returns the failure if the call gets no slot or is cancelled.
     pub async fn admit(
         self: &Arc<Self>,
         plugin: &Arc<str>,
@@ -77,6 +79,7 @@ impl Admission {
         let (place, turn) = self.enter(plugin)?;
         let Some(turn) = turn else { return Ok(place) };
         match watch.in_time(turn).await {
+            // The queue drops the sender only after it has notified the call.
             Ok(_) => {
                 watch.add_waited(since.elapsed());
                 Ok(place)
@@ -86,8 +89,8 @@ impl Admission {
         }
     }
 
-    /// Takes a place among the running calls, or else in the queue. A place in the queue comes with
-    /// a receiver, which is notified when it is the call's turn.
+    /// Takes a slot, or a place in the queue. The receiver of a place is notified when the call
+    /// gets its slot.
     fn enter(
         self: &Arc<Self>,
         plugin: &Arc<str>,
@@ -98,16 +101,16 @@ impl Admission {
         let queue_is_empty = state.plugins.get(plugin).is_none_or(|load| load.queue.is_empty());
         if queue_is_empty && self.may_start(&state, plugin) {
             state.free -= 1;
-            state.load(plugin).running += 1;
+            state.load_of(plugin).running += 1;
             return Ok((self.place(plugin, ticket), None));
         }
 
-        if state.waiting >= WAITING {
+        if state.waiting >= MAX_WAITING {
             return Err(stop::busy(Duration::ZERO));
         }
         let (sender, turn) = oneshot::channel();
         state.waiting += 1;
-        state.load(plugin).queue.push_back((ticket, sender));
+        state.load_of(plugin).queue.push_back((ticket, sender));
         Ok((self.place(plugin, ticket), Some(turn)))
     }
 
@@ -115,7 +118,8 @@ impl Admission {
         CallPlace { admission: Arc::clone(self), plugin: Arc::clone(plugin), ticket }
     }
 
-    /// Checks whether one more call of a plugin may run.
+    /// Checks whether a plugin may start a call. A plugin beyond its share leaves some slots free,
+    /// and lets waiting calls of other plugins go first.
     fn may_start(&self, state: &State, plugin: &str) -> bool {
         if state.free == 0 {
             return false;
@@ -130,34 +134,36 @@ impl Admission {
         state.free > self.reserve && !others_wait
     }
 
-    /// Gives free places to waiting calls.
-    fn assign_places(&self, state: &mut State) {
+    /// Gives free slots to waiting calls, until no waiting call may start.
+    fn assign_slots(&self, state: &mut State) {
         while state.waiting > 0 && state.free > 0 {
             let Some(plugin) = self.next_plugin(state) else { return };
-            let load = state.load(&plugin);
-            if let Some((_, turn)) = load.queue.pop_front() {
+            let load = state.load_of(&plugin);
+            if let Some((_ticket, turn)) = load.queue.pop_front() {
                 load.running += 1;
                 state.free -= 1;
                 state.waiting -= 1;
-                // If the receiver is gone, the call has dropped its `CallPlace` or is about to drop
-                // it.
+                // Sending fails if the call has ended, and its `CallPlace` then releases the slot.
                 let _ = turn.send(());
             }
         }
     }
 
-    /// Finds the plugin whose first waiting call is next. This is the plugin with the fewest
-    /// running calls. Among equal plugins, the earliest waiting call decides.
+    /// Returns the plugin whose waiting call is next: the plugin with the fewest running calls.
+    /// Among equal plugins, the plugin with the longest waiting call is next.
     fn next_plugin(&self, state: &State) -> Option<Arc<str>> {
-        let waiting = state
-            .plugins
-            .iter()
-            .filter(|(plugin, load)| !load.queue.is_empty() && self.may_start(state, plugin));
-        let (plugin, _) = waiting.min_by_key(|(_, load)| {
-            let first_ticket = load.queue.front().map(|(ticket, _)| *ticket);
-            (load.running, first_ticket)
-        })?;
-        Some(Arc::clone(plugin))
+        let mut best: Option<(usize, u64, &Arc<str>)> = None;
+        for (plugin, load) in &state.plugins {
+            let Some((first_ticket, _)) = load.queue.front() else { continue };
+            if !self.may_start(state, plugin) {
+                continue;
+            }
+            let candidate = (load.running, *first_ticket, plugin);
+            if best.is_none_or(|best| candidate < best) {
+                best = Some(candidate);
+            }
+        }
+        best.map(|(_, _, plugin)| Arc::clone(plugin))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -166,7 +172,7 @@ impl Admission {
 }
 
 impl State {
-    fn load(&mut self, plugin: &Arc<str>) -> &mut Load {
+    fn load_of(&mut self, plugin: &Arc<str>) -> &mut Load {
         self.plugins.entry(Arc::clone(plugin)).or_default()
     }
 }
@@ -176,6 +182,7 @@ impl Drop for CallPlace {
         let mut guard = self.admission.state();
         let state = &mut *guard;
         let Some(load) = state.plugins.get_mut(&self.plugin) else { return };
+        // Drop a waiting call from the queue, or release the slot of a running call.
         if let Some(index) = load.queue.iter().position(|(ticket, _)| *ticket == self.ticket) {
             drop(load.queue.remove(index));
             state.waiting -= 1;
@@ -186,8 +193,8 @@ impl Drop for CallPlace {
         if load.running == 0 && load.queue.is_empty() {
             state.plugins.remove(&self.plugin);
         }
-        // Another plugin may have been limited to its share because this call waited.
-        self.admission.assign_places(state);
+        // This call may have been the only waiting call that limited other plugins to their share.
+        self.admission.assign_slots(state);
     }
 }
 
@@ -285,7 +292,7 @@ mod tests {
     #[test]
     fn waiting_calls_are_bounded() {
         let mut calls = Calls::with_places(1);
-        for _ in 0..=WAITING {
+        for _ in 0..=MAX_WAITING {
             calls.enter("a");
         }
         let refused = calls.admission.enter(&"b".into()).expect_err("the queue is full");

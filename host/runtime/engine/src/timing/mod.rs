@@ -1,12 +1,12 @@
-//! Decides which calls of plugins run, which calls wait, and when a running call is stopped.
+//! Decides when calls of plugins start and when they are stopped.
 //!
-//! This module is independent of the guest's code: [`Admission`] gives places to calls, and a
-//! [`CallWatch`] measures the time and the processor time of one call.
+//! [`Admission`] gives slots to calls. A [`CallWatch`] measures elapsed and processor time of a
+//! call.
 
 mod admission;
 mod stop;
 mod watch;
 
 pub use admission::{Admission, CallPlace};
-pub use stop::{StopReason, busy, host_failed, less_or_more};
+pub use stop::{StopReason, busy, host_failed, limit_suggestion};
 pub use watch::{CallBounds, CallWatch, Meter, WatchCheck};

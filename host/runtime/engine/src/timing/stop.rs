@@ -1,5 +1,4 @@
-//! Writes the failures of guests that the host stopped or didn't start: `timeout`, `cpu_budget`,
-//! `busy`.
+//! Makes the failures of guests that the host stopped or didn't start.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -10,11 +9,11 @@ use toolhold_policy::OwnTable;
 /// The reason why the host stopped a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopReason {
-    /// The guest exceeded its time limit.
+    /// The guest reached its time limit.
     Timeout = 1,
-    /// The caller has cancelled the call, or has gone.
+    /// The caller cancelled the call.
     Cancelled = 2,
-    /// The guest exceeded its limit of processor time.
+    /// The guest reached its limit of processor time.
     Cpu = 3,
 }
 
@@ -23,15 +22,14 @@ impl StopReason {
         into.store(self as u8, Ordering::Relaxed);
     }
 
-    /// Loads a stored reason. Returns `None` if no reason was stored.
     pub(crate) fn load(stored: &AtomicU8) -> Option<Self> {
         let value = stored.load(Ordering::Relaxed);
         [Self::Timeout, Self::Cancelled, Self::Cpu].into_iter().find(|stop| *stop as u8 == value)
     }
 }
 
-/// Makes the failure of a guest that the host stopped. `waited`: the part of the elapsed time
-/// before the call got its place. `table`: the configuration table that raises the limits.
+/// Makes the failure of a stopped guest. The call waited for its slot during `waited` of its
+/// `time`. `table` is the configuration table of the limits.
 pub(crate) fn failure(
     stop: StopReason,
     time: Duration,
@@ -53,17 +51,16 @@ pub(crate) fn failure(
         StopReason::Cancelled => Failure::new(Category::Cancelled, "the call was cancelled"),
         StopReason::Cpu => Failure::new(Category::PermanentFailure, "the tool used up its CPU time and was stopped")
             .with_code("cpu_budget")
-            .with_suggestion(less_or_more("cpu_secs", table)),
+            .with_suggestion(limit_suggestion("cpu_secs", table)),
     }
 }
 
-/// Returns the remedy for a limit that `key` of `table` raises.
-pub fn less_or_more(key: &str, table: &OwnTable) -> String {
+/// Returns the remedy for a limit, which is `key` in `table`.
+pub fn limit_suggestion(key: &str, table: &OwnTable) -> String {
     format!("Ask for less at once. To raise the limit, set `{key}` in {table}.")
 }
 
-/// Makes the failure of a call that got no place. `waited`: how long the call waited, or zero if it
-/// was refused immediately.
+/// Makes the failure of a call that got no slot. `waited` is zero if the call was refused at once.
 pub fn busy(waited: Duration) -> Failure {
     let message = if waited.is_zero() {
         "too many calls are waiting; this call was not started".to_owned()
@@ -76,11 +73,12 @@ pub fn busy(waited: Duration) -> Failure {
     let mut failure = Failure::new(Category::RateLimited, message)
         .with_code("busy")
         .with_suggestion("Try again in a moment.");
-    failure.retry_after = Some(Duration::from_secs(1));
+    let one_second = Duration::from_secs(1);
+    failure.retry_after = Some(one_second);
     failure
 }
 
-/// Makes the failure of a call that failed because of the host itself.
+/// Makes the failure of a call because of an error in the host.
 pub fn host_failed() -> Failure {
     Failure::new(Category::PermanentFailure, "the host failed to run the call; see its log")
         .with_code("host")

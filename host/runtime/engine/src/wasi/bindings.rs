@@ -1,4 +1,4 @@
-//! `wasi:filesystem` as Rust types for the host's side, generated from its WIT.
+//! `wasi:filesystem` as Rust types, generated from WIT.
 #![allow(missing_docs, unreachable_pub, reason = "generated; the WIT documents it")]
 
 wasmtime::component::bindgen!({

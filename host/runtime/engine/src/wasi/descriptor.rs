@@ -1,4 +1,4 @@
-//! The functions of `wasi:filesystem/types`: open, read, write, list, rename and remove.
+//! The functions of `wasi:filesystem/types`.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -34,14 +34,14 @@ impl types::Host for FilesView<'_> {
         &mut self,
         error: Resource<wasmtime::Error>,
     ) -> wasmtime::Result<Option<ErrorCode>> {
-        let error = self.table.get(&error)?;
-        let errno = error.downcast_ref::<std::io::Error>().and_then(Errno::from_io_error);
+        let stored_error = self.table.get(&error)?;
+        let errno = stored_error.downcast_ref::<std::io::Error>().and_then(Errno::from_io_error);
         Ok(errno.map(errors::code))
     }
 }
 
 impl FilesView<'_> {
-    /// Converts the result of the path layer for the guest, and remembers a denial.
+    /// Converts a result of the path layer, and remembers a denial.
     fn convert<T>(&mut self, result: Result<T, FileError>) -> FsResult<T> {
         result.map_err(|error| self.files.error_for_guest(error))
     }
@@ -61,7 +61,7 @@ impl types::HostDescriptor for FilesView<'_> {
         let dir = parent.directory()?;
         let write = flags.contains(DescriptorFlags::WRITE);
         let options = OpenOptions {
-            // Without a flag, reading is allowed, since wasi-libc opens directories without flags.
+            // wasi-libc opens directories without flags, which allows reading.
             read: flags.contains(DescriptorFlags::READ) || !write,
             write,
             create: open.contains(OpenFlags::CREATE),
@@ -75,12 +75,15 @@ impl types::HostDescriptor for FilesView<'_> {
         };
         let parent_writable = parent.writable;
 
-        // The first attempt uses only cached data, so that it doesn't block.
-        let mut prompt = parent.prompt && self.watch.is_borrowed();
-        let mut result =
-            if prompt { view.open_at_once(dir, &path, options) } else { Err(Errno::AGAIN.into()) };
+        // The first attempt uses only cached data, so it doesn't block.
+        let mut answers_from_cache = parent.answers_from_cache && self.watch.is_borrowed();
+        let mut result = if answers_from_cache {
+            view.open_at_once(dir, &path, options)
+        } else {
+            Err(Errno::AGAIN.into())
+        };
         if matches!(result, Err(FileError::Errno(Errno::AGAIN))) {
-            prompt = false;
+            answers_from_cache = false;
             self.watch.may_block().await;
             result = view.open_at(self.table.get(&fd)?.directory()?, &path, options);
         }
@@ -93,7 +96,7 @@ impl types::HostDescriptor for FilesView<'_> {
             granted: false,
             readable: options.read,
             writable: if directory { parent_writable } else { options.write },
-            prompt,
+            answers_from_cache,
         };
         Ok(self.table.push(descriptor)?)
     }
@@ -199,6 +202,7 @@ impl types::HostDescriptor for FilesView<'_> {
         new: String,
     ) -> FsResult<()> {
         self.watch.may_block().await;
+        // A hard link to the target of a symbolic link isn't supported.
         if path_flags.contains(PathFlags::SYMLINK_FOLLOW) {
             return Err(ErrorCode::Invalid.into());
         }
@@ -222,7 +226,7 @@ impl types::HostDescriptor for FilesView<'_> {
         self.convert(result)
     }
 
-    // Functions that work on open files.
+    // Functions on open files.
 
     async fn read_directory(
         &mut self,
@@ -242,16 +246,18 @@ impl types::HostDescriptor for FilesView<'_> {
         offset: u64,
     ) -> FsResult<(Vec<u8>, bool)> {
         let file = self.table.get(&fd)?.readable_file()?;
-        // The first attempt reads only cached data, so that it doesn't block.
-        let mut result = if self.watch.is_borrowed() {
+        // A thread that must not block reads only cached data.
+        let cached = if self.watch.is_borrowed() {
             read_at_once(file, length, offset)
         } else {
             Err(Errno::AGAIN)
         };
-        if result == Err(Errno::AGAIN) {
+        let result = if cached == Err(Errno::AGAIN) {
             self.watch.may_block().await;
-            result = read_at(self.table.get(&fd)?.readable_file()?, length, offset);
-        }
+            read_at(self.table.get(&fd)?.readable_file()?, length, offset)
+        } else {
+            cached
+        };
         let bytes = result.map_err(errors::code)?;
         let is_at_end = bytes.is_empty() && length > 0;
         Ok((bytes, is_at_end))
@@ -265,6 +271,7 @@ impl types::HostDescriptor for FilesView<'_> {
     ) -> FsResult<u64> {
         self.watch.may_block().await;
         let file = self.table.get(&fd)?.writable_file()?;
+        // The guest repeats the call with the rest of the bytes.
         let chunk = &bytes[..bytes.len().min(MAX_CHUNK)];
         write_all_at(file, chunk, offset, &self.files.write_budget).map_err(errors::code)?;
         Ok(chunk.len() as u64)
@@ -300,8 +307,9 @@ impl types::HostDescriptor for FilesView<'_> {
         self.watch.may_block().await;
         let file = self.table.get(&fd)?.writable_file()?;
         let stat = rustix::fs::fstat(file).map_err(errors::code)?;
+        // A size is never negative.
         let current_size = u64::try_from(stat.st_size).unwrap_or(0);
-        // Growing a file uses the write budget. A hole takes no space, but a copy of the file may.
+        // Growth uses the write budget. The hole takes no space, but a copy of the file may.
         let growth = size.saturating_sub(current_size);
         self.files.write_budget.charge(growth).map_err(errors::code)?;
         Ok(rustix::fs::ftruncate(file, size).map_err(errors::code)?)
@@ -337,7 +345,7 @@ impl types::HostDescriptor for FilesView<'_> {
         advice: WasiAdvice,
     ) -> FsResult<()> {
         self.watch.may_block().await;
-        let advice = match advice {
+        let kernel_advice = match advice {
             WasiAdvice::Normal => Advice::Normal,
             WasiAdvice::Sequential => Advice::Sequential,
             WasiAdvice::Random => Advice::Random,
@@ -346,7 +354,9 @@ impl types::HostDescriptor for FilesView<'_> {
             WasiAdvice::NoReuse => Advice::NoReuse,
         };
         let file = self.table.get(&fd)?.readable_file()?;
-        Ok(rustix::fs::fadvise(file, offset, std::num::NonZero::new(length), advice)
+        // For the kernel, a length of 0 means the rest of the file.
+        let length_or_rest = std::num::NonZero::new(length);
+        Ok(rustix::fs::fadvise(file, offset, length_or_rest, kernel_advice)
             .map_err(errors::code)?)
     }
 
@@ -357,8 +367,8 @@ impl types::HostDescriptor for FilesView<'_> {
             flags |= DescriptorFlags::READ;
         }
         if descriptor.directory {
-            // The directory may have been opened before the call. Only the rights of the current
-            // call say whether its entries may be changed.
+            // The directory may have been opened for an earlier call. Only the current call's
+            // rights say whether its entries may be changed.
             if descriptor.writable && !self.files.is_read_only() {
                 flags |= DescriptorFlags::MUTATE_DIRECTORY;
             }
@@ -380,7 +390,7 @@ impl types::HostDescriptor for FilesView<'_> {
         self.wait_for_metadata(&fd).await?;
         let descriptor = self.table.get(&fd)?;
         if descriptor.directory {
-            // A granted directory was opened before the call, so its opening isn't recorded yet.
+            // A granted directory was opened before the call, so its use is recorded only here.
             self.files.record_open(descriptor.fd()).map_err(errors::code)?;
         }
         let stat = rustix::fs::fstat(self.table.get(&fd)?.fd()).map_err(errors::code)?;
@@ -399,9 +409,9 @@ impl types::HostDescriptor for FilesView<'_> {
         other: Resource<Descriptor>,
     ) -> wasmtime::Result<bool> {
         self.watch.may_block().await;
-        let a = rustix::fs::fstat(self.table.get(&fd)?.fd())?;
-        let b = rustix::fs::fstat(self.table.get(&other)?.fd())?;
-        Ok((a.st_dev, a.st_ino) == (b.st_dev, b.st_ino))
+        let stat = rustix::fs::fstat(self.table.get(&fd)?.fd())?;
+        let other_stat = rustix::fs::fstat(self.table.get(&other)?.fd())?;
+        Ok(stat.st_dev == other_stat.st_dev && stat.st_ino == other_stat.st_ino)
     }
 
     async fn drop(&mut self, fd: Resource<Descriptor>) -> wasmtime::Result<()> {
@@ -416,8 +426,9 @@ impl types::HostDirectoryEntryStream for FilesView<'_> {
         stream: Resource<EntryStream>,
     ) -> FsResult<Option<DirectoryEntry>> {
         self.watch.may_block().await;
-        let result = self.table.get_mut(&stream)?.0.next().transpose();
-        let Some(entry) = self.convert(result)? else { return Ok(None) };
+        let listing = &mut self.table.get_mut(&stream)?.0;
+        let Some(result) = listing.next() else { return Ok(None) };
+        let entry = self.convert(result)?;
         Ok(Some(DirectoryEntry { type_: descriptor_type(entry.kind), name: entry.name }))
     }
 
@@ -428,17 +439,17 @@ impl types::HostDirectoryEntryStream for FilesView<'_> {
 }
 
 impl FilesView<'_> {
-    /// Waits until the metadata of an open object may be read. The metadata of a file in memory may
-    /// be read on any thread.
+    /// Moves to a thread that may block, unless the metadata of an open file is in memory.
     async fn wait_for_metadata(&mut self, fd: &Resource<Descriptor>) -> FsResult<()> {
         let descriptor = self.table.get(fd)?;
-        if descriptor.directory || !descriptor.prompt {
+        if descriptor.directory || !descriptor.answers_from_cache {
             self.watch.may_block().await;
         }
         Ok(())
     }
 
-    /// Finds the object of a path. Doesn't block if the object is in memory.
+    /// Finds the object of a path. Unless the object is in memory, moves to a thread that may
+    /// block.
     async fn find(
         &mut self,
         fd: &Resource<Descriptor>,
@@ -449,11 +460,12 @@ impl FilesView<'_> {
         let view = self.view()?;
         let descriptor = self.table.get(fd)?;
         let dir = descriptor.directory()?;
-        if descriptor.prompt
-            && self.watch.is_borrowed()
-            && let Ok(object) = view.find_at_once(dir, path, follow)
-        {
-            return Ok(object);
+        let must_not_block = self.watch.is_borrowed();
+        if must_not_block && descriptor.answers_from_cache {
+            // After an error, the object may still exist outside of memory.
+            if let Ok(object) = view.find_at_once(dir, path, follow) {
+                return Ok(object);
+            }
         }
         self.watch.may_block().await;
         let result = view.find_at(self.table.get(fd)?.directory()?, path, follow);
@@ -490,6 +502,7 @@ fn stat_record(stat: &Stat) -> DescriptorStat {
     DescriptorStat {
         type_: descriptor_type(FileType::from_raw_mode(stat.st_mode)),
         link_count: stat.st_nlink.into(),
+        // A size is never negative.
         size: u64::try_from(stat.st_size).unwrap_or(0),
         data_access_timestamp: datetime(stat.st_atime, stat.st_atime_nsec),
         data_modification_timestamp: datetime(stat.st_mtime, stat.st_mtime_nsec),
@@ -497,15 +510,15 @@ fn stat_record(stat: &Stat) -> DescriptorStat {
     }
 }
 
-/// Converts a time for WASI. Returns `None` for times before 1970, which WASI can't represent.
+/// Converts a time. Returns `None` for times before 1970, which WASI can't represent.
 fn datetime(seconds: i64, nanoseconds: u64) -> Option<Datetime> {
     let seconds = u64::try_from(seconds).ok()?;
     let nanoseconds = u32::try_from(nanoseconds).ok()?;
     Some(Datetime { seconds, nanoseconds })
 }
 
-/// Returns a hash of the file's identity, which guests use as an inode number. The hash is stable
-/// while the host runs, and reveals nothing about the disk.
+/// Returns a hash of a file's identity, which guests use as an inode number. The hash reveals
+/// nothing about the disk, and is stable while the host runs.
 fn identity(stat: &Stat) -> MetadataHashValue {
     MetadataHashValue { lower: half_identity(stat, 0), upper: half_identity(stat, 1) }
 }
@@ -521,10 +534,11 @@ fn timestamps(accessed: NewTimestamp, modified: NewTimestamp) -> FsResult<Timest
 }
 
 fn timespec(new: NewTimestamp) -> FsResult<Timespec> {
+    const NANOS_A_SECOND: u32 = 1_000_000_000;
     Ok(match new {
         NewTimestamp::NoChange => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
         NewTimestamp::Now => Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
-        NewTimestamp::Timestamp(at) if at.nanoseconds >= 1_000_000_000 => {
+        NewTimestamp::Timestamp(at) if at.nanoseconds >= NANOS_A_SECOND => {
             return Err(ErrorCode::Invalid.into());
         }
         NewTimestamp::Timestamp(at) => Timespec {

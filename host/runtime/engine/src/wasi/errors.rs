@@ -1,11 +1,10 @@
-//! Converts the kernel's errors into the error codes of WASI.
+//! Converts the kernel's errors to error codes of WASI.
 
 use rustix::io::Errno;
 
 use crate::wasi::bindings::wasi::filesystem::types::ErrorCode;
 
-/// Returns the code that a guest gets for an error of the kernel. Errors without a code become
-/// `io`.
+/// Converts an error of the kernel. Errors without a code become `io`.
 pub(crate) fn code(errno: Errno) -> ErrorCode {
     match errno {
         Errno::ACCESS => ErrorCode::Access,

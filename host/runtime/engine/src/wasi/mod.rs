@@ -1,14 +1,13 @@
-//! The files of one call for `wasi:filesystem`: the descriptors, the write budget, and the denials
-//! during the call.
+//! The files of a call for `wasi:filesystem`.
 //!
-//! This module implements the whole interface, without parts of another implementation. Every
-//! function that takes a path uses `toolhold_system::files`. If a later version of the interface
-//! adds a function, this crate doesn't compile until the function is implemented here.
+//! This module implements the whole interface. Every function with a path goes through
+//! `toolhold_system::files`. If a later version of the interface adds a function, this crate
+//! doesn't compile until the function is implemented here.
 //!
-//! A call starts on a thread that must not block. So every function that may block waits for
-//! [`CallWatch::may_block`] first, except if the kernel's cache has the answer.
+//! A call starts on a thread that must not block. Each function waits for [`CallWatch::may_block`]
+//! before it blocks.
 //!
-//! [`Capture`] stores the output that a guest prints.
+//! [`Capture`] stores the output of a guest.
 #![allow(unreachable_pub, reason = "the generated bindings export these types, which needs `pub`")]
 
 mod bindings;
@@ -38,15 +37,15 @@ pub struct Descriptor {
     readable: bool,
     /// Whether this is a granted directory. Libraries open granted directories once for all calls.
     granted: bool,
-    /// Whether the object is writable. For a directory, only its grant matters here. The rules
-    /// decide on each change by its path.
+    /// Whether the object is writable. For a directory, this is only the grant, and rules decide on
+    /// each change of an entry.
     writable: bool,
-    /// Whether the file system returns cached data without waiting.
-    prompt: bool,
+    /// Whether the file system can return cached data without blocking.
+    answers_from_cache: bool,
 }
 
 impl Descriptor {
-    /// Checks whether this is a granted directory, not one that the guest opened.
+    /// Checks whether this is a granted directory. Other directories were opened by the guest.
     pub fn is_granted(&self) -> bool {
         self.granted
     }
@@ -76,22 +75,20 @@ impl Descriptor {
     }
 }
 
-/// A stream of a directory's entries for a guest.
+/// The entries of a directory, as a stream.
 #[derive(Debug)]
 pub struct EntryStream(Listing);
 
-/// The files of one call.
+/// The files of a call.
 #[derive(Debug)]
 pub struct Files {
     view: Option<FileView>,
-    /// Whether the guest has accessed any file.
     accessed: bool,
-    /// The number of bytes that the call may still write.
     write_budget: Arc<WriteBudget>,
     denials: RememberedDenials,
 }
 
-/// The denials of a call: their number, and the first one, which explains a failure best.
+/// The denials of a call. The first denial explains a failure best.
 #[derive(Debug, Default)]
 pub struct RememberedDenials {
     first: Option<Box<Denial>>,
@@ -99,33 +96,34 @@ pub struct RememberedDenials {
 }
 
 impl RememberedDenials {
-    /// Remembers a refusal.
+    /// Remembers a denial.
     pub fn remember(&mut self, denial: Box<Denial>) {
         self.count += 1;
         self.first.get_or_insert(denial);
     }
 
-    /// Takes the first refusal and the number of refusals.
+    /// Takes the first denial and the number of denials.
     pub fn take(&mut self) -> (Option<Box<Denial>>, u64) {
         (self.first.take(), std::mem::take(&mut self.count))
     }
 }
 
 impl Files {
-    /// Makes the files of a call. `view`: `None` if no directory is granted. `write_budget`: the
-    /// total number of bytes that the call may write.
+    /// Makes the files of a call. `view` is `None` without granted directories. The call may write
+    /// `write_budget` bytes.
     pub fn new(view: Option<FileView>, write_budget: u64) -> Self {
-        let write_budget =
-            WriteBudget { left: AtomicU64::new(write_budget), refused: AtomicBool::new(false) };
         Self {
             view,
             accessed: false,
-            write_budget: Arc::new(write_budget),
+            write_budget: Arc::new(WriteBudget {
+                left: AtomicU64::new(write_budget),
+                refused: AtomicBool::new(false),
+            }),
             denials: RememberedDenials::default(),
         }
     }
 
-    /// Returns the files that the guest may use now, and records the access.
+    /// Returns the view of the files, and records the access.
     pub fn view(&mut self) -> Option<FileView> {
         self.accessed = true;
         self.view.clone()
@@ -136,13 +134,11 @@ impl Files {
         self.view.as_ref().map_or(0, |view| view.grants().roots().len())
     }
 
-    /// Checks whether the guest has accessed any file. Listing the granted directories is no
-    /// access.
+    /// Checks whether the guest has accessed a file. Listing the granted directories is no access.
     pub fn accessed(&self) -> bool {
         self.accessed
     }
 
-    /// Records in the call's report that the guest has read an open directory.
     fn record_open(&mut self, dir: BorrowedFd<'_>) -> Result<(), Errno> {
         self.accessed = true;
         match &self.view {
@@ -151,27 +147,27 @@ impl Files {
         }
     }
 
-    /// Checks whether all files are read-only, even if the grants allow writing.
+    /// Checks whether all files are read-only, whatever the grants say.
     pub fn is_read_only(&self) -> bool {
         self.view.as_ref().is_none_or(FileView::is_read_only)
     }
 
-    /// Checks whether a write was refused because the write budget was used up.
+    /// Checks whether a write exceeded the write budget.
     pub fn reached_write_limit(&self) -> bool {
         self.write_budget.refused.load(Ordering::Relaxed)
     }
 
-    /// Returns the denials of the call so far.
+    /// Returns the denials.
     pub fn denials(&mut self) -> &mut RememberedDenials {
         &mut self.denials
     }
 
-    /// Adds the denials from before the call, which may explain the call's failure as well.
+    /// Takes over the denials from before the call, because they may explain its failure.
     pub fn keep_denials_of(&mut self, mut earlier: Self) {
         self.denials = std::mem::take(&mut earlier.denials);
     }
 
-    /// Converts an error of the path layer for the guest, and remembers a denial.
+    /// Converts an error of the path layer, and remembers a denial.
     fn error_for_guest(&mut self, error: FileError) -> FsError {
         match error {
             FileError::Denied(denial) => {
@@ -183,7 +179,7 @@ impl Files {
     }
 }
 
-/// Removes the call's unfinished files, however the call ended.
+/// Unfinished files are removed whether the call succeeded or failed.
 impl Drop for Files {
     fn drop(&mut self) {
         if let Some(view) = &self.view {
@@ -192,12 +188,12 @@ impl Drop for Files {
     }
 }
 
-/// The error of a file system function.
+/// The error of a function of `wasi:filesystem`.
 #[derive(Debug)]
 pub enum FsError {
-    /// The guest gets a code.
+    /// The guest gets an error code.
     Code(types::ErrorCode),
-    /// The guest is stopped because it violated the interface or a limit.
+    /// The guest traps.
     Trap(wasmtime::Error),
 }
 
@@ -209,8 +205,7 @@ impl From<types::ErrorCode> for FsError {
 
 impl From<ResourceTableError> for FsError {
     fn from(error: ResourceTableError) -> Self {
-        // A full table means that the limit of open descriptors is reached. Other errors mean that
-        // the guest used an invalid handle.
+        // The guest has too many open descriptors, or used an invalid handle.
         match error {
             ResourceTableError::Full => Self::Code(types::ErrorCode::InsufficientMemory),
             other => Self::Trap(other.into()),
@@ -218,7 +213,7 @@ impl From<ResourceTableError> for FsError {
     }
 }
 
-/// The number of bytes that a call may still write to files.
+/// The bytes that a call may still write.
 #[derive(Debug)]
 struct WriteBudget {
     left: AtomicU64,
@@ -227,12 +222,13 @@ struct WriteBudget {
 }
 
 impl WriteBudget {
-    /// Takes bytes from the budget before a write. If too few bytes remain, takes none and fails.
+    /// Takes `bytes` from the budget before a write. If too few bytes remain, takes nothing.
     fn charge(&self, bytes: u64) -> Result<(), Errno> {
         let update = self
             .left
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes));
-        if update.is_err() {
+        let has_too_few = update.is_err();
+        if has_too_few {
             self.refused.store(true, Ordering::Relaxed);
             return Err(Errno::DQUOT);
         }
@@ -240,17 +236,17 @@ impl WriteBudget {
     }
 }
 
-/// The host side of `wasi:filesystem` for one call.
+/// The host's side of `wasi:filesystem` in a call.
 pub struct FilesView<'a> {
     /// The files.
     pub files: &'a mut Files,
     /// The guest's handles.
     pub table: &'a mut ResourceTable,
-    /// The watch of the call. The call's thread must not block before the watch allows it.
+    /// The watch of the call, which must allow each blocking operation.
     pub watch: &'a Arc<CallWatch>,
 }
 
-/// Links `wasi:filesystem`. `view` finds the files in the data of a store.
+/// Links `wasi:filesystem`. `view` finds the files in a store's data.
 ///
 /// # Errors
 ///
@@ -263,7 +259,7 @@ pub fn link<T: Send + 'static>(
     preopens::add_to_linker::<T, HasFiles>(linker, view)
 }
 
-/// Tells the linker that the host data is a [`FilesView`].
+/// The host data of these interfaces is a [`FilesView`].
 struct HasFiles;
 
 impl HasData for HasFiles {
@@ -281,7 +277,7 @@ impl preopens::Host for FilesView<'_> {
         let Some(view) = &self.files.view else { return Ok(Vec::new()) };
         let mut directories = Vec::new();
         for root in view.grants().roots() {
-            // A guest needs names in UTF-8. Loading refuses directories with other names.
+            // WASI requires UTF-8. The host has already refused directories with other names.
             let Some(name) = root.path.to_str() else { continue };
             let writable = root.access == Access::Write;
             let descriptor = Descriptor {
@@ -290,7 +286,7 @@ impl preopens::Host for FilesView<'_> {
                 granted: true,
                 readable: true,
                 writable,
-                prompt: root.prompt,
+                answers_from_cache: root.prompt,
             };
             directories.push((self.table.push(descriptor)?, name.to_owned()));
         }

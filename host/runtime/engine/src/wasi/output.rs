@@ -1,5 +1,4 @@
-//! Captures a guest's output, up to a limit. The rest is dropped, so that it uses no memory of the
-//! host.
+//! Stores a guest's output up to a limit.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -11,25 +10,26 @@ use tokio::io::AsyncWrite;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 
-/// Stores the first bytes of a stream and counts the rest.
+/// Stores the first bytes of a stream, and the last bytes of the dropped output.
 #[derive(Clone, Debug)]
 pub struct Capture(Arc<Mutex<CapturedOutput>>);
 
 #[derive(Debug)]
 struct CapturedOutput {
+    /// The first bytes, at most `bound`.
     bytes: Vec<u8>,
     bound: usize,
+    /// The number of bytes after `bytes`.
     dropped: u64,
-    /// The last dropped bytes. They are useful because the last output of a program often explains
-    /// its failure.
+    /// The end of the dropped output, which often explains a failure.
     last: VecDeque<u8>,
 }
 
-/// Most stored bytes of the dropped output.
+/// Most bytes at the end of the dropped output that are stored.
 const LAST: usize = 16 * 1024;
 
 impl Capture {
-    /// Makes a capture that keeps at most `bound` bytes.
+    /// Makes a capture that stores at most the first `bound` bytes.
     pub fn new(bound: usize) -> Self {
         Self(Arc::new(Mutex::new(CapturedOutput {
             bytes: Vec::new(),
@@ -45,7 +45,7 @@ impl Capture {
         output.bytes.len() as u64 + output.dropped
     }
 
-    /// Returns the captured text, with a note if bytes were dropped.
+    /// Returns the first bytes, with a note if bytes were dropped.
     pub fn text(&self) -> String {
         let output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::from_utf8_lossy(&output.bytes).into_owned();
@@ -55,44 +55,45 @@ impl Capture {
         text
     }
 
-    /// Returns the end of the output: at most `most` bytes, and at most 16 KiB.
-    pub fn end(&self, most: usize) -> String {
+    /// Returns the end of the output: at most `limit` bytes, and at most 16 KiB.
+    pub fn end(&self, limit: usize) -> String {
         let output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = output.bytes.len() + output.last.len();
-        // If some dropped bytes weren't stored, there is a gap between the first bytes and the last
-        // ones.
+        let stored_count = output.bytes.len() + output.last.len();
+        // If more bytes were dropped than `last` has, some bytes between `bytes` and `last` are
+        // missing.
         let has_gap = output.dropped > output.last.len() as u64;
-        let connected = if has_gap { output.last.len() } else { count };
-        let length = connected.min(most).min(LAST);
-        let kept = output.bytes.iter().chain(&output.last).copied();
-        let end: Vec<u8> = kept.skip(count - length).collect();
+        let available = if has_gap { output.last.len() } else { stored_count };
+        let length = available.min(limit).min(LAST);
+        let stored = output.bytes.iter().chain(&output.last).copied();
+        let end: Vec<u8> = stored.skip(stored_count - length).collect();
         String::from_utf8_lossy(&end).into_owned()
     }
 
-    /// Forgets the output.
+    /// Removes the stored output.
     pub fn clear(&self) {
         let mut output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // The buffers are replaced, so that a stored instance doesn't occupy their memory.
+        // The buffers are replaced, because an idle instance must not occupy memory.
         output.bytes = Vec::new();
         output.last = VecDeque::new();
         output.dropped = 0;
     }
 
+    /// Adds output. Bytes beyond `bound` are dropped, except for the last [`LAST`] bytes.
     fn push(&self, bytes: &[u8]) {
         let mut output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let room = output.bound - output.bytes.len();
-        let (kept, dropped) = bytes.split_at(bytes.len().min(room));
-        output.bytes.extend_from_slice(kept);
+        let (stored, dropped) = bytes.split_at(bytes.len().min(room));
+        output.bytes.extend_from_slice(stored);
         output.dropped += dropped.len() as u64;
 
-        let last = &dropped[dropped.len().saturating_sub(LAST)..];
-        let surplus = (output.last.len() + last.len()).saturating_sub(LAST);
+        let new_last = &dropped[dropped.len().saturating_sub(LAST)..];
+        let surplus = (output.last.len() + new_last.len()).saturating_sub(LAST);
         output.last.drain(..surplus);
-        output.last.extend(last);
+        output.last.extend(new_last);
     }
 }
 
-/// Most bytes that a guest writes at once.
+/// Most bytes that a guest may write at once.
 const CHUNK: usize = 64 * 1024;
 
 impl OutputStream for Capture {

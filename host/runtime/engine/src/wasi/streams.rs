@@ -1,5 +1,5 @@
-//! Reads and writes open files as streams of WASI. On a thread that may block, the streams are
-//! always ready, and reads and writes block directly.
+//! Open files as streams of WASI. On a thread that may block, streams are always ready, and reads
+//! and writes block.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -11,15 +11,14 @@ use wasmtime_wasi::p2::{InputStream, OutputStream, Pollable, StreamError, Stream
 use super::WriteBudget;
 use crate::timing::CallWatch;
 
-/// Most bytes of one read or write. This limits the memory that the host allocates for a guest.
+/// Most bytes of a read or write. The limit bounds the memory that the host allocates for a guest.
 pub(crate) const MAX_CHUNK: usize = 256 * 1024;
 
-/// Reads from an offset.
 pub(crate) struct FileReader {
     pub(crate) file: Arc<OwnedFd>,
     pub(crate) offset: u64,
     watch: Arc<CallWatch>,
-    /// Whether a read may block and therefore waits for another thread.
+    /// Whether a read must wait for a thread that may block.
     waits: bool,
 }
 
@@ -29,14 +28,12 @@ impl FileReader {
     }
 }
 
-/// The position at which a [`FileWriter`] writes.
 #[derive(Clone, Copy)]
 pub(crate) enum Position {
     At(u64),
     End,
 }
 
-/// Writes from an offset, or at the end.
 pub(crate) struct FileWriter {
     pub(crate) file: Arc<OwnedFd>,
     pub(crate) position: Position,
@@ -55,6 +52,7 @@ impl InputStream for FileReader {
             read_at(&self.file, size as u64, self.offset)
         };
         if must_not_block && result == Err(Errno::AGAIN) {
+            // The guest waits for the stream, and `ready` moves to a thread that may block.
             self.waits = true;
             return Ok(Bytes::new());
         }
@@ -103,12 +101,12 @@ impl Pollable for FileWriter {
     async fn ready(&mut self) {}
 }
 
-/// Reads at most `size` bytes, and at most [`MAX_CHUNK`]. Returns no bytes at the end.
+/// Reads at most `size` bytes, and at most [`MAX_CHUNK`]. At the end of the file, returns no bytes.
 pub(crate) fn read_at(file: &OwnedFd, size: u64, offset: u64) -> Result<Vec<u8>, Errno> {
-    let size = usize::try_from(size).unwrap_or(MAX_CHUNK).min(MAX_CHUNK);
-    let mut buffer = Vec::with_capacity(size);
+    let mut buffer = Vec::with_capacity(chunk_size(size));
     loop {
         match rustix::io::pread(file, rustix::buffer::spare_capacity(&mut buffer), offset) {
+            // A signal interrupted the call, so the call is repeated.
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
             Ok(_) => return Ok(buffer),
@@ -116,18 +114,21 @@ pub(crate) fn read_at(file: &OwnedFd, size: u64, offset: u64) -> Result<Vec<u8>,
     }
 }
 
-/// Reads like [`read_at`], on a thread that must not block.
-///
-/// # Errors
-///
-/// `AGAIN` if some of the bytes aren't cached, or the file system can't report this.
+fn chunk_size(size: u64) -> usize {
+    match usize::try_from(size) {
+        Ok(size) => size.min(MAX_CHUNK),
+        Err(_) => MAX_CHUNK,
+    }
+}
+
+/// Reads like [`read_at`], but without blocking. Returns `AGAIN` if some bytes aren't cached, or if
+/// the file system doesn't know.
 pub(crate) fn read_at_once(file: &OwnedFd, size: u64, offset: u64) -> Result<Vec<u8>, Errno> {
-    // For the kernel, this offset means the current position of the file. `read_at` refuses it.
+    // For the kernel, this offset means the file's current position.
     if offset == u64::MAX {
         return Err(Errno::AGAIN);
     }
-    let size = usize::try_from(size).unwrap_or(MAX_CHUNK).min(MAX_CHUNK);
-    let mut buffer = vec![0; size];
+    let mut buffer = vec![0; chunk_size(size)];
     let mut slices = [IoSliceMut::new(&mut buffer)];
     let read = rustix::io::preadv2(file, &mut slices, offset, ReadWriteFlags::NOWAIT)
         .map_err(|_| Errno::AGAIN)?;
@@ -135,19 +136,24 @@ pub(crate) fn read_at_once(file: &OwnedFd, size: u64, offset: u64) -> Result<Vec
     Ok(buffer)
 }
 
-/// Writes all bytes. An error doesn't say how many bytes were written.
+/// Writes all bytes at `offset`. After an error, the number of written bytes is unknown.
 pub(crate) fn write_all_at(
     file: &OwnedFd,
     mut bytes: &[u8],
     mut offset: u64,
     budget: &WriteBudget,
 ) -> Result<(), Errno> {
-    // A hole before the written bytes uses the write budget too, as in `set_size`.
-    let size = u64::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0);
-    let growth = offset.saturating_add(bytes.len() as u64).saturating_sub(size);
-    budget.charge(growth.max(bytes.len() as u64))?;
+    let length = bytes.len() as u64;
+    let end = offset.saturating_add(length);
+    // A size is never negative.
+    let file_size = u64::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0);
+    // A hole before the bytes uses the write budget too, as in `set_size`.
+    let growth = end.saturating_sub(file_size);
+    budget.charge(growth.max(length))?;
+
     while !bytes.is_empty() {
         match rustix::io::pwrite(file, bytes, offset) {
+            // A signal interrupted the call, so the call is repeated.
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
             Ok(written) => {
@@ -160,8 +166,8 @@ pub(crate) fn write_all_at(
 }
 
 fn append_all(file: &OwnedFd, bytes: &[u8], budget: &WriteBudget) -> Result<(), Errno> {
-    // Other streams of the file share the handle, so it can't have O_APPEND. A guest appends with
-    // one stream at a time, so reading the end first has the same effect.
+    // Streams share the handle, so the handle can't have O_APPEND. Guests append with one stream at
+    // a time, so reading the end first has the same effect.
     let end = u64::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0);
     write_all_at(file, bytes, end, budget)
 }

@@ -1,4 +1,4 @@
-//! Makes a client for each origin. Origins don't share connections, so the rules of a connection
+//! Creates a client for each origin. Origins don't share connections, so the rules for a connection
 //! never change.
 
 use std::net::SocketAddr;
@@ -8,25 +8,20 @@ use std::time::Duration;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use toolhold_policy::egress::{Target, TargetHost};
 
-use crate::requests::error::{OutboundError, words};
+use crate::requests::error::{OutboundError, one_line};
 use crate::requests::rules;
 use crate::{Network, ProxyServer};
 
-/// The time limit for connecting, including the handshake.
+/// Time limit for connecting, including the TLS handshake.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 
-/// Most idle connections of a client, and their idle timeout.
+/// Maximum number of idle connections of a client, and the time after which they close.
 const IDLE_CONNECTIONS: usize = 2;
 const IDLE: Duration = Duration::from_secs(10);
 
-/// The most headers of an answer.
+/// Maximum number of headers of an answer. An answer with more headers fails.
 const MAX_HEADERS: usize = 128;
 
-/// Makes a client for one origin.
-///
-/// # Errors
-///
-/// [`OutboundError::Setup`] if the proxy or an authority can't be used.
 pub(crate) async fn build(
     network: &Network,
     target: &Target,
@@ -70,11 +65,11 @@ pub(crate) async fn build(
 }
 
 fn setup(error: &reqwest::Error) -> OutboundError {
-    OutboundError::Setup(words(&error.to_string()))
+    OutboundError::Setup(one_line(&error.to_string()))
 }
 
-/// Checks the addresses of a host before a request through a proxy that resolves the name itself.
-/// Without a proxy, the lookup of the connection checks the addresses.
+/// Checks the addresses of a host before a request through a proxy. Direct requests check the
+/// addresses when the client looks them up. `is_named` means that the operator named the origin.
 pub(crate) async fn check_before_proxy(
     network: &Network,
     target: &Target,
@@ -91,24 +86,23 @@ pub(crate) async fn check_before_proxy(
     Ok(())
 }
 
-/// Looks up the addresses of a target's name. One blocked address is enough to refuse the name.
+/// Looks up the addresses of a target's name. A single blocked address refuses the name. `is_named`
+/// means that the operator named the origin.
 async fn look_up_checked(
     network: &Network,
     target: &Target,
     name: &str,
     is_named: bool,
 ) -> Result<Vec<SocketAddr>, OutboundError> {
-    let addresses = network
-        .look_up(name)
-        .await
-        .map_err(|error| OutboundError::Name(target.host.to_string(), words(&error.to_string())))?;
+    let addresses = network.look_up(name).await.map_err(|error| {
+        OutboundError::Name(target.host.to_string(), one_line(&error.to_string()))
+    })?;
     for address in &addresses {
         rules::check_address(target, *address, is_named)?;
     }
     Ok(addresses.into_iter().map(|address| SocketAddr::new(address, target.port)).collect())
 }
 
-/// A resolver for the name of one target and the name of its proxy.
 struct Resolver {
     network: Network,
     target: Target,
@@ -124,30 +118,55 @@ impl Resolve for Resolver {
         let proxy = self.proxy.as_ref().and_then(|proxy| proxy.uri.host()).map(str::to_owned);
         Box::pin(async move {
             let requested = name.as_str();
-            let addresses = match (&target.host, proxy) {
-                // The operator chose the proxy, so any address is allowed.
-                (_, Some(proxy)) if proxy.eq_ignore_ascii_case(requested) => {
-                    let addresses = network.look_up_proxy(requested).await.map_err(from_egress)?;
-                    addresses.into_iter().map(|address| SocketAddr::new(address, 0)).collect()
-                }
-                (TargetHost::Name(name), None)
-                    if name.eq_ignore_ascii_case(requested.trim_end_matches('.')) =>
-                {
-                    look_up_checked(&network, &target, name, is_named).await?
-                }
-                _ => {
-                    let reason = format!("{} is not the host of this request", words(requested));
-                    return Err(OutboundError::Setup(reason).into());
-                }
+            let addresses = match proxy {
+                Some(proxy) => look_up_proxy(&network, &proxy, requested).await?,
+                None => look_up_target(&network, &target, requested, is_named).await?,
             };
             Ok::<Addrs, _>(Box::new(addresses.into_iter()))
         })
     }
 }
 
+/// Looks up the addresses of the proxy. The operator chose the proxy, so any address is allowed.
+async fn look_up_proxy(
+    network: &Network,
+    proxy: &str,
+    requested: &str,
+) -> Result<Vec<SocketAddr>, OutboundError> {
+    if !proxy.eq_ignore_ascii_case(requested) {
+        return Err(other_host(requested));
+    }
+    let addresses = network.look_up_proxy(requested).await.map_err(from_egress)?;
+    // The client replaces port 0 with the port of the proxy.
+    let proxy_port = 0;
+    Ok(addresses.into_iter().map(|address| SocketAddr::new(address, proxy_port)).collect())
+}
+
+/// Looks up the addresses of the target, which the rules must allow. `is_named` means that the
+/// operator named the origin.
+async fn look_up_target(
+    network: &Network,
+    target: &Target,
+    requested: &str,
+    is_named: bool,
+) -> Result<Vec<SocketAddr>, OutboundError> {
+    if let TargetHost::Name(host) = &target.host
+        && host.eq_ignore_ascii_case(requested.trim_end_matches('.'))
+    {
+        return look_up_checked(network, target, host, is_named).await;
+    }
+    Err(other_host(requested))
+}
+
+/// Returns the error for a lookup of another host, because a connection to that host bypasses the
+/// rules.
+fn other_host(requested: &str) -> OutboundError {
+    OutboundError::Setup(format!("{} is not the host of this request", one_line(requested)))
+}
+
 fn from_egress(error: crate::Error) -> OutboundError {
     match error {
-        crate::Error::Setup(reason) => OutboundError::Setup(words(&reason)),
-        other => OutboundError::Setup(words(&other.to_string())),
+        crate::Error::Setup(reason) => OutboundError::Setup(one_line(&reason)),
+        other => OutboundError::Setup(one_line(&other.to_string())),
     }
 }

@@ -1,4 +1,4 @@
-//! Sends Toolhold's own requests and follows their redirects (the door).
+//! Sends Toolhold's own requests and follows their redirects.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,17 +12,17 @@ use toolhold_policy::egress::Target;
 use url::Url;
 
 use crate::Network;
+use crate::own_requests::{DoorRecord, Recorder};
 use crate::requests::client;
-use crate::requests::error::{OutboundError, words};
-use crate::requests::record::{DoorRecord, Recorder};
+use crate::requests::error::{OutboundError, one_line};
 use crate::requests::request::Request;
 use crate::requests::response::{Pending, Response};
 use crate::requests::rules;
 
-/// The most redirects of a request.
+/// Maximum number of redirects of one request. A further redirect fails.
 pub const MAX_REDIRECTS: usize = 5;
 
-/// The most origins with open connections.
+/// Maximum number of stored clients. At this limit, all clients are dropped.
 const MAX_CLIENTS: usize = 16;
 
 /// The client for Toolhold's own requests. Clones share connections.
@@ -35,7 +35,7 @@ struct Inner {
     clients: Mutex<Clients>,
 }
 
-/// The clients, by origin and by whether the operator named the origin.
+/// Clients by origin, and by whether the operator named the origin.
 type Clients = HashMap<(String, bool), reqwest::Client>;
 
 impl fmt::Debug for OutboundClient {
@@ -45,17 +45,23 @@ impl fmt::Debug for OutboundClient {
 }
 
 impl OutboundClient {
-    /// Prepares requests with the settings of `[network]`. This opens no connection.
+    /// Prepares requests with the settings of `[network]`, without opening a connection.
     pub fn new(network: Network, recorder: Arc<dyn Recorder>) -> Self {
         Self(Arc::new(Inner { network, recorder, clients: Mutex::default() }))
     }
 
-    /// Sends a request. Follows redirects if the method is GET or HEAD. Returns the answer with any
-    /// status.
+    /// Returns the recorder of the requests.
+    pub fn recorder(&self) -> Arc<dyn Recorder> {
+        Arc::clone(&self.0.recorder)
+    }
+
+    /// Sends a request. Follows redirects if the method is GET or HEAD. Returns the answer,
+    /// whatever its status.
     ///
     /// # Errors
     ///
-    /// Returns an error if a rule refuses a hop, or no answer arrives within the limits.
+    /// Returns an error if a rule refuses the request or one of its redirects, or if no answer
+    /// arrives within the limits.
     pub async fn send(&self, request: Request) -> Result<Response, OutboundError> {
         let until = Instant::now() + request.limits.time;
         let mut url = request.url.clone();
@@ -81,7 +87,6 @@ impl OutboundClient {
         }
     }
 
-    /// Checks and sends a request to one URL. Doesn't follow redirects.
     async fn send_hop(
         &self,
         request: &Request,
@@ -108,7 +113,7 @@ impl OutboundClient {
                 .body(request.body.clone())
                 .build()
                 .map_err(|error| OutboundError::from_client(&origin, error))?;
-            // The URL of the sent request must be the checked URL.
+            // The checked URL must also be the sent URL.
             if built.url() != url {
                 return Err(OutboundError::Setup("the client changed the URL".to_owned()));
             }
@@ -122,7 +127,7 @@ impl OutboundClient {
         }
     }
 
-    /// Returns the client for an origin. Makes the client if it is missing.
+    /// Returns the client for a target. `is_named` means that the operator named the origin.
     async fn client(
         &self,
         target: &Target,
@@ -137,6 +142,7 @@ impl OutboundClient {
         if clients.len() >= MAX_CLIENTS {
             clients.clear();
         }
+        // Another request may have created the same client meanwhile.
         Ok(clients.entry(key).or_insert(client).clone())
     }
 
@@ -147,7 +153,7 @@ impl OutboundClient {
 
 fn new_record(request: &Request, url: &Url, hop: usize) -> DoorRecord {
     DoorRecord {
-        purpose: request.purpose,
+        purpose: request.purpose.into(),
         began: SystemTime::now(),
         method: request.method.to_string(),
         origin: rules::origin(url),
@@ -156,13 +162,15 @@ fn new_record(request: &Request, url: &Url, hop: usize) -> DoorRecord {
         address: None,
         status: None,
         bytes: 0,
+        sent: 0,
+        program: None,
         time: std::time::Duration::ZERO,
         refused: false,
         failed: None,
     }
 }
 
-/// Returns the URL of a redirect. Returns `None` if the answer isn't a redirect.
+/// Returns the URL of a redirect, or `None` for other answers.
 fn redirect_target(request: &Request, response: &Response) -> Result<Option<Url>, OutboundError> {
     let is_redirect = matches!(
         response.status(),
@@ -176,37 +184,44 @@ fn redirect_target(request: &Request, response: &Response) -> Result<Option<Url>
         return Ok(None);
     }
     if !request.follows {
-        return Err(refused(response, "this request is for its own place alone"));
+        return Err(refused(response, "this request doesn't follow redirects"));
     }
     if !matches!(request.method, Method::GET | Method::HEAD) {
-        return Err(refused(response, "only GET and HEAD are sent again elsewhere"));
+        return Err(refused(response, "only GET and HEAD requests follow redirects"));
     }
-    let Some(location) = response.headers().get(LOCATION) else {
-        return Err(refused(response, "it names no place"));
-    };
-    let location = location.to_str().map_err(|_| refused(response, "its place isn't a URL"))?;
-    let joined =
-        response.url().join(location).map_err(|_| refused(response, "its place isn't a URL"))?;
-    let target =
-        rules::parse(joined.as_str()).map_err(|error| refused(response, error.to_string()))?;
-    if response.url().scheme() == "https" && target.scheme() != "https" {
-        return Err(refused(response, "it leads from https to another scheme"));
+    let target = parse_location(response)?;
+    let loses_encryption = response.url().scheme() == "https" && target.scheme() != "https";
+    if loses_encryption {
+        return Err(refused(response, "the redirect leads from https to another scheme"));
     }
     Ok(Some(target))
 }
 
-/// Returns the error for a redirect that isn't followed.
+/// Returns the URL in the `Location` header of a response. The header may have a relative URL.
+fn parse_location(response: &Response) -> Result<Url, OutboundError> {
+    let Some(location) = response.headers().get(LOCATION) else {
+        return Err(refused(response, "the `Location` header is missing"));
+    };
+    let location =
+        location.to_str().map_err(|_| refused(response, "the `Location` header isn't a URL"))?;
+    let joined = response
+        .url()
+        .join(location)
+        .map_err(|_| refused(response, "the `Location` header isn't a URL"))?;
+    rules::parse(joined.as_str()).map_err(|error| refused(response, error.to_string()))
+}
+
 fn refused(response: &Response, why: impl Into<String>) -> OutboundError {
     OutboundError::Redirect { from: response.origin().to_owned(), why: why.into() }
 }
 
-/// Refuses an encoded answer. The request didn't ask for an encoding, and the decoded size is
-/// unlimited.
+/// Refuses an encoded answer. The request didn't ask for an encoding, and the decoded size has no
+/// limit.
 fn check_encoding(response: Response) -> Result<Response, OutboundError> {
     for value in response.headers().get_all(CONTENT_ENCODING) {
         let encoding = String::from_utf8_lossy(value.as_bytes()).trim().to_ascii_lowercase();
         if !encoding.is_empty() && encoding != "identity" {
-            let error = OutboundError::Encoded(response.origin().to_owned(), words(&encoding));
+            let error = OutboundError::Encoded(response.origin().to_owned(), one_line(&encoding));
             return Err(response.fail(error));
         }
     }

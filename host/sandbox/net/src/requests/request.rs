@@ -1,5 +1,4 @@
-//! One of Toolhold's own requests, as the sender builds it: purpose, credential, limits, and the
-//! origin of the URL.
+//! One of Toolhold's own requests, with its credentials and limits.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,23 +14,22 @@ use crate::requests::rules;
 /// The limits of one request, including its redirects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most time from the beginning to the end of the answer.
+    /// Time limit from the start of the request to the end of the answer.
     pub time: Duration,
-    /// The longest time without data. This includes the time from sending the request to the first
-    /// byte of the answer.
+    /// Maximum time without data, also before the first byte of the answer.
     pub idle: Duration,
-    /// The most bytes of the answer's body.
+    /// Maximum number of bytes of the answer's body. A longer body fails.
     pub bytes: u64,
 }
 
-/// The default limits are for small answers.
+/// Limits for small answers.
 impl Default for Limits {
     fn default() -> Self {
         Self { time: Duration::from_secs(30), idle: Duration::from_secs(10), bytes: 1 << 20 }
     }
 }
 
-/// A header with a secret for a single origin.
+/// A header with a secret for one origin.
 #[derive(Clone)]
 pub struct Credential {
     origin: String,
@@ -40,18 +38,18 @@ pub struct Credential {
 }
 
 impl Credential {
-    /// Makes a value of the header `authorization` that is only sent to the origin of a URL.
+    /// Creates an `authorization` header that is sent only to the origin of a URL.
     pub fn new(url: &Url, value: HeaderValue) -> Self {
         Self::in_header(url, AUTHORIZATION, value)
     }
 
-    /// Makes a value of a header with another name for requests to the origin of a URL.
+    /// Creates a header with another name that is sent only to the origin of a URL.
     pub fn in_header(url: &Url, name: HeaderName, mut value: HeaderValue) -> Self {
         value.set_sensitive(true);
         Self { origin: rules::origin(url), name, value }
     }
 
-    /// Puts the secret into the headers of a request, if the request goes to the secret's origin.
+    /// Inserts the header if `origin` is the origin of the secret.
     pub(crate) fn insert_into(&self, headers: &mut HeaderMap, origin: &str) {
         if self.origin == origin {
             headers.insert(&self.name, self.value.clone());
@@ -59,14 +57,14 @@ impl Credential {
     }
 }
 
-/// The output leaves out the secret.
+/// Doesn't show the secret.
 impl fmt::Debug for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credential").field("origin", &self.origin).finish_non_exhaustive()
     }
 }
 
-/// A request of Toolhold's own.
+/// One of Toolhold's own requests.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub(crate) purpose: &'static str,
@@ -75,26 +73,24 @@ pub struct Request {
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
     pub(crate) credentials: Vec<Credential>,
-    /// The origins that the operator named.
     pub(crate) named: Vec<String>,
     pub(crate) limits: Limits,
-    /// Whether redirects are followed.
     pub(crate) follows: bool,
 }
 
 impl Request {
-    /// Makes a GET request to a URL that the operator configured or named, so its host may be
+    /// Creates a GET request to a URL that the operator configured or named. Its host may be
     /// private. The record contains `purpose`.
     ///
     /// # Errors
     ///
-    /// [`OutboundError::Url`] or [`OutboundError::Blocked`] if the URL can't be requested.
+    /// Returns an error if the URL can't be requested.
     pub fn get(purpose: &'static str, url: &str) -> Result<Self, OutboundError> {
         Self::new(purpose, Method::GET, url)
     }
 
-    /// Makes a request with another method to a URL that the operator configured or named.
-    /// Redirects are only followed if the method is GET or HEAD.
+    /// Creates a request to a URL that the operator configured or named. Only redirects of GET and
+    /// HEAD are followed.
     ///
     /// # Errors
     ///
@@ -105,8 +101,8 @@ impl Request {
         Self::checked(purpose, method, url, named)
     }
 
-    /// Makes a request to a URL that a server chose. Its host may not be private, unless the
-    /// operator named the same origin in `named`.
+    /// Makes a request to a URL that a server chose. `named` are URLs that the operator named. The
+    /// host of the request may be private only if one of these URLs has the same origin.
     ///
     /// # Errors
     ///
@@ -122,6 +118,7 @@ impl Request {
         Self::checked(purpose, method, url, named)
     }
 
+    /// Creates a request if its scheme is allowed. `named` are the origins that the operator named.
     fn checked(
         purpose: &'static str,
         method: Method,
@@ -142,22 +139,21 @@ impl Request {
         })
     }
 
-    /// Makes a redirect an error. Use this for headers or bodies that must stay with their origin.
+    /// Makes a redirect an error. Use this for headers or bodies that no other origin may get.
     #[must_use]
     pub fn stay(mut self) -> Self {
         self.follows = false;
         self
     }
 
-    /// Adds a header without a secret. Every hop sends the header.
+    /// Adds a header without a secret. It is also sent after a redirect.
     #[must_use]
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.append(name, value);
         self
     }
 
-    /// Adds a secret for a single origin. If several secrets use the same header, the last one is
-    /// sent.
+    /// Adds a secret for one origin. If several secrets use the same header, the last one is sent.
     #[must_use]
     pub fn credential(mut self, credential: Option<Credential>) -> Self {
         self.credentials.extend(credential);
@@ -171,7 +167,7 @@ impl Request {
         self
     }
 
-    /// Sets limits that differ from the default.
+    /// Sets the limits.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;

@@ -1,4 +1,4 @@
-//! Reads the answer to one of Toolhold's own requests piece by piece, within its limits.
+//! Reads the answer to one of Toolhold's own requests, within its limits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,15 +8,14 @@ use http::{HeaderMap, StatusCode};
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
+use crate::own_requests::{DoorRecord, Recorder};
 use crate::requests::error::OutboundError;
-use crate::requests::record::{DoorRecord, Recorder};
 use crate::requests::request::Limits;
 
-/// The most bytes that are reserved at once, whatever length an answer states.
+/// Maximum number of bytes that are reserved at once, even if an answer declares more.
 const MAX_CAPACITY: u64 = 1 << 20;
 
-/// The answer to a request. The record is written at the end of the body, or when this value is
-/// dropped.
+/// The answer to a request. Its record is written at the end of the body, or on drop.
 pub struct Response {
     answer: reqwest::Response,
     url: Url,
@@ -54,23 +53,23 @@ impl Response {
         self.answer.headers()
     }
 
-    /// Returns the URL that answered, after all redirects.
+    /// Returns the URL of the answer, after all redirects.
     pub fn url(&self) -> &Url {
         &self.url
     }
 
-    /// Scheme, host and port of the URL that answered.
+    /// Returns the scheme, host and port of the URL of the answer.
     pub fn origin(&self) -> &str {
         &self.pending.record.origin
     }
 
-    /// Returns the length of the body, as the server declares it.
+    /// Returns the length of the body that the server declares.
     pub fn length(&self) -> Option<u64> {
         self.answer.content_length()
     }
 
-    /// Sets the idle timeout for the rest of the body. An answer may begin late and then arrive
-    /// steadily.
+    /// Sets the idle timeout for the rest of the body, for an answer that starts late and then
+    /// arrives steadily.
     pub fn set_idle(&mut self, idle: Duration) {
         self.limits.idle = idle;
     }
@@ -79,7 +78,7 @@ impl Response {
     ///
     /// # Errors
     ///
-    /// Returns an error if the body is larger than the limit, takes too long, or is incomplete.
+    /// Returns an error if the body exceeds a limit or is incomplete.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, OutboundError> {
         let limit = self.limits.bytes;
         let too_large = OutboundError::TooLarge(self.origin().to_owned(), limit);
@@ -116,7 +115,7 @@ impl Response {
         Ok(Some(chunk))
     }
 
-    /// Reads the whole body. Calls `progress` with the number of bytes so far and the declared
+    /// Reads the whole body. Calls `progress` with the number of bytes so far, and the declared
     /// length.
     ///
     /// # Errors
@@ -127,7 +126,8 @@ impl Response {
         progress: &(dyn Fn(u64, Option<u64>) + Send + Sync),
     ) -> Result<Vec<u8>, OutboundError> {
         let length = self.length();
-        let capacity = length.unwrap_or(0).min(MAX_CAPACITY).min(self.limits.bytes);
+        let max_capacity = self.limits.bytes.min(MAX_CAPACITY);
+        let capacity = length.unwrap_or(0).min(max_capacity);
         let mut bytes = Vec::with_capacity(usize::try_from(capacity).unwrap_or(0));
         while let Some(chunk) = self.chunk().await? {
             bytes.extend_from_slice(&chunk);
@@ -136,12 +136,10 @@ impl Response {
         Ok(bytes)
     }
 
-    /// Ends without the rest of the body.
     pub(crate) fn finish(&mut self) -> Result<(), OutboundError> {
         self.pending.write()
     }
 
-    /// Ends the answer with an error, and records the error. Returns the error for the caller.
     pub(crate) fn fail(mut self, error: OutboundError) -> OutboundError {
         self.end(error)
     }
@@ -151,8 +149,7 @@ impl Response {
     }
 }
 
-/// A record that isn't written yet. The record is written once, at the latest when this value is
-/// dropped.
+/// A record that isn't written yet. It is written once, at the latest on drop.
 pub(crate) struct Pending {
     recorder: Arc<dyn Recorder>,
     record: DoorRecord,
@@ -165,14 +162,11 @@ impl Pending {
         Self { recorder, record, started_at: Instant::now(), is_written: false }
     }
 
-    /// Puts the error of a request without an answer into the record. Returns the error for the
-    /// caller.
     pub(crate) fn fail(mut self, error: OutboundError) -> OutboundError {
         self.end(error)
     }
 
-    /// Writes the record with an error. Returns the error for the caller, or another error if the
-    /// record can't be written.
+    /// Records an error. Returns the error, or another error if the record can't be written.
     fn end(&mut self, error: OutboundError) -> OutboundError {
         self.record.refused = error.is_refusal();
         self.record.failed = Some(error.record_text());
@@ -182,7 +176,7 @@ impl Pending {
         }
     }
 
-    /// Writes the record, unless it is already written.
+    /// Writes the record of the request, but only once.
     fn write(&mut self) -> Result<(), OutboundError> {
         if self.is_written {
             return Ok(());
@@ -200,9 +194,11 @@ impl Pending {
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        // A caller that only needs the status drops the answer without reading the body.
+        // A request with a status hasn't failed: the caller needs only the status, or a part of the
+        // body.
         if !self.is_written && self.record.status.is_none() {
-            self.record.failed = Some("cancelled before an answer came".to_owned());
+            self.record.failed =
+                Some("the request was cancelled before a response arrived".to_owned());
         }
         let _ = self.write();
     }

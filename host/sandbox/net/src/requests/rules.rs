@@ -1,4 +1,4 @@
-//! Decides which URLs Toolhold's own requests may use. Does no I/O.
+//! Decides which URLs Toolhold's own requests may use, without I/O.
 
 use std::net::IpAddr;
 
@@ -7,21 +7,22 @@ use url::Url;
 
 use crate::requests::error::{OutboundError, OutboundRemedy};
 
-/// Reads a URL. A URL that programs read in different ways, or that has a password, is refused.
+/// Parses a URL. Refuses a URL with a password, and a URL that programs read in different ways.
 pub(crate) fn parse(url: &str) -> Result<Url, OutboundError> {
     let (_, normal) =
         Target::with_url(url).map_err(|error| OutboundError::Url(error.to_string()))?;
     Url::parse(&normal).map_err(|error| OutboundError::Url(error.to_string()))
 }
 
-/// Checks whether a request to the operator's URL is possible.
+/// Checks whether a request to a URL of the operator is possible.
 ///
 /// # Errors
 ///
-/// [`OutboundError::Url`] or [`OutboundError::Blocked`] if the URL can't be requested.
+/// Returns an error if the URL can't be requested.
 pub fn check_url(url: &str) -> Result<Url, OutboundError> {
     let url = parse(url)?;
-    check_scheme(&url, &[origin(&url)])?;
+    let named = [origin(&url)];
+    check_scheme(&url, &named)?;
     Ok(url)
 }
 
@@ -42,7 +43,7 @@ pub(crate) fn target(url: &Url) -> Result<Target, OutboundError> {
     Target::parse(url.as_str()).map_err(|error| OutboundError::Url(error.to_string()))
 }
 
-/// Refuses a request without TLS, unless the operator named this origin and the origin is on this
+/// Refuses a request without TLS, unless the operator named the origin and the origin is on this
 /// machine.
 pub(crate) fn check_scheme(url: &Url, named: &[String]) -> Result<(), OutboundError> {
     let target = target(url)?;
@@ -53,20 +54,20 @@ pub(crate) fn check_scheme(url: &Url, named: &[String]) -> Result<(), OutboundEr
     }
     let (rule, remedy) = if is_local {
         (
-            "only an address that was named by hand may be requested without TLS",
+            "requests without TLS are only allowed to an address that you named yourself",
             OutboundRemedy::NameIt,
         )
     } else {
         (
-            "only https is allowed; http is for this machine alone (`localhost` or a loopback address)",
+            "only https is allowed; http is only for this machine (`localhost` or a loopback \
+             address)",
             OutboundRemedy::UseHttps,
         )
     };
     Err(OutboundError::Blocked { target: target.to_string(), rule: rule.to_owned(), remedy })
 }
 
-/// Checks a host that is written as an address. The host's addresses are checked later if it is
-/// written as a name.
+/// Checks a host that is an address. The addresses of a name are checked after the lookup.
 pub(crate) fn check_host(target: &Target, is_named: bool) -> Result<(), OutboundError> {
     match target.host.address() {
         Some(address) => check_address(target, address, is_named),
@@ -74,28 +75,28 @@ pub(crate) fn check_host(target: &Target, is_named: bool) -> Result<(), Outbound
     }
 }
 
-/// Decides on an address of a target.
+/// Refuses a blocked address. `is_named` means that the operator named the origin, so the address
+/// may be private.
 pub(crate) fn check_address(
     target: &Target,
     address: IpAddr,
     is_named: bool,
 ) -> Result<(), OutboundError> {
-    // Without TLS, only a loopback address ensures that the answer comes from this machine.
+    // Without TLS, only a loopback address shows that the answer comes from this machine.
     if target.scheme == Scheme::Http && !address.to_canonical().is_loopback() {
-        let rule = "without TLS, the host has to be this machine".to_owned();
+        let rule = "requests without TLS are only allowed to this machine".to_owned();
         return Err(blocked(target, address, rule, OutboundRemedy::ResolveLocally));
     }
-    match forbidden(address) {
-        Some(found) if found.always => {
-            let rule = format!("the address is {}, which is always blocked", found.kind);
-            Err(blocked(target, address, rule, OutboundRemedy::Nothing))
-        }
-        Some(found) if !is_named => {
-            let rule = format!("the address is {}, and private addresses are blocked", found.kind);
-            Err(blocked(target, address, rule, OutboundRemedy::NameIt))
-        }
-        _ => Ok(()),
+    let Some(range) = forbidden(address) else { return Ok(()) };
+    if range.always {
+        let rule = format!("the address is {}, which is always blocked", range.kind);
+        return Err(blocked(target, address, rule, OutboundRemedy::Nothing));
     }
+    if is_named {
+        return Ok(());
+    }
+    let rule = format!("the address is {}, and private addresses are blocked", range.kind);
+    Err(blocked(target, address, rule, OutboundRemedy::NameIt))
 }
 
 fn blocked(
@@ -111,7 +112,6 @@ fn blocked(
     OutboundError::Blocked { target, rule, remedy }
 }
 
-/// Checks whether a host is this machine, by its name or address.
 fn is_this_machine(host: &TargetHost) -> bool {
     match host {
         TargetHost::Name(name) => name == "localhost",
@@ -156,7 +156,7 @@ mod tests {
             ("http://localhost:5001/", "https://example.com/"),
         ] {
             let found = checked(url, &[named]).expect_err(url);
-            assert!(found.is_refusal() && found.to_string().contains("by hand"), "{url}: {found}");
+            assert!(found.is_refusal() && found.to_string().contains("yourself"), "{url}: {found}");
         }
     }
 

@@ -3,6 +3,9 @@
 mod bodies;
 mod connections;
 mod hostile;
+mod placeholders;
+mod program_attacks;
+mod programs;
 mod redirects;
 mod secrets;
 mod server;

@@ -126,7 +126,7 @@ fn secret_for_localhost_goes_to_its_port_on_this_machine_only() {
         settings.network.resolver = Some(Names::with_names(&[("localhost", &[&["192.0.2.1"]])]));
         let got = Caller::new(settings).get(&format!("http://{named}/api")).await;
         assert!(
-            matches!(&got, Err(Error::Address(denial)) if denial.rule.contains("`localhost` has to be this machine")),
+            matches!(&got, Err(Error::Address(denial)) if denial.rule.contains("the address of `localhost` has to be this machine")),
             "{got:?}"
         );
     });

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use tempfile::TempDir;
@@ -161,6 +161,8 @@ impl Authority {
         let key = KeyPair::generate().expect("a key is made");
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        // OpenSSL takes a server's certificate for self-signed if both have the same name.
+        params.distinguished_name.push(DnType::CommonName, "test authority");
         let certificate = params.self_signed(&key).expect("it is signed");
         let folder = TempDir::new().expect("a folder is made");
         std::fs::write(folder.path().join("ca.pem"), certificate.pem()).expect("it is written");

@@ -1,8 +1,8 @@
-//! Blocks system calls of commands (seccomp) that affect the kernel, other processes or other
-//! sandboxes.
+//! Blocks system calls of commands that affect the kernel, other processes or other sandboxes
+//! (seccomp).
 //!
-//! A blocked call fails, and the program continues. The filter is a deny list: an ordinary program
-//! may make any other call.
+//! A blocked call fails, and the program continues. The filter is a deny list. All other calls are
+//! allowed.
 
 use std::collections::BTreeMap;
 
@@ -16,9 +16,15 @@ use super::raw::landlock_version;
 /// The first version of Landlock that restricts sockets without a path.
 const COVERS_SOCKETS: u32 = 6;
 
+/// The indices of arguments that the rules compare.
+const CLONE_FLAGS: u8 = 0;
+const IOCTL_REQUEST: u8 = 1;
+const SOCKET_FAMILY: u8 = 0;
+const SOCKET_PROTOCOL: u8 = 2;
+
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// Never permitted, whatever the arguments are.
+/// Refused with any arguments.
 const REFUSED: &[i64] = &[
     // Mounts, roots and namespaces could be used to escape from the view.
     libc::SYS_mount,
@@ -41,7 +47,7 @@ const REFUSED: &[i64] = &[
     libc::SYS_process_madvise,
     libc::SYS_pidfd_getfd,
     libc::SYS_kcmp,
-    // These calls load another kernel or modules.
+    // Another kernel or kernel modules.
     libc::SYS_kexec_load,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_kexec_file_load,
@@ -61,7 +67,7 @@ const REFUSED: &[i64] = &[
     libc::SYS_add_key,
     libc::SYS_request_key,
     libc::SYS_keyctl,
-    // This call opens files without their names.
+    // Opens files without their names.
     libc::SYS_open_by_handle_at,
     // Settings of the machine.
     libc::SYS_reboot,
@@ -85,8 +91,7 @@ const REFUSED: &[i64] = &[
     libc::SYS_modify_ldt,
 ];
 
-/// The flags of `clone` that create a namespace. Each flag is checked separately, since any of them
-/// is refused.
+/// The flags of `clone` that create a namespace. Each of them alone is refused.
 const NAMESPACES: [libc::c_int; 7] = [
     libc::CLONE_NEWUSER,
     libc::CLONE_NEWNS,
@@ -98,16 +103,16 @@ const NAMESPACES: [libc::c_int; 7] = [
 ];
 
 /// Terminal requests that insert input, read the screen, or select another kernel protocol, such as
-/// one for modems.
+/// the protocol of modems.
 const TERMINAL: [u32; 3] = [libc::TIOCSTI as u32, libc::TIOCLINUX as u32, libc::TIOCSETD as u32];
 
-/// `memfd_secret`, which isn't defined in every libc.
+/// Not defined in every libc.
 const MEMFD_SECRET: u32 = 447;
 
-/// The system call `fchmodat2`, which sets a file's mode. Its number isn't defined in every libc.
+/// Not defined in every libc.
 const FCHMODAT2: libc::c_long = 452;
 
-/// Calls that set a file's mode, and the index of that argument.
+/// Calls that set a file's mode, and the index of the mode's argument.
 const MODES: &[(libc::c_long, u8)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_chmod, 1),
@@ -121,25 +126,24 @@ const MODES: &[(libc::c_long, u8)] = &[
     (libc::SYS_mknodat, 2),
 ];
 
-/// The calls that open a file, with the argument index of the mode. The kernel reads the mode only
-/// if the flags, in the argument before, create a file.
+/// Calls that open a file, and the index of the mode's argument. The kernel reads the mode only if
+/// the flags, in the argument before it, create a file.
 const OPENS: &[(libc::c_long, u8)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_open, 2),
     (libc::SYS_openat, 3),
 ];
 
-/// The flags that create a file, with a name and without.
-const MAKES: [libc::c_int; 2] = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY];
+/// The flags that create a file. `O_TMPFILE` contains `O_DIRECTORY`, which alone creates nothing.
+const CREATION_FLAGS: [libc::c_int; 2] = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY];
 
-/// The set-ID bits. A user who runs a file with one of these bits gets the rights of its owner or
-/// group, even outside of the sandbox.
+/// A user who runs a file with one of these bits gets the rights of its owner or group, even
+/// outside of the sandbox.
 const SET_ID: [libc::mode_t; 2] = [libc::S_ISUID, libc::S_ISGID];
 
-/// The bit that marks system calls with 32-bit pointers on x86-64. They have separate numbers.
+/// The bit of system calls with 32-bit pointers on x86-64, which have separate numbers.
 const X32: u32 = 0x4000_0000;
 
-/// A failure to filter system calls.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FilterError {
     #[error(transparent)]
@@ -148,86 +152,100 @@ pub(super) enum FilterError {
     Install(#[from] seccompiler::Error),
 }
 
-/// Filters the system calls of this process and its descendants. `view`: whether outside files and
-/// their sockets are invisible. `network`: whether the network is reachable.
-///
-/// # Errors
-///
-/// Returns the reason why the filter can't be enforced.
-pub(super) fn filter(view: bool, network: bool) -> Result<(), FilterError> {
-    for program in programs(view, network)? {
+/// Filters the system calls of this process and its descendants. `has_view` means that the process
+/// sees only granted files and granted sockets. `has_network` means that the network is reachable.
+/// The error is the reason why the filter can't be enforced.
+pub(super) fn filter(has_view: bool, has_network: bool) -> Result<(), FilterError> {
+    for program in programs(has_view, has_network)? {
         seccompiler::apply_filter(&program)?;
     }
     Ok(())
 }
 
-fn programs(view: bool, network: bool) -> Result<Vec<BpfProgram>, BackendError> {
+/// Returns the filters as programs for the kernel.
+fn programs(has_view: bool, has_network: bool) -> Result<Vec<BpfProgram>, BackendError> {
+    // Without a condition, every call is refused.
     let mut rules: Rules = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
     for flag in NAMESPACES {
-        let flag = flag as u64;
-        let is_set =
-            SeccompCondition::new(0, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(flag), flag)?;
+        let bit = flag as u64;
+        let equals_bit = SeccompCmpOp::MaskedEq(bit);
+        let is_set = SeccompCondition::new(CLONE_FLAGS, SeccompCmpArgLen::Qword, equals_bit, bit)?;
         refuse(&mut rules, libc::SYS_clone, vec![is_set])?;
     }
     for request in TERMINAL {
-        let request = u64::from(request);
-        let is_request =
-            SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, request)?;
+        let is_request = SeccompCondition::new(
+            IOCTL_REQUEST,
+            SeccompCmpArgLen::Dword,
+            SeccompCmpOp::Eq,
+            u64::from(request),
+        )?;
         refuse(&mut rules, libc::SYS_ioctl, vec![is_request])?;
     }
-    for bit in SET_ID.map(u64::from) {
-        for (call, mode) in MODES {
-            refuse(&mut rules, *call, vec![has_bit(*mode, bit)?])?;
-        }
-        for (call, mode) in OPENS {
-            for flag in MAKES {
-                let creates = has_bit(mode - 1, flag as u64)?;
-                let sets_id = has_bit(*mode, bit)?;
-                refuse(&mut rules, *call, vec![creates, sets_id])?;
-            }
-        }
-    }
-    refuse_sockets(&mut rules, view, network)?;
+    refuse_set_id(&mut rules)?;
+    refuse_sockets(&mut rules, has_view, has_network)?;
 
     let action = SeccompAction::Errno(libc::EPERM as u32);
     let architecture = std::env::consts::ARCH.try_into()?;
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, action, architecture)?;
     let refused: BpfProgram = filter.try_into()?;
-    Ok(vec![refused, missing()])
+    Ok(vec![refused, missing_calls()])
 }
 
-/// Refuses all kinds of sockets except the harmless ones.
-fn refuse_sockets(rules: &mut Rules, view: bool, network: bool) -> Result<(), BackendError> {
-    // With a view, a socket with a path only reaches files in the view. With a separate network
-    // namespace, network sockets and sockets without a path reach nothing outside. In the machine's
-    // network, a filter can't distinguish sockets without a path from others.
+/// Refuses to set the set-user-ID and set-group-ID bits of files.
+fn refuse_set_id(rules: &mut Rules) -> Result<(), BackendError> {
+    for bit in SET_ID.map(u64::from) {
+        for (call, mode_argument) in MODES {
+            refuse(rules, *call, vec![has_bit(*mode_argument, bit)?])?;
+        }
+        for (call, mode_argument) in OPENS {
+            // The flags are the argument before the mode.
+            let flags_argument = mode_argument - 1;
+            for flag in CREATION_FLAGS {
+                let creates = has_bit(flags_argument, flag as u64)?;
+                let sets_id = has_bit(*mode_argument, bit)?;
+                refuse(rules, *call, vec![creates, sets_id])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Refuses to make sockets that could reach something outside of the sandbox.
+fn refuse_sockets(
+    rules: &mut Rules,
+    has_view: bool,
+    has_network: bool,
+) -> Result<(), BackendError> {
     let mut allowed = Vec::new();
-    let is_path_only = !network || landlock_version() >= Some(COVERS_SOCKETS);
-    if view && is_path_only {
+    // A Unix socket with a path reaches only files in the view. A Unix socket without a path
+    // reaches every process in the same network namespace. The filter can't distinguish these
+    // sockets, so the network must be separate, or Landlock must block the sockets without a path.
+    let is_path_only = !has_network || landlock_version() >= Some(COVERS_SOCKETS);
+    if has_view && is_path_only {
         allowed.push(libc::AF_UNIX);
     }
-    if view || network {
+    if has_view || has_network {
         allowed.extend([libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK]);
     }
     if allowed.is_empty() {
-        // Without a rule, every call is refused.
+        // Without a condition, every call is refused.
         rules.entry(libc::SYS_socket).or_default();
         return Ok(());
     }
 
-    let mut is_other = Vec::new();
+    let mut is_other_family = Vec::new();
     for family in allowed {
-        is_other.push(compares(0, SeccompCmpOp::Ne, family)?);
+        is_other_family.push(compares(SOCKET_FAMILY, SeccompCmpOp::Ne, family)?);
     }
-    refuse(rules, libc::SYS_socket, is_other)?;
-    // Of the netlink sockets, only the list of network interfaces is allowed. It is read-only in
-    // the sandbox.
-    let is_netlink = compares(0, SeccompCmpOp::Eq, libc::AF_NETLINK)?;
-    let is_no_list = compares(2, SeccompCmpOp::Ne, libc::NETLINK_ROUTE)?;
-    refuse(rules, libc::SYS_socket, vec![is_netlink, is_no_list])
+    refuse(rules, libc::SYS_socket, is_other_family)?;
+    // The only allowed netlink socket lists network interfaces. The list is read-only in the
+    // sandbox.
+    let is_netlink = compares(SOCKET_FAMILY, SeccompCmpOp::Eq, libc::AF_NETLINK)?;
+    let is_other_protocol = compares(SOCKET_PROTOCOL, SeccompCmpOp::Ne, libc::NETLINK_ROUTE)?;
+    refuse(rules, libc::SYS_socket, vec![is_netlink, is_other_protocol])
 }
 
-/// Refuses a call if all of these conditions are true.
+/// Refuses a call if all conditions apply to its arguments.
 fn refuse(
     rules: &mut Rules,
     call: libc::c_long,
@@ -237,12 +255,10 @@ fn refuse(
     Ok(())
 }
 
-/// Returns the condition that an argument of a call has a bit.
 fn has_bit(argument: u8, bit: u64) -> Result<SeccompCondition, BackendError> {
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(bit), bit)
 }
 
-/// Returns the condition that an argument of a call compares with a value.
 fn compares(
     argument: u8,
     operator: SeccompCmpOp,
@@ -251,28 +267,33 @@ fn compares(
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value as u64)
 }
 
-/// Reports some system calls as missing, like an older kernel. Libraries then use another way.
+/// Returns a filter that answers some system calls with the error of a missing call. Libraries then
+/// use other calls, as on an older kernel.
 ///
-/// The reasons differ. The flags of `clone3` and the mode of `openat2` are in memory, which a
-/// filter can't read. Unnamed files in memory aren't included in any process's memory. A second
-/// numbering of all calls would bypass every filter.
-fn missing() -> BpfProgram {
+/// The calls with 32-bit pointers have separate numbers, which would bypass the other filter. That
+/// filter can't read the flags of `clone3` and the mode of `openat2`, because they are in memory.
+/// The memory of `memfd_create` and `memfd_secret` doesn't count as memory of any process.
+fn missing_calls() -> BpfProgram {
+    // The codes of the kernel's filter machine (classic BPF) for loading a part of the call, for
+    // conditional jumps, and for returning the decision.
     let load = 0x20;
-    let equal = 0x15;
-    let at_least = 0x35;
-    let answer = 0x06;
+    let jump_if_equal = 0x15;
+    let jump_if_at_least = 0x35;
+    let decide = 0x06;
+    // `SECCOMP_RET_ERRNO` and `SECCOMP_RET_ALLOW`.
     let missing = 0x0005_0000 | libc::ENOSYS as u32;
     let allowed = 0x7fff_0000;
     let clone3 = libc::SYS_clone3 as u32;
     vec![
-        // The first line loads the number. A conditional jump skips the given number of lines.
+        // The number of the call is the first part. `jt` is the number of lines that a true
+        // condition skips, up to the last line.
         sock_filter { code: load, jt: 0, jf: 0, k: 0 },
-        sock_filter { code: at_least, jt: 5, jf: 0, k: X32 },
-        sock_filter { code: equal, jt: 4, jf: 0, k: clone3 },
-        sock_filter { code: equal, jt: 3, jf: 0, k: libc::SYS_openat2 as u32 },
-        sock_filter { code: equal, jt: 2, jf: 0, k: libc::SYS_memfd_create as u32 },
-        sock_filter { code: equal, jt: 1, jf: 0, k: MEMFD_SECRET },
-        sock_filter { code: answer, jt: 0, jf: 0, k: allowed },
-        sock_filter { code: answer, jt: 0, jf: 0, k: missing },
+        sock_filter { code: jump_if_at_least, jt: 5, jf: 0, k: X32 },
+        sock_filter { code: jump_if_equal, jt: 4, jf: 0, k: clone3 },
+        sock_filter { code: jump_if_equal, jt: 3, jf: 0, k: libc::SYS_openat2 as u32 },
+        sock_filter { code: jump_if_equal, jt: 2, jf: 0, k: libc::SYS_memfd_create as u32 },
+        sock_filter { code: jump_if_equal, jt: 1, jf: 0, k: MEMFD_SECRET },
+        sock_filter { code: decide, jt: 0, jf: 0, k: allowed },
+        sock_filter { code: decide, jt: 0, jf: 0, k: missing },
     ]
 }

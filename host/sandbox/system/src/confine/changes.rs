@@ -1,5 +1,6 @@
-//! Notifies a listener in the host before each system call of a command that changes files or
-//! names. The host can then save the data that the call would destroy.
+//! Notifies the host before each system call of a command that changes files or names, or that
+//! connects a socket. The host can then save the data that the call would destroy, and decide on the
+//! connection. A process can have only one listener, so both have the same one.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -8,33 +9,48 @@ use libc::sock_filter;
 
 use super::raw;
 
-/// The way in which a system call names the objects that it changes. The numbers are argument
-/// indexes.
+/// How a system call names the objects that it changes. The numbers are indexes of arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// Opens a path. `directory`: the descriptor that the path is relative to.
-    Open { directory: Option<usize>, path: usize, flags: usize },
-    /// Changes the object at a path. `nofollow`: the argument with `AT_SYMLINK_NOFOLLOW`.
-    Object { directory: Option<usize>, path: usize, nofollow: Option<usize> },
-    /// Changes, creates or removes the object at a path. The last component isn't followed.
-    Name { directory: Option<usize>, path: usize },
-    /// Changes the object of a descriptor.
+    /// Opens a path relative to the descriptor `directory`.
+    Open {
+        directory: Option<usize>,
+        path: usize,
+        flags: usize,
+    },
+    /// Changes the object at a path. `nofollow` is the argument with `AT_SYMLINK_NOFOLLOW`.
+    Object {
+        directory: Option<usize>,
+        path: usize,
+        nofollow: Option<usize>,
+    },
+    /// Changes, creates or removes the object at a path without following a final link.
+    Name {
+        directory: Option<usize>,
+        path: usize,
+    },
     Descriptor(usize),
-    /// Creates a socket by the path in an address.
-    Socket { address: usize, length: usize },
-    /// Gives the object of the first path a second name.
-    Link { directories: Option<[usize; 2]>, paths: [usize; 2], flags: Option<usize> },
-    /// Renames the first path to the second one.
-    Rename { directories: Option<[usize; 2]>, paths: [usize; 2], flags: Option<usize> },
+    Socket {
+        address: usize,
+        length: usize,
+    },
+    Link {
+        directories: Option<[usize; 2]>,
+        paths: [usize; 2],
+        flags: Option<usize>,
+    },
+    Rename {
+        directories: Option<[usize; 2]>,
+        paths: [usize; 2],
+        flags: Option<usize>,
+    },
 }
 
 use Target::{Descriptor, Link, Name, Object, Open, Rename, Socket};
 
-/// The system call `fchmodat2`, which sets a file's mode by a path and flags. Its number isn't
-/// defined in every libc.
+/// Not defined in every libc.
 const FCHMODAT2: libc::c_long = 452;
 
-/// The system calls that a listener gets.
 pub(crate) const CALLS: &[(libc::c_long, Target)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_open, Open { directory: None, path: 0, flags: 1 }),
@@ -79,7 +95,6 @@ pub(crate) const CALLS: &[(libc::c_long, Target)] = &[
     (libc::SYS_renameat2, Rename { directories: Some([0, 2]), paths: [1, 3], flags: Some(4) }),
 ];
 
-/// The flags of an open that can change something.
 const CHANGING: libc::c_int = libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC;
 
 /// Returns the offset of an argument's lower half in the data of a filter.
@@ -87,38 +102,47 @@ const fn argument(index: usize) -> u32 {
     16 + 8 * index as u32
 }
 
-/// Makes the kernel notify a listener of these calls of this process and its descendants. The
-/// process must not be able to get new privileges.
-///
-/// # Errors
-///
-/// Returns the kernel's error. The call fails before Linux 5.5, and if the process already has a
-/// listener.
-pub(super) fn listen() -> io::Result<OwnedFd> {
-    raw::seccomp_listener(&program())
+/// The system calls that the kernel notifies a listener of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Notified {
+    /// The calls in [`CALLS`].
+    pub(super) changes: bool,
+    /// Connections of sockets.
+    pub(super) connections: bool,
 }
 
-/// Assembles the filter, which compares the number of the call with the numbers of [`CALLS`]. For
-/// an open, the filter also checks the flags. All other calls are allowed.
-fn program() -> Vec<sock_filter> {
+/// Makes the kernel notify a listener of calls of this process and its descendants. The process
+/// must not be able to get new privileges. Fails before Linux 5.5, and if the process already has a
+/// listener.
+pub(super) fn listen(notified: Notified) -> io::Result<OwnedFd> {
+    raw::seccomp_listener(&program(notified))
+}
+
+/// Assembles the filter. It compares the number of a call with the numbers in `notified`, and the
+/// flags of an open with [`CHANGING`]. All other calls are allowed.
+fn program(notified: Notified) -> Vec<sock_filter> {
     let load = 0x20;
     let jump = 0x05;
     let equal = 0x15;
     let and = 0x54;
     let answer = 0x06;
-    let opens: Vec<(u32, usize)> = CALLS
+    let changes = if notified.changes { CALLS } else { &[] };
+    let opens: Vec<(u32, usize)> = changes
         .iter()
         .filter_map(|(call, target)| match target {
             Open { flags, .. } => Some((*call as u32, *flags)),
             _ => None,
         })
         .collect();
-    let others: Vec<u32> = CALLS
+    let mut others: Vec<u32> = changes
         .iter()
         .filter(|(_, target)| !matches!(target, Open { .. }))
         .map(|(call, _)| *call as u32)
         .collect();
-    // After the comparisons come two lines for each kind of open, then the flags, then the answers.
+    if notified.connections {
+        others.push(libc::SYS_connect as u32);
+    }
+    // The order: comparisons, two lines for each kind of open, the check of flags, the answers.
     let mut lines = vec![line(load, 0, 0, 0)];
     let first_open = 1 + others.len();
     let allow = first_open + opens.len();
@@ -143,13 +167,12 @@ fn program() -> Vec<sock_filter> {
     lines
 }
 
-/// Returns an instruction. `jt` and `jf`: the number of lines to skip if the comparison is true or
-/// false. `k`: the operand.
+/// Returns an instruction. `jt` and `jf` are the numbers of lines to skip if the comparison is true
+/// or false. `k` is the operand.
 fn line(code: u16, jt: u8, jf: u8, k: u32) -> sock_filter {
     sock_filter { code, jt, jf, k }
 }
 
-/// Returns the number of lines that a jump skips.
 fn distance(from: usize, to: usize) -> u8 {
     u8::try_from(to - from - 1).unwrap_or(u8::MAX)
 }

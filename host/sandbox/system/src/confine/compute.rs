@@ -1,4 +1,4 @@
-//! The sandbox of the compiler process. The process enters it before it reads untrusted input.
+//! The sandbox of the compiler process, which enters it before it reads untrusted input.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -7,27 +7,31 @@ use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use seccompiler::{BackendError, BpfProgram, SeccompAction, SeccompFilter};
 
-/// The limit of a compiler's address space. A large component needs a few hundred MiB.
+/// Bytes of a compiler's address space. A large component needs a few hundred MiB.
 const MEMORY: u64 = 6 << 30;
 
-/// Largest processor time in seconds, over all threads. See [`lower_bounds`].
+/// Seconds of CPU time over all threads. See [`lower_bounds`].
 const CPU_SECONDS: u64 = 300;
 
-/// A failure of a process to confine itself to computing.
+/// Descriptors of a compiler, which opens no files.
+const DESCRIPTORS: u64 = 64;
+
+/// The reason why a process can't confine itself.
 #[derive(Debug, thiserror::Error)]
 pub enum ComputeError {
-    /// A resource isn't bounded.
-    #[error("bounding {0:?}: {1}")]
+    /// A resource can't be limited.
+    #[error("the resource {0:?} can't be limited: {1}")]
     Bound(Resource, #[source] Errno),
     /// The filter can't be built.
-    #[error("building the system call filter: {0}")]
+    #[error("the filter of system calls can't be built: {0}")]
     Build(#[source] BackendError),
-    /// The kernel doesn't take the filter.
-    #[error("installing the system call filter: {0}")]
+    /// The kernel refuses the filter.
+    #[error("the filter of system calls can't be installed: {0}")]
     Install(#[source] seccompiler::Error),
 }
 
-/// Confines this process permanently. Only for a process without other threads.
+/// Confines this process permanently. Only for a process without other threads, because the filter
+/// applies only to the calling thread.
 ///
 /// The process can read its standard input, compute, and write its standard output and error. It
 /// can't open files or sockets, or start programs. Its memory and time are limited.
@@ -41,51 +45,52 @@ pub fn to_computing() -> Result<(), ComputeError> {
         (Resource::Cpu, CPU_SECONDS),
         (Resource::Fsize, 0),
         (Resource::Core, 0),
-        (Resource::Nofile, 64),
+        (Resource::Nofile, DESCRIPTORS),
     ];
     for (resource, bound) in bounds {
         let limit = Rlimit { current: Some(bound), maximum: Some(bound) };
         setrlimit(resource, limit).map_err(|errno| ComputeError::Bound(resource, errno))?;
     }
-    let filter = filter().map_err(ComputeError::Build)?;
-    seccompiler::apply_filter(&filter).map_err(ComputeError::Install)
+    let program = filter().map_err(ComputeError::Build)?;
+    seccompiler::apply_filter(&program).map_err(ComputeError::Install)
 }
 
-/// Limits the processor time of this process, over all threads, in seconds, and its memory in
-/// bytes. This lowers the limits of [`to_computing`] to fit the input. After this time, `SIGXCPU`
-/// ends the process. Allocations beyond the memory limit fail.
+/// Lowers the limits of [`to_computing`] to `seconds` of CPU time over all threads, and `memory`
+/// bytes. After this time, `SIGXCPU` ends the process. Allocations beyond `memory` fail.
 ///
 /// # Errors
 ///
-/// Returns the part that can't be enforced. The caller must then stop.
+/// Returns the limit that can't be set. The caller must then stop.
 pub fn lower_bounds(seconds: u64, memory: u64) -> Result<(), ComputeError> {
-    // At the hard limit the kernel sends SIGKILL, which gives no reason. The memory limit applies
-    // to written memory, because an allocator reserves more than it writes.
-    let time = Rlimit { current: Some(seconds.min(CPU_SECONDS - 1)), maximum: Some(CPU_SECONDS) };
-    let memory = Rlimit { current: Some(memory), maximum: Some(memory) };
-    for (resource, limit) in [(Resource::Cpu, time), (Resource::Data, memory)] {
+    // At the hard limit, the kernel sends SIGKILL, which gives no reason. So the soft limit is
+    // lower, and the kernel sends SIGXCPU first.
+    let soft_seconds = seconds.min(CPU_SECONDS - 1);
+    let time_limit = Rlimit { current: Some(soft_seconds), maximum: Some(CPU_SECONDS) };
+    // `Data` limits written memory. An allocator reserves more memory than it writes.
+    let memory_limit = Rlimit { current: Some(memory), maximum: Some(memory) };
+    for (resource, limit) in [(Resource::Cpu, time_limit), (Resource::Data, memory_limit)] {
         setrlimit(resource, limit).map_err(|errno| ComputeError::Bound(resource, errno))?;
     }
     Ok(())
 }
 
-/// A reason why the filter of a compiler process doesn't work.
+/// The reason why the filter of a compiler process doesn't work.
 #[derive(Debug, thiserror::Error)]
 pub enum FilterCheckError {
-    /// The thread for the test can't be started.
+    /// The thread can't be started.
     #[error(transparent)]
     Thread(#[from] io::Error),
     /// The filter can't be built.
     #[error(transparent)]
     Build(#[from] BackendError),
-    /// The kernel doesn't take the filter.
+    /// The kernel refuses the filter.
     #[error(transparent)]
     Install(#[from] seccompiler::Error),
-    /// The kernel permits a call that the filter refuses.
-    #[error("the kernel took the filter and does not enforce it")]
+    /// The kernel allows a call that the filter refuses.
+    #[error("the kernel accepted the filter, but does not enforce the filter")]
     Unenforced,
     /// The thread panicked.
-    #[error("the thread that tried it failed")]
+    #[error("the thread that tested the filter crashed")]
     Panicked,
 }
 
@@ -99,17 +104,17 @@ pub fn filter_works() -> Result<(), FilterCheckError> {
     thread.join().unwrap_or(Err(FilterCheckError::Panicked))
 }
 
-/// Filters this thread for good, and makes a call that the filter refuses.
+/// Filters this thread permanently, and tries a refused call.
 fn try_filter() -> Result<(), FilterCheckError> {
     seccompiler::apply_filter(&filter()?)?;
-    match std::os::unix::net::UnixStream::pair() {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
-        _ => Err(FilterCheckError::Unenforced),
-    }
+    // The filter refuses all sockets.
+    let socket = std::os::unix::net::UnixStream::pair();
+    let is_refused = socket.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
+    if is_refused { Ok(()) } else { Err(FilterCheckError::Unenforced) }
 }
 
-/// System calls with effects outside the process. The calls fail as not permitted, which the
-/// libraries that try them accept.
+/// System calls with effects outside of the process. They fail as not permitted, which libraries
+/// accept.
 const REFUSED: &[i64] = &[
     libc::SYS_openat,
     libc::SYS_openat2,
@@ -174,7 +179,9 @@ const REFUSED: &[i64] = &[
     libc::SYS_vfork,
 ];
 
+/// Returns the filter of a process that only computes.
 fn filter() -> Result<BpfProgram, BackendError> {
+    // Without a condition, every call is refused.
     let rules: BTreeMap<i64, Vec<seccompiler::SeccompRule>> =
         REFUSED.iter().map(|call| (*call, Vec::new())).collect();
     let refuse = SeccompAction::Errno(libc::EPERM as u32);

@@ -1,5 +1,5 @@
-//! The first process of a namespace. It starts the program, checks the limits of all processes, and
-//! ends them when the program ends.
+//! The first process of a namespace. It checks the limits of all processes, and kills them when the
+//! program ends.
 
 use std::fs;
 use std::os::fd::BorrowedFd;
@@ -16,28 +16,24 @@ use crate::processes::{self, Process};
 /// Time between two checks of the limits.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The end of the program.
 pub(super) enum End {
-    /// The program ended. The number is its exit code, or 128 plus the signal that ended it. The
-    /// list has the names of the processes that were still running.
+    /// The program ended. Contains its exit code, or 128 plus the signal that ended it. Also
+    /// contains the names of the processes that were still running.
     Exited(i32, Vec<String>),
-    /// All processes together reached a limit.
     Reached(Bound),
     /// No process waits for the program any more.
     Alone,
 }
 
-/// The processes that are watched.
 #[derive(Clone, Copy)]
 pub(super) enum ProcessScope {
-    /// All processes of this namespace.
     Namespace,
     /// The descendants of a process.
     Below(Pid),
 }
 
-/// Waits for the program, `child`, and checks the limits meanwhile. `waiting`: the processes that
-/// wait for the answer. If all of them are gone, the watch ends.
+/// Waits for the program `child` and checks the limits. `waiting` are the processes that wait for
+/// the result. If one of them ends, the watch ends.
 pub(super) fn watch(
     child: Pid,
     waiting: &[BorrowedFd<'_>],
@@ -52,7 +48,7 @@ pub(super) fn watch(
         let mut fds: Vec<PollFd<'_>> =
             waiting.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
         fds.push(PollFd::new(&program, PollFlags::IN));
-        // An interruption is as good as a timeout.
+        // An interruption has the same effect as a timeout.
         let _ = poll(&mut fds, Some(&timeout));
         if fds[..waiting.len()].iter().any(|fd| !fd.revents().is_empty()) {
             return End::Alone;
@@ -62,8 +58,8 @@ pub(super) fn watch(
             if pid == child {
                 let signal_code = status.terminating_signal().map(|signal| 128 + signal);
                 let code = status.exit_status().or(signal_code).unwrap_or(1);
-                // The kernel may have ended a process at the kernel's own limit before this watcher
-                // checked.
+                // The kernel may have killed a process at the kernel's own limit since the last
+                // check.
                 if code != 0 && processor_time(&find(whose)) >= limits.cpu {
                     return End::Reached(Bound::Processor);
                 }
@@ -80,18 +76,20 @@ pub(super) fn watch(
     }
 }
 
-/// Returns the limit that all processes together have reached, if any.
+/// Returns the limit that the processes have reached, or `None`.
 fn reached_bound(limits: &Limits, whose: ProcessScope) -> Option<Bound> {
     let processes = find(whose);
-    // A zombie still has its processor time and its process number, but no thread and no memory.
-    if sum(&processes, |process| process.threads) > limits.processes + 1 {
+    // A zombie still has its CPU time and its process ID, but no thread and no memory.
+    let threads = sum(&processes, |process| process.threads);
+    // The limit doesn't include the only thread of this process.
+    if threads > limits.processes + 1 {
         return Some(Bound::Processes);
     }
     if processor_time(&processes) >= limits.cpu {
         return Some(Bound::Processor);
     }
-    // The sum includes shared memory once for each process. The exact number takes longer, so it is
-    // only read if the sum is too large.
+    // The sum includes shared memory once for each process. Reading the exact memory takes longer,
+    // so it is read only if the sum is too large.
     let resident = sum(&processes, |process| process.pages).saturating_mul(page_size());
     let not_resident = sum(&processes, |process| not_resident_memory(process.pid));
     if resident.saturating_add(not_resident) <= limits.memory {
@@ -112,35 +110,20 @@ fn find(whose: ProcessScope) -> Vec<Process> {
     }
 }
 
-/// Most names of processes that are reported.
+/// Names of processes that are reported. Further names are dropped.
 const MAX_NAMES: usize = 3;
 
-/// The grace period for a process that is about to end by itself, such as a reader of a shell's
-/// output.
+/// Time for a process that is about to end by itself, such as a reader of a shell's output.
 const MOMENT: Duration = Duration::from_millis(20);
 
-/// The longest time for busy processes to finish their work.
+/// Longest time for busy processes to finish their work.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Waits a little for the other processes to end. Returns the names of the processes that go on
-/// after the program.
+/// Waits a little for the other processes to end. Returns the names of the processes that are still
+/// running.
 fn left_behind(whose: ProcessScope) -> Vec<String> {
-    let end = Instant::now() + PATIENCE;
-    let mut left = running(whose);
-    while !left.is_empty() {
-        std::thread::sleep(MOMENT);
-        let before: Vec<i32> = left.iter().map(|process| process.pid).collect();
-        left = running(whose);
-        // A shell that waits for a new child process isn't busy itself.
-        let goes_on = left.iter().any(|process| process.is_busy || !before.contains(&process.pid));
-        let is_over = !goes_on || Instant::now() >= end;
-        left.retain(|process| before.contains(&process.pid));
-        if is_over {
-            break;
-        }
-    }
     let mut names: Vec<String> = Vec::new();
-    for Process { pid, .. } in left {
+    for Process { pid, .. } in wait_for_others(whose) {
         let Ok(name) = fs::read(format!("/proc/{pid}/comm")) else { continue };
         let name = String::from_utf8_lossy(&name).trim_end().to_owned();
         if names.len() < MAX_NAMES && !names.contains(&name) {
@@ -150,7 +133,27 @@ fn left_behind(whose: ProcessScope) -> Vec<String> {
     names
 }
 
-/// Returns the other processes that haven't ended.
+/// Waits until the other processes have ended, or have nothing to do, or the time is over. Returns
+/// the processes that are still running.
+fn wait_for_others(whose: ProcessScope) -> Vec<Process> {
+    let end = Instant::now() + PATIENCE;
+    let mut remaining = running(whose);
+    while !remaining.is_empty() {
+        std::thread::sleep(MOMENT);
+        let before: Vec<i32> = remaining.iter().map(|process| process.pid).collect();
+        remaining = running(whose);
+        // A shell that waits for a new child isn't busy itself, so a new process counts as work.
+        let has_work =
+            remaining.iter().any(|process| process.is_busy || !before.contains(&process.pid));
+        let is_over = !has_work || Instant::now() >= end;
+        remaining.retain(|process| before.contains(&process.pid));
+        if is_over {
+            break;
+        }
+    }
+    remaining
+}
+
 fn running(whose: ProcessScope) -> Vec<Process> {
     let own = rustix::process::getpid().as_raw_nonzero().get();
     let mut others = find(whose);
@@ -158,8 +161,8 @@ fn running(whose: ProcessScope) -> Vec<Process> {
     others
 }
 
-/// Returns the processor time in seconds of these processes, and of the processes that this process
-/// has waited for.
+/// Returns the CPU time in seconds of these processes except for this process, and of processes
+/// that this process has waited for.
 fn processor_time(processes: &[Process]) -> u64 {
     let own = rustix::process::getpid().as_raw_nonzero().get();
     let others = processes.iter().filter(|process| process.pid != own);
@@ -178,7 +181,7 @@ fn page_size() -> u64 {
     *SIZE
 }
 
-/// Returns the memory of a process in bytes, including swapped-out memory and its part of shared
+/// Returns the memory of a process in bytes, with swapped-out memory and its share of shared
 /// memory.
 fn exact_memory(pid: i32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
@@ -186,34 +189,34 @@ fn exact_memory(pid: i32) -> u64 {
     kinds.iter().filter_map(|kind| kibibytes(&text, kind)).sum()
 }
 
-/// Returns a process's memory outside of its resident pages, in bytes. This is swapped-out memory,
-/// and huge pages that the machine reserves. Most machines have neither, and then nothing is read.
+/// Returns the bytes of a process's memory outside of its resident pages: swapped-out memory, and
+/// huge pages that the machine reserves. Returns 0 at once if the machine has neither.
 fn not_resident_memory(pid: i32) -> u64 {
-    static EXISTS: LazyLock<bool> = LazyLock::new(|| {
+    static HAS_SUCH_MEMORY: LazyLock<bool> = LazyLock::new(|| {
         let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
         ["SwapTotal:", "Hugetlb:"].iter().any(|kind| kibibytes(&text, kind) > Some(0))
     });
-    if !*EXISTS {
+    if !*HAS_SUCH_MEMORY {
         return 0;
     }
     let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     ["VmSwap:", "HugetlbPages:"].iter().filter_map(|kind| kibibytes(&text, kind)).sum()
 }
 
-/// Reads the value with this name, in bytes.
 fn kibibytes(text: &str, name: &str) -> Option<u64> {
     let value = text.lines().find_map(|line| line.strip_prefix(name))?;
     value.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Ends all other processes in this namespace. This process must be the first one of the namespace.
-/// When the function returns, all of them have ended.
+/// Kills all other processes in this namespace, and returns after they have ended. This process
+/// must be the first process of the namespace.
 pub(super) fn end_all() {
     loop {
-        // This number addresses all processes except this one.
+        // The group with this ID stands for all processes in the namespace except this process.
         let _ = kill_process_group(Pid::INIT, Signal::KILL);
         match wait(WaitOptions::empty()) {
             Ok(_) | Err(Errno::INTR) => {}
+            // This process has no children any more.
             Err(_) => return,
         }
     }

@@ -1,7 +1,7 @@
 //! Makes a shell write its directory and variables for later commands when it exits.
 //!
-//! The prelude is a file that `bash` reads before the command, so the text and the line numbers of
-//! the command don't change.
+//! `bash` reads the prelude from a file before the command. So the text and the line numbers of the
+//! command don't change.
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,9 +9,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::pipe::PipeFlags;
 
-/// The script that `bash` runs first. It records the directory and the exported variables, each
-/// followed by a NUL byte. A command that changes the script only harms itself, because the host
-/// trusts no record.
+/// The script that `bash` runs first. When the shell exits, it records the directory and the
+/// exported variables, each with a NUL byte at its end. A command that changes the script gains
+/// nothing, because the host trusts no record.
 const PRELUDE: &str = r#"unset BASH_ENV
 exec @PRELUDE@<&-
 __toolhold_leave() {
@@ -44,7 +44,6 @@ impl LeavingState {
         Ok(Self { prelude, _record: record })
     }
 
-    /// Returns the variable that makes the shell read the prelude.
     pub(super) fn variable(&self) -> (&'static str, String) {
         ("BASH_ENV", format!("/proc/self/fd/{}", number(&self.prelude)))
     }
@@ -55,11 +54,10 @@ fn number(descriptor: &OwnedFd) -> i32 {
     descriptor.as_raw_fd()
 }
 
-/// The lowest descriptor number that a shell inherits. It is above the numbers that people write in
+/// The lowest descriptor that a shell inherits. It is above the numbers that people write in
 /// redirections, and below the lowest configurable limit of open files.
 const FIRST: i32 = 50;
 
-/// Makes a copy of a descriptor that the program inherits.
 fn copy_for_program(descriptor: &OwnedFd) -> io::Result<OwnedFd> {
     let copy = rustix::io::fcntl_dupfd_cloexec(descriptor.as_fd(), FIRST)?;
     fcntl_setfd(&copy, FdFlags::empty())?;

@@ -1,38 +1,39 @@
-//! Wraps the system calls that have no safe function in any crate.
+//! Wraps system calls that have no safe function in any crate.
 //!
-//! The helper always has only one thread. So `fork` is as safe as starting a process, and when the
-//! thread enters a namespace, the whole process enters it.
+//! The helper has only one thread. So `fork` is as safe as starting a process, and the whole
+//! process enters a namespace.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use rustix::process::Pid;
 
-/// Closes every descriptor except the standard ones. Only for a process that has just started and
-/// hasn't opened any. Inherited descriptors come from the parent process and would bypass the
-/// sandbox.
+/// Closes every descriptor except for the standard ones. Only for a process that has just started
+/// and has opened no descriptor. Inherited descriptors would bypass the sandbox.
 ///
 /// # Errors
 ///
-/// Returns the kernel's error. The call isn't supported before Linux 5.9.
+/// Fails before Linux 5.9.
 pub fn close_inherited() -> io::Result<()> {
-    // SAFETY: this process has opened no descriptor of its own, so none of them is used later.
+    let first = libc::STDERR_FILENO + 1;
+    let last = u32::MAX;
+    let flags = 0;
+    // SAFETY: this process has opened no descriptor of its own, so no closed descriptor is used
+    // later.
     #[expect(unsafe_code, reason = "libc has no function for it on every platform")]
-    let answer = unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) };
+    let answer = unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) };
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The process in which a fork returns.
 pub(super) enum Fork {
     Parent(Pid),
     Child,
 }
 
-/// Forks this process.
 pub(super) fn fork() -> io::Result<Fork> {
     debug_assert!(has_one_thread(), "the helper forks before it has a second thread");
     // SAFETY: this process has only one thread, so no other thread has a lock that the child needs.
-    #[expect(unsafe_code, reason = "no crate that is kept well offers it as a safe function")]
+    #[expect(unsafe_code, reason = "no maintained crate offers it as a safe function")]
     let pid = unsafe { libc::fork() };
     match pid {
         -1 => Err(io::Error::last_os_error()),
@@ -55,23 +56,47 @@ pub(super) fn unshare(flags: rustix::thread::UnshareFlags) -> io::Result<()> {
     done.map_err(io::Error::from)
 }
 
-/// Switches the loopback interface of this network namespace on.
+/// Enables the loopback interface of this network.
 pub(super) fn loopback_up() -> io::Result<()> {
-    // Any socket can carry this request.
-    let socket = std::net::UdpSocket::bind(("0.0.0.0", 0))?;
+    let mut request = interface_request(b"lo");
+    // The flags fit into the type of the field, so the default is never used.
+    request.ifr_ifru.ifru_flags =
+        libc::c_short::try_from(libc::IFF_UP | libc::IFF_RUNNING).unwrap_or_default();
+    change_interface(libc::SIOCSIFFLAGS, &request)
+}
+
+/// Gives the loopback interface the address 127.0.0.2, too. If a network has no other address than
+/// 127.0.0.1, the C library finds no IPv4 address of a name for some programs: those that ask for
+/// IPv4 with `AI_ADDRCONFIG`.
+pub(super) fn add_loopback_address() -> io::Result<()> {
+    let mut request = interface_request(b"lo:1");
+    request.ifr_ifru.ifru_addr = libc::sockaddr {
+        sa_family: libc::sa_family_t::try_from(libc::AF_INET).unwrap_or_default(),
+        // The port, and the address.
+        sa_data: [0, 0, 127, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0],
+    };
+    change_interface(libc::SIOCSIFADDR, &request)
+}
+
+fn interface_request(name: &[u8]) -> libc::ifreq {
     // SAFETY: `ifreq` is plain data for which zeros are valid.
     #[expect(unsafe_code, reason = "a plain structure of the kernel's")]
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+    // The letters fit into the type of the field, so the default is never used.
+    for (to, from) in request.ifr_name.iter_mut().zip(name) {
         *to = libc::c_char::try_from(*from).unwrap_or_default();
     }
-    request.ifr_ifru.ifru_flags =
-        libc::c_short::try_from(libc::IFF_UP | libc::IFF_RUNNING).unwrap_or_default();
+    request
+}
+
+fn change_interface(change: libc::c_ulong, request: &libc::ifreq) -> io::Result<()> {
+    // Any socket can carry this request.
+    let socket = std::net::UdpSocket::bind(("0.0.0.0", 0))?;
     // SAFETY: the call reads one complete `ifreq`. C libraries differ in the type of the request
     // number.
     #[expect(unsafe_code, reason = "ioctl takes a pointer")]
     let answer = unsafe {
-        libc::ioctl(socket.as_fd().as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request)
+        libc::ioctl(socket.as_fd().as_raw_fd(), change as _, std::ptr::from_ref(request))
     };
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -96,20 +121,23 @@ pub(super) fn mount_attributes(mount: impl AsFd, set: u64) -> io::Result<()> {
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The environment variable with which the tests hide later versions of Landlock. Only builds with
-/// debug assertions read it.
+/// The variable with which tests hide later versions of Landlock. Only builds with debug assertions
+/// read it.
 #[cfg(debug_assertions)]
 pub(crate) const NEWEST_LANDLOCK: &str = "TEST_NEWEST_LANDLOCK";
 
-/// Returns the kernel's version of Landlock. Returns `None` if Landlock is missing or disabled.
+/// Returns the kernel's version of Landlock. Returns `None` if Landlock is missing or disabled. In
+/// tests, an environment variable can lower the version.
 pub fn landlock_version() -> Option<u32> {
     /// `LANDLOCK_CREATE_RULESET_VERSION`.
     const VERSION: u32 = 1;
-    let nothing = std::ptr::null::<libc::c_void>();
+    let no_attributes = std::ptr::null::<libc::c_void>();
     // SAFETY: with this flag, the kernel reads no memory and creates nothing.
     #[expect(unsafe_code, reason = "no crate tells the version before it restricts a thread")]
-    let answer =
-        unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, nothing, 0_usize, VERSION) };
+    let answer = unsafe {
+        libc::syscall(libc::SYS_landlock_create_ruleset, no_attributes, 0_usize, VERSION)
+    };
+    // The answer is negative if Landlock is missing or disabled.
     let version = u32::try_from(answer).ok();
     #[cfg(debug_assertions)]
     if let Ok(text) = std::env::var(NEWEST_LANDLOCK)
@@ -121,18 +149,14 @@ pub fn landlock_version() -> Option<u32> {
     version
 }
 
-/// Adds a filter of system calls, and returns the listener that gets the filter's notifications.
-/// The filter applies to this process and its descendants.
-///
-/// # Errors
-///
-/// Returns the kernel's error.
+/// Adds a filter to this process and its descendants. Returns the listener for its notifications.
 pub(super) fn seccomp_listener(filter: &[libc::sock_filter]) -> io::Result<OwnedFd> {
-    // With the second flag, from 5.19 on, signals don't interrupt a call that waits.
-    let listener = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
-    let mut answer = install(filter, listener | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV)?;
+    let new_listener = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
+    // With this flag, only deadly signals interrupt a waiting call. Linux has it since 5.19.
+    let wait_killable = libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
+    let mut answer = install(filter, new_listener | wait_killable)?;
     if answer == -1 && io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL) {
-        answer = install(filter, listener)?;
+        answer = install(filter, new_listener)?;
     }
     if answer < 0 {
         return Err(io::Error::last_os_error());
@@ -143,7 +167,7 @@ pub(super) fn seccomp_listener(filter: &[libc::sock_filter]) -> io::Result<Owned
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-/// Makes the system call that installs a filter, and returns its answer.
+/// Installs a filter. Returns the number that the kernel returns, or -1 for an error.
 fn install(filter: &[libc::sock_filter], flags: libc::c_ulong) -> io::Result<libc::c_long> {
     let program = libc::sock_fprog {
         len: u16::try_from(filter.len()).map_err(io::Error::other)?,
@@ -157,21 +181,17 @@ fn install(filter: &[libc::sock_filter], flags: libc::c_ulong) -> io::Result<lib
     Ok(answer)
 }
 
-/// A system call that waits for an answer of its listener.
+/// A system call that waits for the answer of a listener.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Notification {
     pub(crate) id: u64,
-    /// The thread that made the call. The number is that in the listener's process namespace.
+    /// The thread that made the call, as numbered in the listener's process namespace.
     pub(crate) thread: u32,
     pub(crate) call: libc::c_long,
     pub(crate) arguments: [u64; 6],
 }
 
-/// Waits for the next notification.
-///
-/// # Errors
-///
-/// Returns the kernel's error: `ENOENT` if the thread was killed meanwhile.
+/// Waits for the next notification. The error is `ENOENT` if its thread was killed.
 pub(crate) fn next_notification(listener: impl AsFd) -> io::Result<Notification> {
     // SAFETY: `seccomp_notif` is plain data for which zeros are valid. The kernel requires zeros.
     #[expect(unsafe_code, reason = "a plain structure of the kernel's")]
@@ -185,36 +205,46 @@ pub(crate) fn next_notification(listener: impl AsFd) -> io::Result<Notification>
     })
 }
 
-/// Checks whether a notification still waits. If so, its thread is alive and its thread number
-/// wasn't reused.
+/// Returns whether a notification still waits. If so, its thread is alive, and no other thread has
+/// the number of the thread.
 pub(crate) fn is_waiting(listener: impl AsFd, id: u64) -> bool {
-    let mut id = id;
-    notify(listener, libc::SECCOMP_IOCTL_NOTIF_ID_VALID as _, &raw mut id).is_ok()
+    let mut argument = id;
+    notify(listener, libc::SECCOMP_IOCTL_NOTIF_ID_VALID as _, &raw mut argument).is_ok()
 }
 
-/// Allows a call, or fails the call with an error.
-///
-/// # Errors
-///
-/// Returns the kernel's error: `ENOENT` if the thread was killed meanwhile.
+/// The answer to a system call that waits for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallAnswer {
+    /// The kernel carries the call out.
+    Continue,
+    /// The call returns 0, and the kernel does nothing.
+    Done,
+    /// The call fails.
+    Failed(rustix::io::Errno),
+}
+
+/// Answers a call. The error is `ENOENT` if the thread was killed.
 pub(crate) fn answer_notification(
     listener: impl AsFd,
     id: u64,
-    answer: Result<(), rustix::io::Errno>,
+    answer: CallAnswer,
 ) -> io::Result<()> {
     let mut response = libc::seccomp_notif_resp { id, val: 0, error: 0, flags: 0 };
     match answer {
-        Ok(()) => {
+        CallAnswer::Continue => {
+            // The flag fits into the field, so the default is never used.
             response.flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE.try_into().unwrap_or_default();
         }
-        Err(errno) => response.error = -errno.raw_os_error(),
+        CallAnswer::Done => {}
+        CallAnswer::Failed(errno) => response.error = -errno.raw_os_error(),
     }
     notify(listener, libc::SECCOMP_IOCTL_NOTIF_SEND as _, &raw mut response)
 }
 
+/// Sends a request about notifications to the kernel. Repeats an interrupted request.
 fn notify<T>(listener: impl AsFd, request: libc::Ioctl, argument: *mut T) -> io::Result<()> {
     loop {
-        // SAFETY: the requests above take a pointer to exactly these structures.
+        // SAFETY: every caller passes a pointer to the structure that belongs to its request.
         #[expect(unsafe_code, reason = "ioctl takes a pointer")]
         let answer = unsafe { libc::ioctl(listener.as_fd().as_raw_fd(), request, argument) };
         if answer == 0 {

@@ -8,16 +8,17 @@ use rustix::fs::FileType;
 
 use super::raw::landlock_version;
 use super::spec::{Preparation, TreeAccess, TreeState};
-use super::view::{DEVICES, OWN_WRITABLE, TERMINAL, TERMINALS, ViewError, open_itself};
+use super::view::{
+    AUTHORITIES, DEVICES, OWN_WRITABLE, TERMINAL, TERMINALS, ViewError, open_itself,
+};
 
-/// The newest version whose features are used.
+/// The newest version of Landlock that is used.
 const ABI_KNOWN: ABI = ABI::V6;
 
-/// The reason why a command can't be restricted to its trees.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LandlockError {
-    /// A tree has been replaced. No restriction is then enforced.
-    #[error("moved meanwhile: {0}")]
+    /// Another object has taken the place of a tree. Then nothing is enforced.
+    #[error("a path was moved in the meantime: {0}")]
     Moved(String),
     #[error("Landlock: not supported by this kernel")]
     Missing,
@@ -31,16 +32,12 @@ pub(super) enum LandlockError {
     Emptying(u32),
 }
 
-/// Restricts this process and its descendants to the trees of the preparation. `state`: the
-/// required state of the trees. `None` if the root of this process is a view, which is checked
-/// separately.
+/// Restricts this process and its descendants to the trees of the preparation. `state` is the
+/// required state of the trees. It is `None` if this process has a view, which is checked
+/// separately. The error is the part that can't be enforced.
 ///
-/// Version 1 isn't used with a view. With version 1, no file can be moved or linked to another
-/// directory, so ordinary programs fail. The view already protects all files.
-///
-/// # Errors
-///
-/// Returns the part that isn't enforced.
+/// Version 1 isn't used with a view. It forbids moving or linking any file to another directory, so
+/// ordinary programs fail. The view already protects all files.
 pub(super) fn restrict(
     preparation: &Preparation,
     state: Option<&TreeState>,
@@ -70,13 +67,13 @@ pub(super) fn restrict(
 
     let mut rules = ruleset.create()?;
     for (index, (path, access)) in accessible_paths(preparation, abi, has_view).iter().enumerate() {
-        // A path that can't be opened needs no rule, like a path that doesn't exist.
+        // Like a missing path, a path that can't be opened needs no rule.
         let opened = match open_itself(path) {
             Ok(opened) => opened,
             Err(ViewError::Moved(path)) => return Err(LandlockError::Moved(path)),
             Err(_) => None,
         };
-        // The trees come first among the paths.
+        // The paths of the trees come first.
         if let Some(expected) = state.and_then(|state| state.found.get(index)) {
             let identity = opened.as_ref().map(|(_, _, identity)| identity);
             if expected.as_ref() != identity {
@@ -86,7 +83,7 @@ pub(super) fn restrict(
         let Some((handle, kind, _)) = opened else { continue };
         let access = match kind {
             FileType::Directory => *access,
-            // The target of the link has its own tree or isn't granted.
+            // The target of the link has its own tree, or isn't granted.
             FileType::Symlink => continue,
             _ => *access & AccessFs::from_file(abi),
         };
@@ -105,8 +102,8 @@ pub(super) fn restrict(
     Ok(())
 }
 
-/// Returns the paths that get a rule, each with its access. The trees of the preparation come
-/// first, in their order.
+/// Returns the paths that get a Landlock rule, and the access to each. The paths of the trees come
+/// first, in the same order.
 fn accessible_paths(
     preparation: &Preparation,
     abi: ABI,
@@ -128,10 +125,13 @@ fn accessible_paths(
         paths.push((TERMINAL.to_owned(), terminal));
         paths.push((TERMINALS.to_owned(), terminal | AccessFs::ReadDir));
         paths.push(("/proc".to_owned(), read));
-        // The root has directories that only lead to the trees.
+        if preparation.authority.is_some() {
+            paths.push((AUTHORITIES.to_owned(), AccessFs::ReadFile.into()));
+        }
+        // The root contains directories that only lead to the trees.
         paths.push(("/".to_owned(), AccessFs::ReadDir.into()));
-    } else {
-        let process = std::fs::canonicalize("/proc/self").unwrap_or_default();
+    } else if let Ok(process) = std::fs::canonicalize("/proc/self") {
+        // Programs read their own state.
         paths.extend(process.to_str().map(|path| (path.to_owned(), read)));
     }
     paths

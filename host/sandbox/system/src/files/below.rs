@@ -1,5 +1,5 @@
-//! Decides whether a whole directory may be renamed. The rules must allow each path below it under
-//! its old and its new name.
+//! Decides whether a whole directory may be renamed. The rules must allow the old and the new path
+//! of each entry below the directory.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -11,23 +11,25 @@ use toolhold_policy::files::Refusal;
 
 use super::{DirEntryRef, FileError, FileView, kernel};
 
-/// The most entries below a directory that are checked, at about 5 µs each. The rename of a larger
-/// directory is refused, since the check would take too long.
+/// Maximum number of checked entries below a directory, at about 5 µs each. The rename of a larger
+/// directory is refused, because the check takes too long.
 const MAX_ENTRIES: usize = 100_000;
 
-/// Levels that are checked. Every level keeps a handle open.
+/// Maximum number of checked levels, each with an open handle. The rename of a deeper directory is
+/// refused.
 const MAX_DEPTH: usize = 128;
 
 impl FileView {
-    /// Checks everything below the directory at `place` before a rename from `old` to `new`. One of
-    /// these paths is the current path.
+    /// Checks whether everything below the directory at `place` may be renamed from `old` to `new`.
+    /// The check runs before the rename, when the directory is at `old`, and again after it, when
+    /// the directory is at `new`.
     pub(super) fn check_below(
         &self,
         place: &DirEntryRef<'_>,
         old: &Path,
         new: &Path,
     ) -> Result<(), FileError> {
-        let mut checked = 0;
+        let mut checked_entries = 0;
         let handle = enter(place.dir.as_fd(), place.leaf)?;
         let entries = read_entries(&handle)?;
         let mut levels = vec![Level { entries, handle, old: old.to_owned(), new: new.to_owned() }];
@@ -36,11 +38,11 @@ impl FileView {
                 levels.pop();
                 continue;
             };
-            checked += 1;
+            checked_entries += 1;
             if kind == FileType::Symlink {
-                let link =
+                let checked_link =
                     self.check_moved_link(level.handle.as_fd(), &name, &level.old, &level.new);
-                unless_gone(link)?;
+                unless_gone(checked_link)?;
             }
             let old = level.old.join(&name);
             let new = level.new.join(&name);
@@ -54,7 +56,7 @@ impl FileView {
                     levels.push(Level { entries: read_entries(&handle)?, handle, old, new });
                 }
             }
-            if checked > MAX_ENTRIES || levels.len() > MAX_DEPTH {
+            if checked_entries > MAX_ENTRIES || levels.len() > MAX_DEPTH {
                 return Err(self.denied(Refusal::TooMuchBelow, &place.path(), Access::Write));
             }
         }
@@ -62,17 +64,13 @@ impl FileView {
     }
 }
 
-/// A directory whose entries are checked.
 struct Level {
-    /// The entries that aren't checked yet.
     entries: Vec<(String, FileType)>,
     handle: OwnedFd,
     old: PathBuf,
     new: PathBuf,
 }
 
-/// Returns `None` for an entry that was removed after its directory was read. Such an entry is no
-/// reason for a refusal.
 fn unless_gone<T>(result: Result<T, FileError>) -> Result<Option<T>, FileError> {
     match result {
         Err(FileError::Errno(Errno::NOENT)) => Ok(None),
@@ -89,15 +87,17 @@ fn enter(dir: std::os::fd::BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno>
     )
 }
 
-/// Reads the entries of a directory, at most one more than the limit. Rules are UTF-8. If a name
-/// isn't UTF-8, the rules can't decide on it, so the directory is refused.
+/// Reads the entries of a directory, up to one more than the limit. A name that isn't UTF-8 is an
+/// error, because rules can't decide on it.
 fn read_entries(dir: &OwnedFd) -> Result<Vec<(String, FileType)>, Errno> {
     let mut entries = Vec::new();
-    // Two more for `.` and `..`.
-    for entry in Dir::read_from(dir)?.take(MAX_ENTRIES + 3) {
+    let own_and_parent = [".", ".."];
+    // The entry beyond the limit makes the caller refuse the directory.
+    let max_read = own_and_parent.len() + MAX_ENTRIES + 1;
+    for entry in Dir::read_from(dir)?.take(max_read) {
         let entry = entry?;
         let name = entry.file_name().to_str().map_err(|_| Errno::ILSEQ)?;
-        if matches!(name, "." | "..") {
+        if own_and_parent.contains(&name) {
             continue;
         }
         let mut kind = entry.file_type();

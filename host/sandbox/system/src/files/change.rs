@@ -1,7 +1,7 @@
 //! Creates, removes, renames and links files and directories of a call, and sets their times.
 
 use std::ffi::OsString;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use toolhold_contract::{Access, ChangedPath};
 use toolhold_policy::files::{Kind, Refusal};
 
-use super::temporary::{may_get_to, outermost};
+use super::temporary::{may_get_to, outermost_temporary};
 use super::{DirEntryRef, FileError, FileView, NO_LEAF, kernel, not_saved};
 
 impl FileView {
@@ -18,19 +18,20 @@ impl FileView {
     ///
     /// # Errors
     ///
-    /// A rule's refusal, or the kernel's error.
+    /// Returns a rule's refusal, or the kernel's error.
     pub fn create_directory(&self, dir: BorrowedFd<'_>, path: &str) -> Result<(), FileError> {
         let place = match self.place(dir, path) {
-            // A caller that creates a path directory by directory expects this error if the
-            // directory exists already.
+            // The path ends with `.` or `..`, so the directory must exist. Callers that create a
+            // path directory by directory expect `EXIST` for an existing directory.
             Err(FileError::Errno(NO_LEAF)) => {
-                self.find_at(dir, path, true)?;
+                let follow = true;
+                self.find_at(dir, path, follow)?;
                 return Err(Errno::EXIST.into());
             }
-            place => place?,
+            other => other?,
         };
         self.check(&place.path(), FileType::Directory, Access::Write)?;
-        self.expect_temporary(&place)?;
+        self.check_temporary_limit(&place)?;
         self.before_change(&place)?;
         rustix::fs::mkdirat(&place.dir, place.leaf, self.mode_of_new_directory(&place))?;
         self.remember_temporary(&place)
@@ -40,7 +41,7 @@ impl FileView {
     ///
     /// # Errors
     ///
-    /// A rule's refusal, or the kernel's error.
+    /// Returns a rule's refusal, or the kernel's error.
     pub fn remove_directory(&self, dir: BorrowedFd<'_>, path: &str) -> Result<(), FileError> {
         let place = self.place(dir, path)?;
         self.check(&place.path(), FileType::Directory, Access::Write)?;
@@ -55,7 +56,7 @@ impl FileView {
     ///
     /// # Errors
     ///
-    /// A rule's refusal, or the kernel's error.
+    /// Returns a rule's refusal, or the kernel's error.
     pub fn unlink(&self, dir: BorrowedFd<'_>, path: &str) -> Result<(), FileError> {
         let place = self.place(dir, path)?;
         self.check(&place.path(), FileType::RegularFile, Access::Write)?;
@@ -68,13 +69,13 @@ impl FileView {
 
     /// Renames within and between grants of one file system.
     ///
-    /// A file that the call itself created gets the mode and, if allowed, the owner of the file
-    /// that it replaces. So if a program rewrites a file through a temporary one, neither changes.
+    /// A renamed file that the call created gets the mode of the replaced file, and its owner if
+    /// possible. Programs that rewrite a file through a temporary file thus keep mode and owner.
     ///
     /// # Errors
     ///
-    /// Returns a rule's refusal. The rules check both names, all objects below a directory under
-    /// both names, and a link's target from its new place. Otherwise, returns the kernel's error.
+    /// Returns a rule's refusal, or the kernel's error. The rules check both names, all objects
+    /// below a directory under both names, and the target of a link from its new path.
     pub fn rename(
         &self,
         from: (BorrowedFd<'_>, &str),
@@ -83,7 +84,7 @@ impl FileView {
         let source = self.place(from.0, from.1)?;
         let target = self.place(to.0, to.1)?;
         let stat = rustix::fs::statat(&source.dir, source.leaf, AtFlags::SYMLINK_NOFOLLOW);
-        // The rules decide before the error of a missing source is returned.
+        // The rules also decide on a missing source.
         let kind = stat.as_ref().map_or(FileType::Unknown, kernel::file_type);
         for path in [source.path(), target.path()] {
             self.check(&path, kind, Access::Write)?;
@@ -125,11 +126,11 @@ impl FileView {
         )?;
 
         if is_directory && source.path() != target.path() {
-            // Another process may have created an object below the directory after the check. The
-            // directory has a new name now, so no process changes it by the old name. If the old
-            // name is temporary, the rules don't apply to it.
+            // Another process may have created an object below the directory after the check. After
+            // the rename, no process can use the old name, so this check is final. The rules don't
+            // apply to an old name that is temporary.
             let mut old = source.path();
-            if outermost(&old).is_some() {
+            if outermost_temporary(&old).is_some() {
                 old = target.path();
             }
             if let Err(error) = self.check_below(&target, &old, &target.path()) {
@@ -140,15 +141,16 @@ impl FileView {
         Ok(())
     }
 
-    /// Has the recorder save both objects of a rename.
+    /// Makes the recorder save the objects of both names before a rename.
     fn before_rename(
         &self,
         source: &DirEntryRef<'_>,
         target: &DirEntryRef<'_>,
     ) -> Result<(), FileError> {
         let Some(changes) = &self.changes else { return Ok(()) };
-        let object = kernel::resolve(source.dir.as_fd(), source.leaf, false)?;
-        let replaced = kernel::resolve(target.dir.as_fd(), target.leaf, false).ok();
+        let follow = false;
+        let object = kernel::resolve(source.dir.as_fd(), source.leaf, follow)?;
+        let replaced = kernel::resolve(target.dir.as_fd(), target.leaf, follow).ok();
         let from = ChangedPath {
             path: &source.path(),
             object: Some(object.as_fd()),
@@ -162,29 +164,33 @@ impl FileView {
         changes.before_rename(&from, &to).map_err(not_saved)
     }
 
-    /// Creates a second name for a regular file. Links the object that the rules allowed, even if
-    /// its name has another object by then.
+    /// Creates a second name for a regular file. Links the checked object, even if its name has got
+    /// another object meanwhile.
     ///
     /// # Errors
     ///
-    /// Returns a rule's refusal to read or write one of the names, because a link must not allow
-    /// more than the old name did. Otherwise, returns the kernel's error.
+    /// Returns a rule's refusal to read or write one of the names, or the kernel's error. The new
+    /// name must not allow more than the old name.
     pub fn link(
         &self,
         from: (BorrowedFd<'_>, &str),
         to: (BorrowedFd<'_>, &str),
     ) -> Result<(), FileError> {
-        let found = self.resolve(from.0, from.1, false, Access::Write)?;
-        let target = self.place(to.0, to.1)?;
+        let (from_dir, from_path) = from;
+        let (to_dir, to_path) = to;
+        let follow = false;
+        let found = self.resolve(from_dir, from_path, follow, Access::Write)?;
+        let target = self.place(to_dir, to_path)?;
         for path in [&found.path, &target.path()] {
             self.check(path, found.kind, Access::Write)?;
             self.check(path, found.kind, Access::Read)?;
         }
         let is_file = found.kind == FileType::RegularFile;
-        if !is_file || target.wants_directory || !may_get_to(&found.path, &target.path()) {
+        let may_have_name = !target.wants_directory && may_get_to(&found.path, &target.path());
+        if !is_file || !may_have_name {
             return Err(Errno::PERM.into());
         }
-        // The new name is a way to change the file.
+        // The call can change the file through the new name, so the file is saved now.
         self.before_change_of(&found)?;
         self.before_change(&target)?;
         let name = kernel::fd_name(found.handle.as_fd());
@@ -201,10 +207,9 @@ impl FileView {
     ///
     /// # Errors
     ///
-    /// Returns a rule's refusal of the link, or of the spelling of its target, since programs
-    /// outside the sandbox follow links too. `..` is allowed only at the beginning. After a name,
-    /// `..` is refused, because the name may be or become a link. Otherwise, returns the kernel's
-    /// error.
+    /// Returns a rule's refusal, or the kernel's error. Programs outside of the sandbox also follow
+    /// links, so the rules check the target, too. `..` is allowed only at the start of the target,
+    /// because a name before `..` may be or become a link.
     pub fn symlink(
         &self,
         points_to: &str,
@@ -214,7 +219,7 @@ impl FileView {
         let place = self.place(dir, path)?;
         self.check(&place.path(), FileType::Symlink, Access::Write)?;
         let points_to = Path::new(points_to);
-        if points_to.is_absolute() || climbs_late(points_to) {
+        if points_to.is_absolute() || has_late_parent(points_to) {
             let path = place.dir_path.join(points_to);
             return Err(self.denied(Refusal::Outside, &path, Access::Read));
         }
@@ -223,7 +228,7 @@ impl FileView {
         if place.wants_directory {
             return Err(Errno::NOTDIR.into());
         }
-        self.expect_temporary(&place)?;
+        self.check_temporary_limit(&place)?;
         self.before_change(&place)?;
         rustix::fs::symlinkat(points_to, &place.dir, place.leaf)?;
         self.remember_temporary(&place)
@@ -236,7 +241,8 @@ impl FileView {
     /// Returns a rule's refusal, `INVAL` if the object isn't a link, or `ILSEQ` if the target isn't
     /// UTF-8.
     pub fn read_link(&self, dir: BorrowedFd<'_>, path: &str) -> Result<String, FileError> {
-        let found = self.find_at(dir, path, false)?;
+        let follow = false;
+        let found = self.find_at(dir, path, follow)?;
         if found.kind != FileType::Symlink {
             return Err(Errno::INVAL.into());
         }
@@ -266,9 +272,9 @@ impl FileView {
         Ok(rustix::fs::utimensat(kernel::proc_fds()?, name.as_str(), times, AtFlags::empty())?)
     }
 
-    /// Checks whether a relative link may move to another directory. From there, a program outside
-    /// the sandbox must not reach more through the link than before. A link that already points
-    /// outside may move, because this adds no access.
+    /// Checks whether the link `name` may move from the directory `old` to the directory `new`.
+    /// Programs outside of the sandbox also follow links, so a readable target must stay readable.
+    /// A link that already leads out of the grants may move, because the move adds no access.
     pub(super) fn check_moved_link(
         &self,
         dir: BorrowedFd<'_>,
@@ -283,17 +289,19 @@ impl FileView {
         let Err(refusal) = self.decide(&after, Kind::Directory, Access::Read) else {
             return Ok(());
         };
-        if before == after || self.decide(&before, Kind::Directory, Access::Read).is_err() {
+        let adds_no_access =
+            before == after || self.decide(&before, Kind::Directory, Access::Read).is_err();
+        if adds_no_access {
             return Ok(());
         }
         Err(self.denied(refusal, &after, Access::Read))
     }
 
-    /// Gives a new file the mode and the owner of the file that it replaces, if possible.
-    /// Otherwise, the new file keeps its mode, which the process's umask limits.
+    /// Copies the mode and the owner of the replaced file to the file at `source`, if this call
+    /// created that file. After a failure, the file keeps its own mode and owner.
     fn keep_mode(&self, source: &DirEntryRef<'_>, stat: &Stat, target: &DirEntryRef<'_>) {
-        // A file with another name would change its mode under that name too. For example, another
-        // file may have got the inode number of a file that this call created and removed.
+        // A file that the call created and removed may have left its inode number to another file.
+        // A file with a second name must not change under that name.
         if !self.created(stat) || stat.st_nlink != 1 {
             return;
         }
@@ -301,30 +309,16 @@ impl FileView {
         else {
             return;
         };
-        let Ok(handle) = kernel::resolve(source.dir.as_fd(), source.leaf, false) else { return };
-        let Ok(now) = rustix::fs::fstat(&handle) else { return };
-        let is_same = now.st_dev == stat.st_dev && now.st_ino == stat.st_ino;
-        if !is_same || kernel::file_type(&replaced) != FileType::RegularFile {
-            return;
+        let follow = false;
+        let Ok(handle) = kernel::resolve(source.dir.as_fd(), source.leaf, follow) else { return };
+        let Ok(current) = rustix::fs::fstat(&handle) else { return };
+        let is_same = current.st_dev == stat.st_dev && current.st_ino == stat.st_ino;
+        if is_same && kernel::file_type(&replaced) == FileType::RegularFile {
+            copy_mode(&handle, stat, &replaced);
         }
-        let Ok(fds) = kernel::proc_fds() else { return };
-
-        let name = kernel::fd_name(handle.as_fd());
-        if replaced.st_uid != stat.st_uid || replaced.st_gid != stat.st_gid {
-            let user = Some(Uid::from_raw(replaced.st_uid));
-            let group = Some(Gid::from_raw(replaced.st_gid));
-            // Only root can change the owner. For other users, the new file already has the right
-            // owner.
-            let _ = rustix::fs::chownat(fds, name.as_str(), user, group, AtFlags::empty());
-        }
-        // The new mode has no set-user-ID and similar bits, because new content must not inherit
-        // privileges.
-        let mode = Mode::from_raw_mode(replaced.st_mode & 0o777);
-        let _ = rustix::fs::chmodat(fds, name.as_str(), mode, AtFlags::empty());
     }
 }
 
-/// Renames a directory back to its name before the rename.
 fn rename_back(source: &DirEntryRef<'_>, target: &DirEntryRef<'_>) {
     let renamed = rustix::fs::renameat_with(
         &target.dir,
@@ -335,22 +329,37 @@ fn rename_back(source: &DirEntryRef<'_>, target: &DirEntryRef<'_>) {
     );
     if let Err(errno) = renamed {
         tracing::warn!(
-            "{} can't go back to {}: {errno}",
+            "{} can't be moved back to {}: {errno}",
             target.path().display(),
             source.path().display()
         );
     }
 }
 
-/// Checks whether a `..` comes after a name.
-fn climbs_late(path: &Path) -> bool {
+/// Checks whether `..` follows a name in the path.
+fn has_late_parent(path: &Path) -> bool {
     let mut after_start = path
         .components()
         .skip_while(|part| matches!(part, Component::ParentDir | Component::CurDir));
     after_start.any(|part| part == Component::ParentDir)
 }
 
-/// Joins paths without the file system: `..` removes a component.
+fn copy_mode(handle: &OwnedFd, stat: &Stat, replaced: &Stat) {
+    let Ok(fds) = kernel::proc_fds() else { return };
+    let name = kernel::fd_name(handle.as_fd());
+    if replaced.st_uid != stat.st_uid || replaced.st_gid != stat.st_gid {
+        let user = Some(Uid::from_raw(replaced.st_uid));
+        let group = Some(Gid::from_raw(replaced.st_gid));
+        // Only root can change the owner. Files of other users already have the right owner.
+        let _ = rustix::fs::chownat(fds, name.as_str(), user, group, AtFlags::empty());
+    }
+    // New content must not inherit privileges, so bits such as set-user-ID are left out.
+    let permission_bits = 0o777;
+    let mode = Mode::from_raw_mode(replaced.st_mode & permission_bits);
+    let _ = rustix::fs::chmodat(fds, name.as_str(), mode, AtFlags::empty());
+}
+
+/// Joins paths without reading the file system: `..` removes a component.
 fn lexical_join(base: &Path, path: &Path) -> PathBuf {
     let mut joined = base.to_owned();
     for component in path.components() {

@@ -1,4 +1,4 @@
-//! Opens the granted directories once, and finds the directory that covers a path.
+//! Opens the granted directories, and finds the directory that covers a path.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,8 +14,8 @@ use toolhold_policy::files::{FileRules, Grant, OwnFolder};
 use super::kernel;
 use crate::mounts::{self, Mounts};
 
-/// The directories of one policy, opened once. The handles refer to the directories at that time.
-/// If a name later leads to another directory, this has no effect until the policy is built again.
+/// The granted directories of one policy. They are opened once. A name that later leads to another
+/// directory has no effect until the policy is built again.
 #[derive(Debug)]
 pub struct Grants {
     rules: FileRules,
@@ -25,13 +25,13 @@ pub struct Grants {
     aliases: Mutex<Aliases>,
 }
 
-/// The file system types for [`Root::prompt`].
+/// The types of the file systems of [`Root::prompt`]: ext2 to ext4, XFS, Btrfs and tmpfs.
 const PROMPT: [i64; 4] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994];
 
-/// The other names of Toolhold's own folders at the time of the last search.
+/// The other names of Toolhold's own folders, as found last.
 #[derive(Debug, Default)]
 struct Aliases {
-    /// The mounts at that time.
+    /// The mounts when the names were found.
     mounts: Option<Arc<Mounts>>,
     own: Arc<[OwnFolder]>,
 }
@@ -39,15 +39,14 @@ struct Aliases {
 /// A granted directory.
 #[derive(Debug)]
 pub struct Root {
-    /// Keeps the inode that was granted.
+    /// The handle of the granted directory.
     pub dir: Dir,
-    /// Real path.
+    /// The real path.
     pub path: PathBuf,
-    /// The largest access below the root.
+    /// The greatest access below the root.
     pub access: Access,
-    /// Whether the file system opens and describes a cached object without waiting. This applies to
-    /// ext2 to ext4, XFS, Btrfs and tmpfs. It doesn't apply to an overlay, which asks the file
-    /// systems below it.
+    /// Whether the file system answers for a cached object without waiting: ext2 to ext4, XFS,
+    /// Btrfs and tmpfs. An overlay isn't prompt, because it asks the file systems below it.
     pub prompt: bool,
 }
 
@@ -57,26 +56,26 @@ pub enum GrantError {
     /// The directory can't be opened.
     #[error("{path} can't be granted: {source}")]
     Open {
-        /// The real path of the root.
+        /// The real path of the directory.
         path: PathBuf,
-        /// The system's answer.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The real places of files can't be determined.
+    /// The real paths of files can't be determined.
     #[error(
-        "directories can't be granted here: /proc is not mounted, so the real path of a file is unknown. Mount it (`mount -t proc proc /proc`)"
+        "no directory can be granted, because /proc is not mounted and the real paths of files are \
+         unknown. Mount /proc: `mount -t proc proc /proc`"
     )]
     NoProc,
 }
 
 impl Grants {
-    /// Opens the directories of `grants` by their real paths, and builds the rules. The rules
-    /// exclude the `own` folders (see [`with_its_links`]) and `/proc`. `globs` adds globs to the
-    /// rules.
+    /// Opens the directories of `grants` by their real paths, and builds the rules. `globs` adds
+    /// globs to the rules. No grant includes `/proc` or the `own` folders (see [`with_its_links`]).
     ///
     /// # Errors
     ///
-    /// [`GrantError`] if a path doesn't exist, isn't a directory or has become a link, or if
+    /// Returns an error if a path doesn't exist, isn't a directory or has become a link, or if
     /// `/proc` is missing.
     pub fn open(
         grants: Vec<Grant>,
@@ -92,9 +91,12 @@ impl Grants {
                 kernel::NO_PROC => GrantError::NoProc,
                 other => not_opened(grant, other),
             })?;
-            // A path with a part that was exchanged for a link means another directory.
+            // After a link has replaced a part of the path, the path leads to another directory.
             if path != grant.path {
-                return Err(not_opened(grant, io::Error::other("a link has taken its place")));
+                return Err(not_opened(
+                    grant,
+                    io::Error::other("a link has replaced the directory"),
+                ));
             }
             let kind = rustix::fs::fstatfs(&dir).map_err(|errno| not_opened(grant, errno))?.f_type;
             if kind != mounts::PROC {
@@ -104,7 +106,7 @@ impl Grants {
             let prompt = PROMPT.contains(&kind);
             roots.push(Root { dir, path, access: grant.access, prompt });
         }
-        // `/proc` has files with this process's environment, memory and descriptors.
+        // `/proc` contains files with this process's environment, memory and descriptors.
         let proc = OwnFolder { path: PathBuf::from("/proc"), secret: true };
         let own = own.into_iter().chain([proc]).collect();
         Ok(Self {
@@ -115,8 +117,8 @@ impl Grants {
         })
     }
 
-    /// Returns Toolhold's own folders under the other names that current mounts give them. If the
-    /// mounts can't be read, returns the names of the last time.
+    /// Returns the other names that mounts give Toolhold's own folders now. If the mounts can't be
+    /// read, returns the names that were found last.
     pub(crate) fn aliases(&self) -> Arc<[OwnFolder]> {
         let mut known = self.aliases.lock().unwrap_or_else(PoisonError::into_inner);
         let Ok(mounts) = Mounts::current() else { return Arc::clone(&known.own) };
@@ -127,7 +129,8 @@ impl Grants {
 
         let mut aliases = Vec::new();
         for own in self.rules.own() {
-            // The rules recognise a procfs by its type.
+            // The rules recognise a procfs by its type. A path that ends with `..` only stands for
+            // a directory on the way to an own folder.
             if own.path == Path::new("/proc") || own.path.ends_with("..") {
                 continue;
             }
@@ -138,7 +141,6 @@ impl Grants {
         Arc::clone(&known.own)
     }
 
-    /// Checks whether this is the device of a granted directory. Such a file system may be used.
     pub(super) fn is_on_a_granted_device(&self, device: u64) -> bool {
         self.devices.contains(&device)
     }
@@ -148,17 +150,19 @@ impl Grants {
         &self.rules
     }
 
-    /// Returns the directories, in the order of the configuration.
+    /// Returns the granted directories, in the order of the configuration.
     pub fn roots(&self) -> &[Root] {
         &self.roots
     }
 
-    /// Returns the innermost root of an absolute path, and the rest of the path below it. Compares
-    /// only spellings and opens nothing.
+    /// Returns the innermost root of an absolute path, and the path below the root. Compares only
+    /// the texts and opens nothing.
     pub(super) fn covering<'p>(&self, path: &'p Path) -> Option<(&Root, &'p Path)> {
-        let covering =
-            self.roots.iter().filter_map(|root| Some((root, path.strip_prefix(&root.path).ok()?)));
-        covering.min_by_key(|(_, rest)| rest.components().count())
+        let covering = self.roots.iter().filter_map(|root| {
+            let below = path.strip_prefix(&root.path).ok()?;
+            Some((root, below))
+        });
+        covering.min_by_key(|(_, below)| below.components().count())
     }
 }
 
@@ -166,33 +170,37 @@ fn not_opened(grant: &Grant, source: impl Into<io::Error>) -> GrantError {
     GrantError::Open { path: grant.path.clone(), source: source.into() }
 }
 
-/// Returns all paths that must not change, so that the path of an own folder stays the same. These
-/// are the folder's real path, each link on the way, which could be exchanged, and each folder that
-/// `..` leaves, which a link could replace.
+/// Returns all paths that must not change, because they determine the path of an own folder: its
+/// real path, each link to it, and each folder before a `..`, which a link could replace. A path
+/// that ends with `..` stands for such a folder.
 pub fn with_its_links(own: OwnFolder) -> impl Iterator<Item = OwnFolder> {
-    let Way { real, links, left } = Way::as_far_as_it_exists(&own.path);
-    // The text of a link is no secret, and the rest of a link's target doesn't belong to Toolhold.
-    let on_the_way = links
-        .into_iter()
-        .chain(left.into_iter().map(|folder| folder.join("..")))
-        .map(|path| OwnFolder { path, secret: false });
-    std::iter::once(OwnFolder { path: real, secret: own.secret }).chain(on_the_way)
+    let way = Way::as_far_as_it_exists(&own.path);
+    let mut folders = vec![OwnFolder { path: way.real, secret: own.secret }];
+    // The text of a link isn't secret, and its target doesn't belong to Toolhold.
+    for link in way.links {
+        folders.push(OwnFolder { path: link, secret: false });
+    }
+    for folder in way.left {
+        folders.push(OwnFolder { path: folder.join(".."), secret: false });
+    }
+    folders.into_iter()
 }
 
 /// Returns the real path of an object that may not exist yet: the real path of the existing part,
-/// followed by the rest. This protects an own folder under its future name.
+/// and the missing part. The path protects an own folder before it is created.
 pub fn real_or_given(path: &Path) -> PathBuf {
     Way::as_far_as_it_exists(path).real
 }
 
 impl Root {
-    /// Opens a second handle of the directory, for a guest that reads its entries.
+    /// Opens another handle of the directory, for a guest that reads its entries.
     ///
     /// # Errors
     ///
-    /// Returns the system's error if no more descriptors can be opened.
+    /// Returns an error if no more descriptors can be opened.
     pub fn reopen(&self) -> io::Result<OwnedFd> {
-        Ok(rustix::io::fcntl_dupfd_cloexec(&self.dir, 0)?)
+        let lowest_descriptor = 0;
+        Ok(rustix::io::fcntl_dupfd_cloexec(&self.dir, lowest_descriptor)?)
     }
 }
 
@@ -215,7 +223,7 @@ mod tests {
             let grant = Grant { path, access: Access::Write, place };
             let refused = Grants::open(vec![grant], Vec::new(), |rules| rules);
             let refused = refused.expect_err("it is a link").to_string();
-            assert!(refused.contains("a link has taken its place"), "{refused}");
+            assert!(refused.contains("a link has replaced the directory"), "{refused}");
         }
     }
 }

@@ -1,5 +1,4 @@
-//! Makes the requests to the kernel: resolves a name without side effects, and finds the real path
-//! of the result.
+//! Asks the kernel to resolve names without side effects, and for the real paths of objects.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -10,21 +9,18 @@ use std::sync::OnceLock;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
-/// How often a resolution is retried after a race with a rename above the object.
-const RACES: usize = 16;
+/// Maximum number of attempts to resolve a name while directories above the object are renamed.
+const MAX_ATTEMPTS: usize = 16;
 
-/// The longest path, the kernel's own limit.
+/// The kernel's limit for paths.
 pub(super) const PATH_MAX: usize = 4096;
 
-/// The error if `/proc` isn't the kernel's.
+/// The error if the kernel's `/proc` isn't mounted.
 pub(super) const NO_PROC: Errno = Errno::NOSYS;
 
-/// Finds `path` below `dir` without opening the object for use. FIFOs don't block, devices aren't
-/// touched, and links can't lead out of `dir`. `follow`: whether a final link is followed.
-///
-/// # Errors
-///
-/// `XDEV` if the path leads out of `dir`, otherwise the kernel's error.
+/// Finds `path` below `dir` without opening the object for use. Doesn't wait for FIFOs, doesn't
+/// touch devices, and doesn't follow links out of `dir`. `follow` says whether a final link is
+/// followed. Returns `XDEV` if the path leads out of `dir`.
 pub(super) fn resolve(dir: BorrowedFd<'_>, path: &str, follow: bool) -> Result<OwnedFd, Errno> {
     let mut flags = OFlags::PATH;
     if !follow {
@@ -33,13 +29,9 @@ pub(super) fn resolve(dir: BorrowedFd<'_>, path: &str, follow: bool) -> Result<O
     open_beneath(dir, path, flags, ResolveFlags::empty())
 }
 
-/// Finds `path` like [`resolve`], but only in the kernel's cache and in the file system of `dir`.
-/// Sends no request to a file system, since it may be slow or never answer.
-///
-/// # Errors
-///
-/// `AGAIN` if the path isn't in the cache, and always before Linux 5.12. `XDEV` also for another
-/// file system.
+/// Finds `path` like [`resolve`], but only in the kernel's cache and in the file system of `dir`,
+/// because other file systems may be slow or never answer. Returns `AGAIN` for a path outside of
+/// the cache, and always before Linux 5.12. Returns `XDEV` for another file system.
 pub(super) fn resolve_cached(
     dir: BorrowedFd<'_>,
     path: &str,
@@ -54,25 +46,26 @@ pub(super) fn resolve_cached(
         | ResolveFlags::NO_XDEV
         | ResolveFlags::CACHED;
     match rustix::fs::openat2(dir, path, flags, Mode::empty(), resolve) {
-        // This kernel doesn't support the flag for its cache.
+        // This kernel doesn't support `ResolveFlags::CACHED`.
         Err(Errno::INVAL) => Err(Errno::AGAIN),
         result => result,
     }
 }
 
-/// Opens `path` below `dir`, never out of `dir` and never through the magic links of `/proc`.
+/// Opens `path` below `dir`, but never out of `dir` or through the magic links of `/proc`.
 pub(super) fn open_beneath(
     dir: BorrowedFd<'_>,
     path: &str,
     flags: OFlags,
-    also: ResolveFlags,
+    extra: ResolveFlags,
 ) -> Result<OwnedFd, Errno> {
     if path.len() > PATH_MAX {
         return Err(Errno::NAMETOOLONG);
     }
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | also;
-    for _ in 0..RACES {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | extra;
+    for _ in 0..MAX_ATTEMPTS {
         match rustix::fs::openat2(dir, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
+            // The kernel gives up if a directory on the way is renamed meanwhile.
             Err(Errno::AGAIN | Errno::INTR) => {}
             result => return result,
         }
@@ -80,65 +73,65 @@ pub(super) fn open_beneath(
     Err(Errno::AGAIN)
 }
 
-/// Gets the path of the object behind a handle from the kernel. Links are resolved.
-///
-/// # Errors
-///
-/// `NOENT` for an object whose name was removed, [`NO_PROC`] if `/proc` isn't mounted.
+/// Gets the path of an open object from the kernel, with all links resolved. Returns `NOENT` for an
+/// object whose name was removed, and [`NO_PROC`] if `/proc` isn't mounted.
 pub(super) fn real_path(handle: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
     let path = path_by_proc(handle)?;
-    if path.as_os_str().as_encoded_bytes().ends_with(GONE) && !is_named(handle, &path) {
+    let looks_removed = path.as_os_str().as_encoded_bytes().ends_with(GONE);
+    // A real file name may also end with this suffix.
+    if looks_removed && !is_named(handle, &path) {
         return Err(Errno::NOENT);
     }
     Ok(path)
 }
 
-/// Gets the path from the kernel like [`real_path`], without a lookup, which may block.
-///
-/// # Errors
-///
-/// `AGAIN` if a lookup is needed, otherwise the errors of [`real_path`].
+/// Like [`real_path`], but without a lookup, which may block. Returns `AGAIN` if a lookup is
+/// needed.
 pub(super) fn real_path_at_once(handle: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
     let path = path_by_proc(handle)?;
     if path.as_os_str().as_encoded_bytes().ends_with(GONE) { Err(Errno::AGAIN) } else { Ok(path) }
 }
 
+/// Returns the path of an open object from its entry in `/proc/self/fd`.
 fn path_by_proc(handle: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
     let name = fd_name(handle);
-    let target = rustix::fs::readlinkat(proc_fds()?, name.as_str(), Vec::with_capacity(256))?;
+    let usual_length = 256;
+    let buffer = Vec::with_capacity(usual_length);
+    let target = rustix::fs::readlinkat(proc_fds()?, name.as_str(), buffer)?;
     let path = PathBuf::from(OsString::from_vec(target.into_bytes()));
-    // An object outside of file systems (`pipe:[1]`) or not below our root has no path for the
-    // rules.
+    // An object outside of file systems, such as `pipe:[1]`, has no path for the rules. An object
+    // outside of the process's root directory has no path either.
     if path.is_absolute() { Ok(path) } else { Err(Errno::NOENT) }
 }
 
-/// The suffix that the kernel adds to the path of an object whose name was removed. The object may
-/// have another name, so a rule would decide on a name that doesn't exist.
+/// The kernel adds this suffix to the path of an object whose name was removed. The rules can't
+/// decide on this path, because the object may have another name.
 const GONE: &[u8] = b" (deleted)";
 
-/// Checks whether a path still names the object behind a handle. The real name of a file may also
-/// end with [`GONE`].
+/// Checks whether a path still names an open object, because a real file name may also end with
+/// [`GONE`].
 fn is_named(handle: BorrowedFd<'_>, path: &Path) -> bool {
     let named = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
     let (Ok(named), Ok(held)) = (named, rustix::fs::fstat(handle)) else { return false };
     named.st_dev == held.st_dev && named.st_ino == held.st_ino
 }
 
-/// Opens the object of an `O_PATH` handle for use. This is the same object, even if its name has
-/// another object by now.
+/// Opens the object of an `O_PATH` handle for use, even if its name has got another object
+/// meanwhile.
 pub(super) fn reopen(handle: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
-    // After the type check, both flags are only a second line of defence.
+    // The type was checked, so the flags against waiting and terminals are only a second safeguard.
     let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     rustix::fs::openat(proc_fds()?, fd_name(handle).as_str(), flags, Mode::empty())
 }
 
-/// Returns the name below [`proc_fds`] that gives path-based system calls access to the object
-/// behind a handle.
+/// Returns the name below [`proc_fds`] by which path-based system calls reach the object of a
+/// handle.
 pub(super) fn fd_name(handle: BorrowedFd<'_>) -> String {
     handle.as_raw_fd().to_string()
 }
 
-/// Returns the directory `/proc/self/fd`, opened once and checked to be the kernel's.
+/// Returns the directory `/proc/self/fd`. Opens it once, and checks that it is in the kernel's own
+/// procfs.
 pub(super) fn proc_fds() -> Result<BorrowedFd<'static>, Errno> {
     const PROC_SUPER_MAGIC: i64 = 0x9fa0;
     static FDS: OnceLock<Option<OwnedFd>> = OnceLock::new();
@@ -151,29 +144,31 @@ pub(super) fn proc_fds() -> Result<BorrowedFd<'static>, Errno> {
     fds.as_ref().map(AsFd::as_fd).ok_or(NO_PROC)
 }
 
-/// Checks whether the kernel's own `/proc` is mounted. Without it, the real path of a file is
-/// unknown, and no directory can be granted.
+/// Checks whether the kernel's own `/proc` is mounted. No directory can be granted without `/proc`,
+/// because the real paths of files are unknown.
 pub fn proc_works() -> bool {
     proc_fds().is_ok()
 }
 
-/// Checks whether the kernel can resolve names below a handle and never out of it.
+/// Checks whether the kernel can resolve names below a directory without leaving the directory.
 ///
 /// # Errors
 ///
-/// `NOSYS` before Linux 5.6, `PERM` if a container's filter refuses `openat2`.
+/// Returns `NOSYS` before Linux 5.6, and `PERM` if a container's filter refuses `openat2`.
 pub fn resolving_works() -> std::io::Result<()> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = rustix::fs::open("/", flags, Mode::empty())?;
-    resolve(root.as_fd(), ".", true)?;
-    match resolve(root.as_fd(), "..", true) {
+    let follow = true;
+    resolve(root.as_fd(), ".", follow)?;
+    match resolve(root.as_fd(), "..", follow) {
         Err(Errno::XDEV) => Ok(()),
-        Ok(_) => Err(std::io::Error::other("the kernel let a name lead out of its directory")),
+        Ok(_) => {
+            Err(std::io::Error::other("the kernel resolved a name to a path outside its directory"))
+        }
         Err(errno) => Err(errno.into()),
     }
 }
 
-/// Returns the file type of a `stat`.
 pub(super) fn file_type(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }

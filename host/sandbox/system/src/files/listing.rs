@@ -1,4 +1,4 @@
-//! Reads a directory's entries, except those that the call may not read.
+//! Reads the entries of a directory that the call may read.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -22,16 +22,16 @@ pub struct Listing {
 /// An entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListingEntry {
-    /// The last component.
+    /// The name without its folder.
     pub name: String,
-    /// The type in the directory's entry. [`FileType::Unknown`] on file systems that don't store
-    /// it.
+    /// The type of the entry. [`FileType::Unknown`] if the file system doesn't store it in the
+    /// directory.
     pub kind: FileType,
 }
 
 impl FileView {
     /// Starts to read the entries of an open directory. The rules decide again, because the
-    /// directory may have moved after it was opened.
+    /// directory may have been moved since it was opened.
     ///
     /// # Errors
     ///
@@ -51,8 +51,8 @@ impl FileView {
 }
 
 impl Listing {
-    /// Returns the number of entries omitted so far, because a rule refuses them or their names
-    /// aren't UTF-8.
+    /// Returns the number of entries that were omitted so far, because a rule denies them or their
+    /// names aren't UTF-8.
     pub fn hidden(&self) -> u64 {
         self.hidden
     }
@@ -71,6 +71,7 @@ impl Iterator for Listing {
                 }
             };
             let kind = entry.file_type();
+            // Rules can't decide on a name that isn't UTF-8.
             let Ok(name) = entry.file_name().to_str() else {
                 self.hidden += 1;
                 continue;

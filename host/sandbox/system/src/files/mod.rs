@@ -1,10 +1,10 @@
-//! The path layer, which checks and opens each path that a call names. No other code opens granted
+//! The path layer. It checks and opens each path that a call names. No other code opens granted
 //! paths.
 //!
-//! A guest's name is resolved below a directory handle without side effects (`openat2`, `O_PATH`).
-//! The kernel reports the real path of the result, and the rules decide on this path. An allowed
-//! object is opened again through its handle. So the opened object is the checked one, even if its
-//! name has another object by then. Changes of names use the parent's handle and the last
+//! A path is resolved below a directory handle without side effects (`openat2`, `O_PATH`). The
+//! kernel reports the real path of the object, and the rules decide on this path. An allowed object
+//! is opened again through its handle, so the opened object is the checked object, even if its name
+//! has got another object meanwhile. Changes of names use the handle of the parent and the last
 //! component, which the kernel doesn't follow.
 
 mod below;
@@ -37,87 +37,83 @@ use temporary::Temporary;
 
 use crate::mounts;
 
-/// The most created files that a call remembers. With them, [`FileView::rename`] can preserve the
-/// mode of a replaced file.
+/// Maximum number of created files that a call remembers. [`FileView::rename`] gives only a
+/// remembered file the mode of the file that it replaces.
 const REMEMBERED: usize = 1024;
 
-/// The most links to a missing target that are followed one after the other. The kernel's limit for
-/// all links is the same.
+/// Maximum number of successive links to a missing target that are followed, as in the kernel.
 const MAX_LINKS: u32 = 40;
 
-/// The error for a path without a last component, such as `.`, where a last component is needed.
+/// The error for a path without a last component, such as `.`.
 const NO_LEAF: Errno = Errno::INVAL;
 
-/// The files of one call: the grants of its plugin. All grants are read-only for a reading call.
+/// The files of one call. A call that only reads can't write, even with a grant to write.
 #[derive(Clone, Debug)]
 pub struct FileView {
     grants: Arc<Grants>,
-    read_only: bool,
-    /// Toolhold's own folders under the other names that they have because of mounts inside a
-    /// grant.
+    /// The rule that refuses every change. `None` if the grants decide.
+    read_only: Option<Refusal>,
+    /// The other names that mounts inside of a grant give Toolhold's own folders.
     aliases: Arc<[OwnFolder]>,
-    /// File systems that aren't those of the grants, by device. The flag says whether the file
-    /// system is one of the kernel's own.
+    /// Known devices outside of the grants. The flag is true for a file system of the kernel.
     devices: Arc<Mutex<Vec<(u64, bool)>>>,
-    made: Arc<Mutex<Made>>,
-    /// Receives everything that the call reads, if set.
+    call_objects: Arc<Mutex<CallObjects>>,
+    /// Receives everything that the call reads. `None` if nothing is recorded.
     watcher: Option<Arc<Watcher>>,
-    /// The rules about calls if they concern paths, and the report for entries that listings omit
-    /// because of these rules.
+    /// The rules for the call's paths, and the report of the entries that listings omit because of
+    /// these rules.
     call: Option<(Arc<dyn PathRules>, Arc<Report>)>,
-    /// Saves objects before they change. `None` if nothing saves them.
+    /// Saves objects before they change. `None` if nothing is saved.
     changes: Option<Arc<dyn ChangeRecorder>>,
-    /// Whether only the kernel's cache is used to resolve names.
+    /// Whether names are resolved only in the kernel's cache.
     cached: bool,
 }
 
-/// The objects that a call has created and that matter later in the call.
+/// Objects that the call has created or read, for later decisions in the same call.
 #[derive(Debug, Default)]
-struct Made {
-    /// The device and inode of each created file.
+struct CallObjects {
     files: Vec<(u64, u64)>,
-    /// The permission bits of the file and the directory that the call opened last for reading.
     read: LastRead,
     temporary: Vec<Arc<Temporary>>,
 }
 
-/// The file that the call opened last for reading. A copy gets its mode.
+/// The permission bits of the file and the directory that the call last opened for reading. Copies
+/// get these bits.
 #[derive(Clone, Copy, Debug, Default)]
 struct LastRead {
     file: Option<Mode>,
     directory: Option<Mode>,
 }
 
-/// An existing object that may be used: its real path, and a handle that is independent of its
-/// name.
+/// An existing object that the rules allow. Its handle stays valid if the name changes.
 #[derive(Debug)]
 pub struct ResolvedObject {
-    /// An `O_PATH` handle, which refers to the object and can't read it.
+    /// An `O_PATH` handle, which identifies the object but can't read it.
     pub handle: OwnedFd,
-    /// Real path.
+    /// The real path.
     pub path: PathBuf,
     /// The type of the object.
     pub kind: FileType,
-    /// The metadata of the object when it was found.
+    /// The metadata when the object was found.
     pub stat: Stat,
 }
 
-/// A path that a call names and that was decided on before the tool runs.
+/// A path of a call's arguments that the rules allow, before the tool runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolvedPath {
-    /// The path for the tool, which is absolute and below the real path of its grant.
+    /// The absolute path for the tool, below the real path of a grant.
     pub given: PathBuf,
     /// The real path, with every link resolved. The object may not exist yet.
     pub real: PathBuf,
 }
 
-/// The treatment of a path whose last component is a link.
+/// The meaning of a path whose last component is a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LastLink {
-    /// The link's target.
+    /// The path means the target of the link.
     Followed,
-    /// The link itself is removed, renamed or replaced. In this case, the path may not name a
-    /// granted directory in any spelling.
+    /// The path means the link itself, to remove, rename or replace it. The link may lead out of
+    /// the grants.
     Meant,
 }
 
@@ -136,18 +132,17 @@ impl From<Errno> for FileError {
     }
 }
 
-/// Returns the error for an object that could not be saved before its change.
 fn not_saved(error: std::io::Error) -> FileError {
     FileError::Errno(Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
-/// A last component in an existing directory, for an operation that changes names.
+/// A name in an existing directory, to be created, renamed or removed.
 #[derive(Debug)]
 struct DirEntryRef<'p> {
     dir: OwnedFd,
     dir_path: PathBuf,
     leaf: &'p str,
-    /// Whether the name ended in a slash, so that it must be a directory.
+    /// Whether the path ended with a slash and therefore must be a directory.
     wants_directory: bool,
 }
 
@@ -158,15 +153,16 @@ impl DirEntryRef<'_> {
 }
 
 impl FileView {
-    /// Makes a view of `grants`. With `read_only`, nothing can be written.
+    /// Creates a view of `grants`. With `read_only`, nothing can be written.
     pub fn new(grants: Arc<Grants>, read_only: bool) -> Self {
         let aliases = grants.aliases();
+        let refused_writes = if read_only { Some(Refusal::ReadOnlyCall) } else { None };
         Self {
             grants,
-            read_only,
+            read_only: refused_writes,
             aliases,
             devices: Arc::default(),
-            made: Arc::default(),
+            call_objects: Arc::default(),
             watcher: None,
             call: None,
             changes: None,
@@ -174,33 +170,42 @@ impl FileView {
         }
     }
 
-    /// Returns the same view for a thread that must not block, to [`locate`](Self::locate) paths.
-    /// Paths fail with `AGAIN` if they aren't in the kernel's cache, or are in a file system that
-    /// isn't [prompt](Root::prompt).
+    /// Returns the view of a plugin whose manifest requests files only for reading. Nothing can be
+    /// written.
+    #[must_use]
+    pub fn of_reading_plugin(self) -> Self {
+        Self { read_only: Some(Refusal::ReadOnlyManifest), ..self }
+    }
+
+    /// Returns the view for a thread that must not block. Its [`locate`](Self::locate) fails with
+    /// `AGAIN` for a path outside of the kernel's cache, and for a file system that isn't
+    /// [prompt](Root::prompt).
     #[must_use]
     pub fn cache_only(self) -> Self {
         Self { cached: true, ..self }
     }
 
-    /// Returns the same view for a call with rules about its paths.
+    /// Returns the view for a call with rules for its paths.
     #[must_use]
     pub fn under(self, rules: Option<&Arc<dyn PathRules>>, report: &Arc<Report>) -> Self {
         Self { call: rules.map(|rules| (Arc::clone(rules), Arc::clone(report))), ..self }
     }
 
-    /// Returns the same view, which reports each change to `changes` before the change.
+    /// Returns the view with a recorder that saves objects before they change.
     #[must_use]
     pub fn recording(self, changes: Option<&Arc<dyn ChangeRecorder>>) -> Self {
         Self { changes: changes.map(Arc::clone), ..self }
     }
 
-    /// Makes the recorder save the object of a name before a change. If the object doesn't exist,
-    /// the recorder saves this.
+    /// Makes the recorder save the object of a name before a change, or save that the name was
+    /// free.
     fn before_change(&self, place: &DirEntryRef<'_>) -> Result<(), FileError> {
         let Some(changes) = &self.changes else { return Ok(()) };
-        let object = match kernel::resolve(place.dir.as_fd(), place.leaf, false) {
+        let follow = false;
+        let object = match kernel::resolve(place.dir.as_fd(), place.leaf, follow) {
+            Ok(object) => Some(object),
             Err(Errno::NOENT) => None,
-            object => Some(object?),
+            Err(errno) => return Err(errno.into()),
         };
         let changed = ChangedPath {
             path: &place.path(),
@@ -210,7 +215,6 @@ impl FileView {
         changes.before_change(&changed).map_err(not_saved)
     }
 
-    /// Has the recorder save a found object that is about to change.
     fn before_change_of(&self, found: &ResolvedObject) -> Result<(), FileError> {
         let Some(changes) = &self.changes else { return Ok(()) };
         let object = Some(found.handle.as_fd());
@@ -228,43 +232,51 @@ impl FileView {
         self.grants.rules()
     }
 
-    /// Checks whether nothing can be written, whatever the grants say.
+    /// Checks whether nothing can be written, even with a grant to write.
     pub fn is_read_only(&self) -> bool {
-        self.read_only
+        self.read_only.is_some()
     }
 
-    /// Decides whether `access` to the real path is allowed, without the text of a refusal.
+    /// Decides whether `access` to a real path is allowed. The rules for the plugin decide first,
+    /// and then the rules for the call.
     ///
     /// # Errors
     ///
-    /// The rule that refuses.
+    /// Returns the rule that denies the access.
     pub fn decide(&self, path: &Path, kind: Kind, access: Access) -> Result<(), Refusal> {
-        if self.read_only && access == Access::Write {
-            return Err(Refusal::ReadOnlyCall);
+        if let Some(refusal) = self.read_only
+            && access == Access::Write
+        {
+            return Err(refusal);
         }
         let mut aliases = self.aliases.iter().filter(|own| path.starts_with(&own.path));
         if aliases.any(|own| own.secret || access == Access::Write) {
             return Err(Refusal::Own);
         }
         if let Err(refusal) = self.rules().decide(path, kind, access) {
+            // The rules refuse temporary names, but may allow the path without the temporary name.
             match self.decide_temporary(path, kind, access) {
                 Some(decision) => decision?,
                 None => return Err(refusal),
             }
         }
-        let Some((rules, _)) = &self.call else { return Ok(()) };
-        let destination = final_path(&**rules, path);
-        rules.decide(destination.as_deref().unwrap_or(path), access).map_err(Refusal::OfCall)
+
+        let Some((call_rules, _)) = &self.call else { return Ok(()) };
+        let decision = match final_path(&**call_rules, path) {
+            Some(destination) => call_rules.decide(&destination, access),
+            None => call_rules.decide(path, access),
+        };
+        decision.map_err(Refusal::OfCall)
     }
 
-    /// Checks whether a listing or a search omits the real path. If a rule about calls is the
-    /// reason, the report records this.
+    /// Checks whether a listing or a search omits a real path. An omission because of a rule for
+    /// calls is added to the report.
     pub fn leaves_out(&self, path: &Path, kind: Kind) -> bool {
         let Err(refusal) = self.decide(path, kind, Access::Read) else { return false };
-        if let (Refusal::OfCall(refusal), Some((rules, report))) = (refusal, &self.call) {
-            report.left_out(refusal.asks, || rules.explain(refusal, path, Access::Read));
-            if refusal.asks {
-                // Every answer must mention that the entry needs approval, so this answer is not
+        if let (Refusal::OfCall(by_call), Some((rules, report))) = (refusal, &self.call) {
+            report.left_out(by_call.asks, || rules.explain(by_call, path, Access::Read));
+            if by_call.asks {
+                // Every answer must mention that the entry needs approval, so this answer can't be
                 // reused.
                 self.mark_incomplete();
             }
@@ -272,11 +284,11 @@ impl FileView {
         true
     }
 
-    /// Returns the refusal of a path below the folder `path` that is certainly refused for writing,
-    /// if such a path is known.
+    /// Returns a rule that certainly denies writing a path below the folder `path`, or `None` if no
+    /// rule is known.
     fn refused_below(&self, path: &Path) -> Option<Refusal> {
-        let holds_own = self.aliases.iter().any(|own| own.path.starts_with(path));
-        if holds_own { Some(Refusal::Own) } else { self.rules().refused_below(path) }
+        let contains_own_folder = self.aliases.iter().any(|own| own.path.starts_with(path));
+        if contains_own_folder { Some(Refusal::Own) } else { self.rules().refused_below(path) }
     }
 
     /// Finds an absolute path for reading, through the grant that covers it. Follows links, but
@@ -284,14 +296,16 @@ impl FileView {
     ///
     /// # Errors
     ///
-    /// [`FileError::Denied`] if the path is outside of every grant or a rule refuses it. Otherwise,
-    /// the kernel's error (`NOENT`, `LOOP`, …).
+    /// Returns [`FileError::Denied`] if the path is outside of every grant or a rule denies it.
+    /// Otherwise, returns the kernel's error (`NOENT`, `LOOP`, …).
     pub fn find(&self, path: &Path) -> Result<ResolvedObject, FileError> {
         let Some((root, rest)) = self.grants.covering(path) else {
             return Err(self.denied(Refusal::Outside, path, Access::Read));
         };
         let rest = rest.to_str().ok_or(Errno::ILSEQ)?;
-        self.find_at(root.dir.as_fd(), if rest.is_empty() { "." } else { rest }, true)
+        let relative_path = if rest.is_empty() { "." } else { rest };
+        let follow = true;
+        self.find_at(root.dir.as_fd(), relative_path, follow)
     }
 
     /// Opens an absolute path through the grant that covers it.
@@ -304,10 +318,11 @@ impl FileView {
             return Err(self.denied(Refusal::Outside, path, Access::Read));
         };
         let rest = rest.to_str().ok_or(Errno::ILSEQ)?;
-        self.open_at(root.dir.as_fd(), if rest.is_empty() { "." } else { rest }, how)
+        let relative_path = if rest.is_empty() { "." } else { rest };
+        self.open_at(root.dir.as_fd(), relative_path, how)
     }
 
-    /// Finds `path` below `dir` for reading. `follow`: whether a final link is followed.
+    /// Finds `path` below `dir` for reading. `follow` says whether a final link is followed.
     ///
     /// # Errors
     ///
@@ -323,13 +338,13 @@ impl FileView {
         Ok(found)
     }
 
-    /// Finds the same as [`find_at`](Self::find_at), on a thread that must not block. Only finds
+    /// Finds like [`find_at`](Self::find_at), but on a thread that must not block. Finds only
     /// objects in the kernel's cache and in the file system of `dir`, which must be
     /// [prompt](Root::prompt).
     ///
     /// # Errors
     ///
-    /// `AGAIN` in all other cases, including each refusal, which [`find_at`](Self::find_at)
+    /// Returns `AGAIN` in all other cases. This includes denials, which [`find_at`](Self::find_at)
     /// explains.
     pub fn find_at_once(
         &self,
@@ -342,11 +357,13 @@ impl FileView {
         if self.decide(&found.path, kind, Access::Read).is_err() {
             return Err(Errno::AGAIN);
         }
-        let result = Ok(found);
-        self.record_lookup(|| kernel::real_path_at_once(dir), path, follow, &result);
-        result.map_err(|_: FileError| Errno::AGAIN)
+        let lookup: Result<ResolvedObject, FileError> = Ok(found);
+        self.record_lookup(|| kernel::real_path_at_once(dir), path, follow, &lookup);
+        // The lookup is no error, so the conversion only changes its type.
+        lookup.map_err(|_| Errno::AGAIN)
     }
 
+    /// Finds a path in the kernel's cache, without waiting for a file system.
     fn find_in_cache(
         dir: BorrowedFd<'_>,
         path: &str,
@@ -355,25 +372,25 @@ impl FileView {
         if path.len() > kernel::PATH_MAX {
             return Err(Errno::NAMETOOLONG);
         }
-        // Only the file system of the directory is searched. It answers without waiting, and isn't
-        // one of the kernel's own.
+        // Only the file system of the directory is searched. The caller has checked that this file
+        // system answers without waiting, so it isn't one of the kernel's own.
         let handle = kernel::resolve_cached(dir, path, follow)?;
         let stat = rustix::fs::fstat(&handle)?;
-        if stat.st_nlink == 0 {
+        let was_removed = stat.st_nlink == 0;
+        if was_removed {
             return Err(Errno::NOENT);
         }
         let path = kernel::real_path_at_once(handle.as_fd())?;
         Ok(ResolvedObject { handle, path, kind: kernel::file_type(&stat), stat })
     }
 
-    /// Decides on an absolute path before a tool starts with this path. Returns the path for the
-    /// tool and its real path. If the object doesn't exist yet, the place where it would be created
-    /// decides.
+    /// Decides on an absolute path before a tool starts with it. Returns the path for the tool and
+    /// the real path. A missing object gets the decision on the path at which it can be created.
     ///
     /// # Errors
     ///
-    /// [`FileError::Denied`] if a rule refuses the path. Other errors of the path are ignored,
-    /// because the tool will report them.
+    /// Returns [`FileError::Denied`] if a rule denies the path. Other errors of the path are
+    /// ignored, because the tool reports them.
     pub fn locate(
         &self,
         path: &Path,
@@ -390,22 +407,21 @@ impl FileView {
         if self.cached {
             return Err(Errno::AGAIN.into());
         }
-        // Perhaps only the spelling is outside: it has too many `..`, or a link above the grant or
-        // from one grant to another. The lookup has no side effects, and its result is checked like
-        // any other path. The refusal is the same whether or not the path exists.
+        // A path may lead to a grant through `..` or a link outside of the grants, so the real path
+        // is tried, too. The lookup has no side effects, and its result is checked.
         let real = match (last, path.parent(), path.file_name()) {
             (LastLink::Meant, Some(parent), Some(name)) => grants::real_or_given(parent).join(name),
             _ => grants::real_or_given(path),
         };
         if real == path {
-            located
-        } else {
-            self.locate_spelled(&real, access, last, MAX_LINKS).or(located)
+            return located;
         }
+        // If the real path is also denied, the denial names the path of the caller.
+        self.locate_spelled(&real, access, last, MAX_LINKS).or(located)
     }
 
-    /// Decides on an absolute path by its spelling. `links`: how many more links to missing targets
-    /// may be followed.
+    /// Decides on an absolute path by its text. `links` is the number of links to missing targets
+    /// that may still be followed.
     fn locate_spelled(
         &self,
         path: &Path,
@@ -425,7 +441,7 @@ impl FileView {
             return Err(self.denied(Refusal::Outside, path, access));
         };
 
-        // The existing start of `rest` is found by removing components from its end.
+        // Removes components from the end of `rest` until the remaining path exists.
         let mut existing = rest;
         let found = loop {
             let follow = last == LastLink::Followed || existing.len() < rest.len();
@@ -439,8 +455,8 @@ impl FileView {
                 Err(FileError::Errno(Errno::AGAIN)) if self.cached => {
                     return Err(Errno::AGAIN.into());
                 }
-                // The tool will get the same error. The nearest existing folder determines the
-                // place.
+                // The tool gets the same error. The nearest existing folder determines the real
+                // path.
                 Err(FileError::Errno(_)) => {
                     return Ok(ResolvedPath { real: real_or_given(&given), given });
                 }
@@ -452,7 +468,8 @@ impl FileView {
             return Err(self.denied(Refusal::Outside, path, access));
         }
 
-        // This is a link to a missing target. Writing through the link creates the target.
+        // The path leads through a link to a missing target. A write through the link creates the
+        // target.
         if links > 0
             && let Some(target) = target_of_missing(&found, missing)
         {
@@ -472,17 +489,17 @@ impl FileView {
             return Err(self.denied(refusal, &real, access));
         }
         self.check(&real, kind, access)?;
-        // A directory that the path names with `..` has its own name, and that name would change.
+        // A path that ends with `..` means a directory, whose own name is changed.
         if last == LastLink::Meant && given.file_name().is_none() {
             return Ok(ResolvedPath { given: real.clone(), real });
         }
         Ok(ResolvedPath { given, real })
     }
 
-    /// Resolves a path without deciding on the result. Every caller must decide next.
+    /// Resolves a path without a decision on the result. Every caller must decide next.
     ///
-    /// A path out of `dir` is denied here. If a missing path would be denied if it existed, it is
-    /// also denied here, so that denied names can't be probed.
+    /// Denies a path out of `dir`. A missing path gets the same denial as an existing path, so a
+    /// call can't test whether denied paths exist.
     fn resolve(
         &self,
         dir: BorrowedFd<'_>,
@@ -495,6 +512,7 @@ impl FileView {
         result
     }
 
+    /// Resolves a path like [`resolve`](Self::resolve), but doesn't report the lookup.
     fn resolve_unrecorded(
         &self,
         dir: BorrowedFd<'_>,
@@ -509,6 +527,7 @@ impl FileView {
             Ok(handle) => handle,
             Err(Errno::XDEV) => return Err(self.leads_out(dir, path, access)),
             Err(errno @ (Errno::NOENT | Errno::NOTDIR | Errno::ACCESS)) => {
+                // A missing path gets the same denial as an existing path.
                 if let Ok(place) = self.place(dir, path) {
                     self.check(&place.path(), FileType::Unknown, access)?;
                 }
@@ -517,7 +536,8 @@ impl FileView {
             Err(errno) => return Err(errno.into()),
         };
         let stat = rustix::fs::fstat(&handle)?;
-        if stat.st_nlink == 0 {
+        let was_removed = stat.st_nlink == 0;
+        if was_removed {
             return Err(Errno::NOENT.into());
         }
         let path = kernel::real_path(handle.as_fd())?;
@@ -525,15 +545,10 @@ impl FileView {
         Ok(ResolvedObject { handle, path, kind: kernel::file_type(&stat), stat })
     }
 
-    /// Splits `path` into its directory, which must exist below `dir`, and the last component,
-    /// which need not exist.
+    /// Splits `path` into an existing directory below `dir`, and the last component, which may be
+    /// missing.
     fn place<'p>(&self, dir: BorrowedFd<'_>, path: &'p str) -> Result<DirEntryRef<'p>, FileError> {
-        let trimmed = path.trim_end_matches('/');
-        let (parent, leaf) = match trimmed.rsplit_once('/') {
-            Some(("", leaf)) => ("/", leaf),
-            Some((parent, leaf)) => (parent, leaf),
-            None => (".", trimmed),
-        };
+        let (parent, leaf) = split_leaf(path);
         if path.is_empty() {
             return Err(Errno::NOENT.into());
         }
@@ -542,7 +557,8 @@ impl FileView {
             return Err(NO_LEAF.into());
         }
 
-        let handle = kernel::resolve(dir, parent, true).map_err(|errno| match errno {
+        let follow = true;
+        let handle = kernel::resolve(dir, parent, follow).map_err(|errno| match errno {
             Errno::XDEV => self.leads_out(dir, path, Access::Write),
             errno => errno.into(),
         })?;
@@ -550,7 +566,8 @@ impl FileView {
         if kernel::file_type(&stat) != FileType::Directory {
             return Err(Errno::NOTDIR.into());
         }
-        if stat.st_nlink == 0 {
+        let was_removed = stat.st_nlink == 0;
+        if was_removed {
             return Err(Errno::NOENT.into());
         }
         let dir_path = kernel::real_path(handle.as_fd())?;
@@ -569,8 +586,8 @@ impl FileView {
         self.decide(path, kind, access).map_err(|refusal| self.denied(refusal, path, access))
     }
 
-    /// Refuses objects in the kernel's own file systems. The check uses the object, not its name. A
-    /// directory with its own grant is allowed.
+    /// Denies objects in the kernel's own file systems. The check uses the object, not its name.
+    /// Objects on the device of a granted directory are allowed.
     fn check_file_system(
         &self,
         handle: &OwnedFd,
@@ -583,18 +600,18 @@ impl FileView {
         }
         let mut devices = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
         let known = devices.iter().find(|(device, _)| *device == stat.st_dev);
-        let is_kernels = match known {
-            Some((_, is_kernels)) => *is_kernels,
+        let is_of_kernel = match known {
+            Some((_, is_of_kernel)) => *is_of_kernel,
             None => {
-                let is_kernels = mounts::is_kernels(handle)?;
-                devices.push((stat.st_dev, is_kernels));
-                is_kernels
+                let is_of_kernel = mounts::is_kernels(handle)?;
+                devices.push((stat.st_dev, is_of_kernel));
+                is_of_kernel
             }
         };
-        if is_kernels { Err(self.denied(Refusal::Kernel, path, access)) } else { Ok(()) }
+        if is_of_kernel { Err(self.denied(Refusal::Kernel, path, access)) } else { Ok(()) }
     }
 
-    /// Returns the error that explains a refusal.
+    /// Returns the error for a refusal, and prevents a reuse of the call's answer.
     fn denied(&self, refusal: Refusal, path: &Path, access: Access) -> FileError {
         self.mark_incomplete();
         let denial = match (refusal, &self.call) {
@@ -604,7 +621,6 @@ impl FileView {
         FileError::Denied(Box::new(denial))
     }
 
-    /// Returns the error for a path that leads out of `dir`.
     fn leads_out(&self, dir: BorrowedFd<'_>, path: &str, access: Access) -> FileError {
         match kernel::real_path(dir) {
             Ok(dir) => self.denied(Refusal::Outside, &dir.join(path), access),
@@ -613,32 +629,47 @@ impl FileView {
     }
 
     fn remember_made(&self, stat: &Stat) {
-        let mut made = self.made();
-        if made.files.len() < REMEMBERED {
-            made.files.push((stat.st_dev, stat.st_ino));
+        let mut objects = self.call_objects();
+        if objects.files.len() < REMEMBERED {
+            objects.files.push((stat.st_dev, stat.st_ino));
         }
     }
 
     fn created(&self, stat: &Stat) -> bool {
-        self.made().files.contains(&(stat.st_dev, stat.st_ino))
+        self.call_objects().files.contains(&(stat.st_dev, stat.st_ino))
     }
 
-    fn made(&self) -> MutexGuard<'_, Made> {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    fn call_objects(&self) -> MutexGuard<'_, CallObjects> {
+        self.call_objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Returns the final path of a temporary file, by which the rules about calls decide. The temporary
-/// file is next to its final path. Returns `None` for every other path.
+/// Splits a path into its directory and its last component.
+fn split_leaf(path: &str) -> (&str, &str) {
+    let trimmed = path.trim_end_matches('/');
+    match trimmed.rsplit_once('/') {
+        Some(("", leaf)) => ("/", leaf),
+        Some((parent, leaf)) => (parent, leaf),
+        None => (".", trimmed),
+    }
+}
+
+/// Returns the final path of a temporary file, for the rules for calls. The final path is in the
+/// same folder. Returns `None` for other paths.
 fn final_path(rules: &dyn PathRules, path: &Path) -> Option<PathBuf> {
-    let temporary = temporary::outermost(path)?;
-    let place = rules.written_in(temporary.parent()?)?;
+    let temporary = temporary::outermost_temporary(path)?;
+    let destination = rules.written_in(temporary.parent()?)?;
     let below = path.strip_prefix(temporary).ok()?;
-    Some(if below.as_os_str().is_empty() { place.to_owned() } else { place.join(below) })
+    // Joining an empty path adds a slash.
+    if below.as_os_str().is_empty() {
+        return Some(destination.to_owned());
+    }
+    Some(destination.join(below))
 }
 
-/// Returns the target of a link whose own target is missing. The link is the first component of
-/// `missing` in the found folder. The other components are below the target.
+/// Returns the path to which a dangling link leads. The link is the first component of `missing`,
+/// which is below `found`. The remaining components are below the link's target. Returns `None` if
+/// the first component isn't a link.
 fn target_of_missing(found: &ResolvedObject, missing: &Path) -> Option<PathBuf> {
     let mut parts = missing.components();
     let link = parts.next()?;

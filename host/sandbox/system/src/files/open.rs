@@ -1,4 +1,4 @@
-//! Opens regular files and directories of a call for use. No other kinds of objects are opened.
+//! Opens regular files and directories of a call. Other kinds of objects are never opened.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -9,29 +9,29 @@ use toolhold_contract::Access;
 
 use super::{FileError, FileView, ResolvedObject, kernel};
 
-/// How often an open is retried if the name is neither taken nor free, because of a dangling link
-/// or a race.
-const ATTEMPTS: usize = 4;
+/// Maximum number of attempts to open or create a file. A dangling link or a race makes a name
+/// neither taken nor free.
+const MAX_ATTEMPTS: usize = 4;
 
 /// The options of an open. By default, an object is opened for neither reading nor writing, and
 /// links are followed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenOptions {
-    /// Data can be read.
+    /// Open for reading data.
     pub read: bool,
-    /// Data can be written.
+    /// Open for writing data.
     pub write: bool,
-    /// A missing file is created.
+    /// Create a missing file.
     pub create: bool,
-    /// An existing file is an error.
+    /// Fail if the file exists.
     pub exclusive: bool,
-    /// Whether to empty an existing file. This happens after everything else has succeeded.
+    /// Empty an existing file as the last step.
     pub truncate: bool,
-    /// Anything except a directory is an error.
+    /// Fail for anything except a directory.
     pub directory: bool,
-    /// A final link is an error.
+    /// Fail for a final link.
     pub no_follow: bool,
-    /// Every write waits for the disk.
+    /// Make every write wait for the disk.
     pub sync: bool,
 }
 
@@ -53,21 +53,21 @@ impl OpenOptions {
 /// An open file or directory.
 #[derive(Debug)]
 pub struct OpenObject {
-    /// The handle for use.
+    /// A handle for use.
     pub handle: OwnedFd,
-    /// The real path of the object.
+    /// The real path.
     pub path: PathBuf,
-    /// The kind of the object: a regular file or a directory.
+    /// A regular file or a directory.
     pub kind: FileType,
 }
 
 impl FileView {
-    /// Opens `path` below `dir`, which must be a regular file or a directory.
+    /// Opens a regular file or a directory at `path` below `dir`.
     ///
     /// # Errors
     ///
-    /// [`FileError::Denied`] if a rule refuses the path, before anything was touched. Otherwise,
-    /// the kernel's error.
+    /// Returns [`FileError::Denied`] if a rule denies the path, before anything is touched.
+    /// Otherwise, returns the kernel's error.
     pub fn open_at(
         &self,
         dir: BorrowedFd<'_>,
@@ -75,7 +75,7 @@ impl FileView {
         how: OpenOptions,
     ) -> Result<OpenObject, FileError> {
         let access = how.access();
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_ATTEMPTS {
             match self.resolve(dir, path, !how.no_follow, access) {
                 Ok(_) if how.create && how.exclusive => return Err(Errno::EXIST.into()),
                 Ok(found) => return self.open_found(&found, how),
@@ -89,16 +89,17 @@ impl FileView {
                 Err(error) => return Err(error),
             }
         }
+        // A name that is neither free nor taken is probably a dangling link.
         Err(Errno::LOOP.into())
     }
 
-    /// Opens the same as [`open_at`](Self::open_at) for reading, on a thread that must not block.
-    /// For `dir`, see [`find_at_once`](Self::find_at_once).
+    /// Opens for reading like [`open_at`](Self::open_at), but on a thread that must not block.
+    /// `dir` is as for [`find_at_once`](Self::find_at_once).
     ///
     /// # Errors
     ///
-    /// `AGAIN` if the file isn't in the kernel's cache, or opening it may wait or be refused. Use
-    /// [`open_at`](Self::open_at) then.
+    /// Returns `AGAIN` if opening the file may wait or be denied. The caller then uses
+    /// [`open_at`](Self::open_at).
     pub fn open_at_once(
         &self,
         dir: BorrowedFd<'_>,
@@ -112,27 +113,28 @@ impl FileView {
         self.open_found(&found, how)
     }
 
+    /// Opens an object that was already found, if the rules allow it.
     fn open_found(
         &self,
         found: &ResolvedObject,
         how: OpenOptions,
     ) -> Result<OpenObject, FileError> {
-        let changes = how.write || how.truncate;
+        let is_change = how.write || how.truncate;
         self.check(&found.path, found.kind, how.access())?;
-        if changes {
-            // Write access to an open file mostly includes reading, at least of its metadata.
+        if is_change {
+            // Write access to an open file usually includes reading, at least of its metadata.
             self.check(&found.path, found.kind, Access::Read)?;
         }
         let flags = match found.kind {
-            FileType::Directory if changes => return Err(Errno::ISDIR.into()),
+            FileType::Directory if is_change => return Err(Errno::ISDIR.into()),
             FileType::Directory => OFlags::RDONLY | OFlags::DIRECTORY,
             _ if how.directory => return Err(Errno::NOTDIR.into()),
             FileType::RegularFile => how.flags(),
             FileType::Symlink => return Err(Errno::LOOP.into()),
-            // Opening a FIFO would block the thread, and opening a device may have effects.
+            // Opening a FIFO can block the thread, and opening a device can have effects.
             _ => return Err(Errno::NOTSUP.into()),
         };
-        if changes {
+        if is_change {
             self.before_change_of(found)?;
         }
         let handle = kernel::reopen(found.handle.as_fd(), flags)?;
@@ -145,6 +147,7 @@ impl FileView {
         Ok(OpenObject { handle, path: found.path.clone(), kind: found.kind })
     }
 
+    /// Creates a missing file, if the rules allow it.
     fn create(
         &self,
         dir: BorrowedFd<'_>,
@@ -156,7 +159,7 @@ impl FileView {
         if place.wants_directory {
             return Err(Errno::ISDIR.into());
         }
-        self.expect_temporary(&place)?;
+        self.check_temporary_limit(&place)?;
         self.before_change(&place)?;
         let flags =
             how.flags() | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -1,8 +1,7 @@
-//! Records the files that a call has read, and checks later whether they are unchanged.
+//! Records the lookups of a call, and checks later whether the results have changed.
 //!
 //! A watched view reports each lookup of a guest: the path and its state. An answer depends only on
-//! these lookups, so it is valid while every lookup would have the same result. The check repeats
-//! the lookups through the same grants.
+//! these lookups, so a cached answer is valid while every lookup has the same result.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,8 +15,8 @@ use toolhold_contract::{FileState, Lookup, PathState, ReadFile, Report};
 
 use super::{FileError, FileView, ResolvedObject, kernel};
 
-/// File systems of this machine, whose times come from this machine's clock. File systems of other
-/// machines use other clocks, so their changes may be noticed late.
+/// File systems whose times come from this machine's clock. Changes in other file systems may be
+/// noticed late.
 const LOCAL: [i64; 11] = [
     0xef53,      // ext2, ext3, ext4
     0x5846_5342, // XFS
@@ -32,24 +31,31 @@ const LOCAL: [i64; 11] = [
     0xe0f5_e1e2, // EROFS
 ];
 
-/// The time after a file's last change from which a further change has a different time. The kernel
-/// uses the time of its last tick, and has at least a hundred ticks per second.
+/// Time after which a second change of a file gets another time stamp, in seconds and nanoseconds.
+/// The kernel stamps changes with the time of its last tick, and has at least a hundred ticks per
+/// second.
 const TICK: (i64, u64) = (0, 20_000_000);
 
-/// The same time on file systems whose times have a resolution of one or two seconds.
+/// The same time, on file systems whose times have a resolution of one or two seconds.
 const SECONDS: (i64, u64) = (2, 0);
 
-/// Receives what a view reads.
+const NANOS_PER_SECOND: i128 = 1_000_000_000;
+
+/// The numbers of system calls for opening and reading a folder, for checking an entry in an open
+/// folder, and for resolving a path again.
+const CALLS_PER_FOLDER: usize = 2;
+const CALLS_PER_ENTRY: usize = 1;
+const CALLS_PER_PATH: usize = 4;
+
 #[derive(Debug)]
 pub(super) struct Watcher {
     report: Arc<Report>,
-    /// The known devices, and whether each is local to this machine.
+    /// Known devices. The flag means that the device is local to this machine.
     devices: Mutex<Vec<(u64, bool)>>,
 }
 
 impl FileView {
-    /// Returns the same view, which reports everything that it reads to `report` if the report is
-    /// [watching](Report::is_watching).
+    /// Returns the view, which reports its lookups to a [watching](Report::is_watching) `report`.
     #[must_use]
     pub fn reporting_to(mut self, report: &Arc<Report>) -> Self {
         self.watcher = None;
@@ -60,7 +66,7 @@ impl FileView {
         self
     }
 
-    /// Returns the same view without reporting, for the host's own reads.
+    /// Returns the view without a watcher, for the host's own reads.
     pub fn unreported(&self) -> Self {
         Self { watcher: None, ..self.clone() }
     }
@@ -77,7 +83,8 @@ impl FileView {
         Ok(())
     }
 
-    /// Reports the object behind a handle with its real path. Call this before the object is read.
+    /// Reports an open object with its real path. Call this before the object is read, so that the
+    /// report has the older state and a change during the read is noticed.
     pub fn record_at(&self, path: &[u8], handle: BorrowedFd<'_>) {
         if self.watcher.is_some() {
             match rustix::fs::fstat(handle) {
@@ -87,8 +94,8 @@ impl FileView {
         }
     }
 
-    /// Reports an object with its real path and its state. Without a handle, the object's device
-    /// must already be known.
+    /// Reports an object with its real path and its metadata. The device of an object without a
+    /// handle must be known.
     pub fn record(&self, path: &[u8], stat: &Stat, handle: Option<BorrowedFd<'_>>) {
         let Some(watcher) = &self.watcher else { return };
         if watcher.is_local(stat, handle) {
@@ -99,7 +106,7 @@ impl FileView {
         }
     }
 
-    /// Reports whether a real path exists, if only that matters.
+    /// Reports only whether a real path exists.
     pub fn record_presence(&self, path: &[u8], is_there: bool) {
         if let Some(watcher) = &self.watcher {
             let sight = if is_there { PathState::Something } else { PathState::Nothing };
@@ -107,14 +114,15 @@ impl FileView {
         }
     }
 
-    /// Reports that the call read data whose change can't be noticed later.
+    /// Reports that the call read data whose changes can't be noticed later.
     pub fn mark_incomplete(&self) {
         if let Some(watcher) = &self.watcher {
             watcher.report.mark_incomplete();
         }
     }
 
-    /// Reports the result of a lookup of `path` below the directory whose path `dir` returns.
+    /// Reports the result of a lookup of `path` below a directory. `dir` returns the directory's
+    /// path.
     pub(super) fn record_lookup(
         &self,
         dir: impl FnOnce() -> Result<PathBuf, Errno>,
@@ -123,47 +131,56 @@ impl FileView {
         result: &Result<ResolvedObject, FileError>,
     ) {
         let Some(watcher) = &self.watcher else { return };
-        let sight = match result {
+        let state = match result {
             Ok(found) if watcher.is_local(&found.stat, Some(found.handle.as_fd())) => {
                 PathState::File(file_state(&found.stat))
             }
             Err(FileError::Errno(Errno::NOENT)) => PathState::Nothing,
-            _ => return watcher.report.mark_incomplete(),
+            // The result can't be compared with a later result.
+            Ok(_) | Err(_) => return watcher.report.mark_incomplete(),
         };
-        let Ok(dir) = dir() else { return watcher.report.mark_incomplete() };
+        let Ok(dir_path) = dir() else { return watcher.report.mark_incomplete() };
         let lookup = if follow { Lookup::Followed } else { Lookup::Itself };
-        watcher.add(lookup, &dir.join(path), sight);
+        watcher.add(lookup, &dir_path.join(path), state);
     }
 
-    /// Checks whether every file that an answer depends on is unchanged. Looks up each path by its
-    /// name again. If a link may have another target, the rules decide again.
+    /// Checks whether every lookup in `dependencies` still has the same result. The rules decide
+    /// again, because a link may have another target.
     pub fn is_unchanged(&self, dependencies: &FileDependencies) -> bool {
-        let mut folder = None;
-        dependencies.0.iter().all(|seen| match seen.lookup {
-            Lookup::Real => self.is_real_unchanged(seen, &mut folder),
-            Lookup::Itself => self.is_lookup_unchanged(seen, false),
-            Lookup::Followed => self.is_lookup_unchanged(seen, true),
-        })
+        let mut last_folder = None;
+        for seen in &dependencies.0 {
+            let is_unchanged = match seen.lookup {
+                Lookup::Real => self.is_real_unchanged(seen, &mut last_folder),
+                Lookup::Itself | Lookup::Followed => {
+                    self.is_lookup_unchanged(seen, seen.lookup == Lookup::Followed)
+                }
+            };
+            if !is_unchanged {
+                return false;
+            }
+        }
+        true
     }
 
-    /// Checks whether a lookup by the grant's directory still has the same result.
+    /// Checks whether a lookup through a grant has the same result as before.
     fn is_lookup_unchanged(&self, seen: &ReadFile, follow: bool) -> bool {
         let Some((root, rest)) = self.grants().covering(&seen.path) else { return false };
         let Some(rest) = rest.to_str() else { return false };
-        let rest = if rest.is_empty() { "." } else { rest };
-        match self.find_at(root.dir.as_fd(), rest, follow) {
+        let relative_path = if rest.is_empty() { "." } else { rest };
+        match self.find_at(root.dir.as_fd(), relative_path, follow) {
             Ok(found) => has_state(&found.stat, seen.sight),
             Err(FileError::Errno(Errno::NOENT)) => seen.sight == PathState::Nothing,
             Err(_) => false,
         }
     }
 
-    /// Checks whether a real path still has the same state. `folder` is the directory of the last
-    /// check. In a sorted list, most entries are in the same directory as the previous entry.
+    /// Checks whether a real path has the same state. `last_folder` is the path and the handle of
+    /// the directory in the last check. The lookups are sorted, so most of them are in the same
+    /// directory as the previous lookup.
     fn is_real_unchanged<'s>(
         &self,
         seen: &'s ReadFile,
-        folder: &mut Option<(&'s [u8], Result<OwnedFd, Errno>)>,
+        last_folder: &mut Option<(&'s [u8], Result<OwnedFd, Errno>)>,
     ) -> bool {
         let Some((root, rest)) = self.grants().covering(&seen.path) else { return false };
         if rest.as_os_str().is_empty() {
@@ -171,21 +188,21 @@ impl FileView {
         }
 
         let (above, name) = split(&seen.path);
-        let is_open = folder.as_ref().is_some_and(|(last, _)| *last == above);
+        let is_open = last_folder.as_ref().is_some_and(|(last, _)| *last == above);
         if !is_open {
             let Some(rest) = rest.parent().and_then(Path::to_str) else { return false };
             let rest = if rest.is_empty() { "." } else { rest };
-            // Links aren't followed, so that the checked path is the one that the rules decided on.
+            // Links aren't followed, so the checked path is the path on which the rules decided.
             let opened = kernel::open_beneath(
                 root.dir.as_fd(),
                 rest,
                 OFlags::PATH | OFlags::DIRECTORY,
                 ResolveFlags::NO_SYMLINKS,
             );
-            *folder = Some((above, opened));
+            *last_folder = Some((above, opened));
         }
 
-        let Some((_, opened)) = folder else { return false };
+        let Some((_, opened)) = last_folder else { return false };
         let stat = match opened {
             Ok(folder) => {
                 rustix::fs::statat(folder, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW)
@@ -205,30 +222,31 @@ impl Watcher {
         self.report.add_read(ReadFile { lookup, path: path.to_owned(), sight });
     }
 
-    /// Checks whether an object is in a file system of this machine. Returns false if the object's
-    /// device is unknown and there is no handle.
+    /// Checks whether an object is in a file system of this machine. Returns false for an unknown
+    /// device without a handle.
     fn is_local(&self, stat: &Stat, handle: Option<BorrowedFd<'_>>) -> bool {
         let mut devices = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, local)) = devices.iter().find(|(device, _)| *device == stat.st_dev) {
-            return *local;
+        let known = devices.iter().find(|(device, _)| *device == stat.st_dev);
+        if let Some((_, is_local)) = known {
+            return *is_local;
         }
         let Some(handle) = handle else { return false };
-        let local = rustix::fs::fstatfs(handle).is_ok_and(|fs| LOCAL.contains(&fs.f_type));
-        devices.push((stat.st_dev, local));
-        local
+        let is_local = rustix::fs::fstatfs(handle).is_ok_and(|fs| LOCAL.contains(&fs.f_type));
+        devices.push((stat.st_dev, is_local));
+        is_local
     }
 }
 
-/// The files that an answer depends on, each path once, in the order of the checks.
+/// The lookups of an answer in the order of the checks, each only once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileDependencies(Vec<ReadFile>);
 
 impl FileDependencies {
-    /// Takes the files that a call has read. `started_at`: the start of the call, in seconds and
+    /// Creates the list of a call's lookups. `started_at` is the start of the call, in seconds and
     /// nanoseconds since 1970.
     ///
-    /// Returns `None` if a change might not be noticed. This is the case if a file changed during
-    /// the call, or so shortly before that a later change may have the same time.
+    /// Returns `None` if a later change might not be noticed, because a file changed during the
+    /// call or very shortly before it. Also returns `None` if the call saw two states of a path.
     pub fn new(mut files: Vec<ReadFile>, started_at: (i64, u64)) -> Option<Self> {
         for file in &files {
             if let PathState::File(state) = file.sight
@@ -241,48 +259,51 @@ impl FileDependencies {
             (a.lookup, split(&a.path), a.sight).cmp(&(b.lookup, split(&b.path), b.sight))
         });
         files.dedup();
-        if files.windows(2).any(has_differing_sights) {
+        let pair = 2;
+        if files.windows(pair).any(has_differing_sights) {
             return None;
         }
         files.shrink_to_fit();
         Some(Self(files))
     }
 
-    /// Returns the cost of a check, as an approximate number of system calls.
+    /// Returns the cost of a check: an approximate number of system calls.
     pub fn work(&self) -> usize {
         let mut calls = 0;
         let mut open_folder: &[u8] = b"";
         for seen in &self.0 {
             let (folder, _) = split(&seen.path);
             calls += match seen.lookup {
-                Lookup::Real if folder == open_folder => 1,
+                Lookup::Real if folder == open_folder => CALLS_PER_ENTRY,
                 Lookup::Real => {
                     open_folder = folder;
-                    3
+                    CALLS_PER_FOLDER + CALLS_PER_ENTRY
                 }
-                Lookup::Itself | Lookup::Followed => 4,
+                Lookup::Itself | Lookup::Followed => CALLS_PER_PATH,
             };
         }
         calls
     }
 
-    /// Returns the bytes of memory that the list takes.
+    /// Returns the bytes of memory of the list.
     pub fn bytes(&self) -> usize {
         self.0.iter().map(|seen| size_of::<ReadFile>() + seen.path.capacity()).sum()
     }
 }
 
-/// Checks whether a call has seen two conflicting states of a path. `pair`: two neighbours in a
+/// Checks whether a call has seen two conflicting states of a path. `pair` contains neighbours in a
 /// sorted list.
 fn has_differing_sights(pair: &[ReadFile]) -> bool {
-    let [a, b] = pair else { return false };
-    let is_one_lookup = a.lookup == b.lookup && a.path == b.path;
-    // `PathState::Something` agrees with a file. The order of states puts the file second.
-    let agrees = a.sight == PathState::Something && b.sight != PathState::Nothing;
-    is_one_lookup && !agrees
+    let [first, second] = pair else { return false };
+    if first.lookup != second.lookup || first.path != second.path {
+        return false;
+    }
+    // Equal entries were removed, so the states differ. `PathState::Something` agrees with any
+    // existing object, which comes second in the sorted list.
+    let agrees = first.sight == PathState::Something && second.sight != PathState::Nothing;
+    !agrees
 }
 
-/// Checks whether an existing object agrees with the state that a call has seen.
 fn has_state(stat: &Stat, sight: PathState) -> bool {
     match sight {
         PathState::Nothing => false,
@@ -300,16 +321,20 @@ fn file_state(stat: &Stat) -> FileState {
     }
 }
 
-/// Checks whether a file with `state` can't have changed after `seen` without getting another
-/// time.
+/// Checks whether a change of a file after the time `seen` certainly changes `state`. `seen` is in
+/// seconds and nanoseconds since 1970.
 fn is_settled(state: FileState, seen: (i64, u64)) -> bool {
-    let (changed_seconds, changed_nanos) = state.changed;
-    let is_coarse = changed_nanos == 0 && state.modified.1 == 0;
-    let (step_seconds, step_nanos) = if is_coarse { SECONDS } else { TICK };
-    let nanos = changed_nanos.saturating_add(step_nanos);
-    let carry = (nanos / 1_000_000_000) as i64;
-    let seconds = changed_seconds.saturating_add(step_seconds).saturating_add(carry);
-    (seconds, nanos % 1_000_000_000) < seen
+    // File times move in steps, so two changes in the same step have the same time.
+    let (_, changed_nanos) = state.changed;
+    let (_, modified_nanos) = state.modified;
+    let has_whole_seconds = changed_nanos == 0 && modified_nanos == 0;
+    let step = if has_whole_seconds { SECONDS } else { TICK };
+    let end_of_step = nanoseconds(state.changed) + nanoseconds(step);
+    end_of_step < nanoseconds(seen)
+}
+
+fn nanoseconds((seconds, nanos): (i64, u64)) -> i128 {
+    i128::from(seconds) * NANOS_PER_SECOND + i128::from(nanos)
 }
 
 /// Splits a path into its directory, with the slash, and its last component.

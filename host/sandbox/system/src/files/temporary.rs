@@ -1,11 +1,11 @@
-//! Removes temporary files at the end of a call. These are files that the call created under
-//! reserved names and didn't rename.
+//! Removes temporary files at the end of a call: files that the call created under reserved names
+//! and didn't rename.
 //!
-//! A stopped guest can't remove its own files. So the view remembers the objects that the call
-//! created under reserved names, and keeps them open, so that no other object gets their identity.
-//! An object that was created under another name can't be moved to a reserved name or below one. So
-//! the clean-up removes only objects that calls have created. The rules decide on every entry, as
-//! if the guest removed it.
+//! A stopped guest can't remove its own files, so the view remembers the objects that a call
+//! created under reserved names. The view keeps these objects open, so no other object gets their
+//! identity. An object with another name can't be moved to or below a reserved name, so the
+//! clean-up removes only objects that calls created. The rules decide on every entry, as if the
+//! guest removed it.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,94 +19,98 @@ use toolhold_policy::files::{Kind, Refusal};
 
 use super::{DirEntryRef, FileError, FileView, ResolvedObject, kernel};
 
-/// Temporary names of a call at a time. Each keeps two handles open.
+/// Maximum number of temporary names of a call at a time, each with two open handles. The creation
+/// of a further name fails.
 const MAX_TEMPORARY: usize = 16;
 
-/// Levels that the clean-up enters. Every level keeps a handle open.
+/// Maximum number of levels that the clean-up enters, each with an open handle.
 const MAX_DEPTH: usize = 128;
 
-/// An object under a temporary name.
 #[derive(Debug)]
 pub(super) struct Temporary {
     parent: OwnedFd,
     name: String,
-    /// An `O_PATH` handle. While the handle is open, no other object can have the same inode.
-    made: OwnedFd,
+    /// An `O_PATH` handle. While it is open, no other object can have the same inode.
+    object: OwnedFd,
 }
 
 impl FileView {
-    /// Checks before the creation of an object whether another temporary name can be remembered.
-    ///
-    /// # Errors
-    ///
-    /// `MFILE` if too many names are remembered.
-    pub(super) fn expect_temporary(&self, place: &DirEntryRef<'_>) -> Result<(), FileError> {
+    /// Returns `MFILE` if the call has too many temporary names to create another one. Forgets
+    /// names that the call no longer uses.
+    pub(super) fn check_temporary_limit(&self, place: &DirEntryRef<'_>) -> Result<(), FileError> {
         if !is_outermost(place) {
             return Ok(());
         }
-        let mut made = self.made();
-        made.temporary.retain(|temporary| temporary.has_its_name());
-        if made.temporary.len() < MAX_TEMPORARY { Ok(()) } else { Err(Errno::MFILE.into()) }
+        let mut objects = self.call_objects();
+        objects.temporary.retain(|temporary| temporary.has_its_name());
+        if objects.temporary.len() < MAX_TEMPORARY { Ok(()) } else { Err(Errno::MFILE.into()) }
     }
 
-    /// Remembers a new object of this call, if its name is temporary.
+    /// Remembers a new object with a temporary name for its removal at the end of the call.
     pub(super) fn remember_temporary(&self, place: &DirEntryRef<'_>) -> Result<(), FileError> {
         if is_outermost(place) {
-            let parent = rustix::io::fcntl_dupfd_cloexec(&place.dir, 0)?;
-            let made = kernel::resolve(place.dir.as_fd(), place.leaf, false)?;
-            let temporary = Temporary { parent, name: place.leaf.to_owned(), made };
-            self.made().temporary.push(Arc::new(temporary));
+            let lowest_descriptor = 0;
+            let parent = rustix::io::fcntl_dupfd_cloexec(&place.dir, lowest_descriptor)?;
+            let follow = false;
+            let object = kernel::resolve(place.dir.as_fd(), place.leaf, follow)?;
+            let temporary = Temporary { parent, name: place.leaf.to_owned(), object };
+            self.call_objects().temporary.push(Arc::new(temporary));
         }
         Ok(())
     }
 
-    /// Remembers the mode of an object that the call has opened for reading.
+    /// Remembers the mode of a file or directory that was opened for reading. The next temporary
+    /// file or directory gets the same mode.
     pub(super) fn remember_read(&self, found: &ResolvedObject) {
-        let mut made = self.made();
-        let mode = Mode::from_raw_mode(found.stat.st_mode & 0o777);
+        let mut objects = self.call_objects();
+        let permission_bits = 0o777;
+        let mode = Mode::from_raw_mode(found.stat.st_mode & permission_bits);
         match found.kind {
-            FileType::Directory => made.read.directory = Some(mode),
-            _ => made.read.file = Some(mode),
+            FileType::Directory => objects.read.directory = Some(mode),
+            _ => objects.read.file = Some(mode),
         }
     }
 
-    /// Returns the mode of a new file, which the process's umask limits further.
+    /// Returns the mode of a new file, before the umask.
     ///
-    /// A file under or below a temporary name is probably a copy of the file that was last opened
-    /// for reading, or its replacement, so it gets the same mode. WASI has no modes, but the copy
-    /// of a script should be executable, and the copy of a private file should be private.
+    /// A temporary file, or a file below a temporary folder, is probably a copy or a new version of
+    /// the file that was last opened for reading, so it gets the same mode. WASI has no modes, but
+    /// the copy of a script should be executable, and the copy of a private file should be private.
     pub(super) fn mode_of_new_file(&self, place: &DirEntryRef<'_>) -> Mode {
-        let is_temporary = outermost(&place.path()).is_some();
-        if is_temporary && let Some(mode) = self.made().read.file {
+        let is_temporary = outermost_temporary(&place.path()).is_some();
+        if is_temporary && let Some(mode) = self.call_objects().read.file {
             return mode;
         }
         Mode::from_raw_mode(0o666)
     }
 
     /// Returns the mode of a new directory like [`mode_of_new_file`](Self::mode_of_new_file). The
-    /// creator can always enter and fill the directory.
+    /// owner of the directory can always enter and fill it.
     pub(super) fn mode_of_new_directory(&self, place: &DirEntryRef<'_>) -> Mode {
-        let is_temporary = outermost(&place.path()).is_some();
-        if is_temporary && let Some(mode) = self.made().read.directory {
+        let is_temporary = outermost_temporary(&place.path()).is_some();
+        if is_temporary && let Some(mode) = self.call_objects().read.directory {
             return mode | Mode::RWXU;
         }
         Mode::from_raw_mode(0o777)
     }
 
-    /// Decides on a path under a temporary name of this call, without that name. The globs apply to
-    /// the final name, when the object gets it. Returns `None` for every other path.
+    /// Decides on a path at or below a temporary name of this call. The name itself gets the
+    /// decision on its folder. A path below gets the decision on the path without the temporary
+    /// name. Returns `None` for other paths.
     pub(super) fn decide_temporary(
         &self,
         path: &Path,
         kind: Kind,
         access: Access,
     ) -> Option<Result<(), Refusal>> {
-        let temporary = outermost(path)?;
+        let temporary = outermost_temporary(path)?;
         let folder = temporary.parent()?;
         if !self.is_made_by_call(temporary) {
             let stat = rustix::fs::statat(CWD, temporary, AtFlags::SYMLINK_NOFOLLOW);
+            // A free name becomes a temporary name of this call when the call creates an object.
             let is_free = matches!(stat, Err(Errno::NOENT));
-            if access != Access::Write || !is_free {
+            let may_become_temporary = is_free && access == Access::Write;
+            if !may_become_temporary {
                 return None;
             }
         }
@@ -115,39 +119,44 @@ impl FileView {
             return Some(self.rules().decide(folder, Kind::Directory, access));
         }
         match self.rules().decide(&folder.join(below), kind, access) {
-            // The call itself has created this path.
+            // The call itself created this path, so it may read the path.
             Err(Refusal::NotInAllowRead) => Some(Ok(())),
             decision => Some(decision),
         }
     }
 
-    /// Checks whether the call has created the object of a temporary path.
+    /// Checks whether this call created the object at a temporary path.
     fn is_made_by_call(&self, path: &Path) -> bool {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return false };
-        self.made().temporary.iter().any(|made| {
-            name == made.name.as_str()
-                && kernel::real_path(made.parent.as_fd()).is_ok_and(|real| real == parent)
-                && made.has_its_name()
-        })
+        for temporary in &self.call_objects().temporary {
+            if name != temporary.name.as_str() {
+                continue;
+            }
+            let is_in_parent =
+                kernel::real_path(temporary.parent.as_fd()).is_ok_and(|real| real == parent);
+            if is_in_parent && temporary.has_its_name() {
+                return true;
+            }
+        }
+        false
     }
 
-    /// Removes the objects that remain under temporary names at the end of the call, even if the
-    /// call was stopped.
-    ///
-    /// A file that can't be removed stays under its temporary name.
+    /// Removes the remaining objects under temporary names at the end of the call, even if the call
+    /// was stopped. Skips objects that can't be removed.
     pub fn remove_temporary(&self) {
-        // The list is cloned. The rules must recognise the files as the call's own until they are
-        // removed.
-        let left_behind = self.made().temporary.clone();
-        for temporary in left_behind.iter().filter(|temporary| temporary.has_its_name()) {
-            // An error can't be reported, and has no other remedy.
+        // The list is cloned, because the rules must recognise the files as the call's own until
+        // the removal.
+        let remaining = self.call_objects().temporary.clone();
+        for temporary in remaining.iter().filter(|temporary| temporary.has_its_name()) {
+            // The call has ended, so no caller receives an error.
             let _ = self.remove_tree(temporary);
         }
-        self.made().temporary.clear();
+        self.call_objects().temporary.clear();
     }
 
+    /// Removes an object with a temporary name, and everything below it.
     fn remove_tree(&self, temporary: &Temporary) -> Result<(), FileError> {
-        let stat = rustix::fs::fstat(&temporary.made)?;
+        let stat = rustix::fs::fstat(&temporary.object)?;
         let path = kernel::real_path(temporary.parent.as_fd())?.join(&temporary.name);
         let kind = kernel::file_type(&stat);
         self.check(&path, kind, Access::Write)?;
@@ -156,15 +165,15 @@ impl FileView {
         if kind != FileType::Directory {
             return Ok(rustix::fs::unlinkat(parent, name, AtFlags::empty())?);
         }
-        // This opens the directory that the call created, even if its name has another object by
-        // now.
-        let top = kernel::reopen(temporary.made.as_fd(), OFlags::RDONLY | OFlags::DIRECTORY)?;
+        // The handle opens the directory that the call created, even if its name has got another
+        // object.
+        let top = kernel::reopen(temporary.object.as_fd(), OFlags::RDONLY | OFlags::DIRECTORY)?;
         self.remove_content(top, path)?;
         Ok(rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)?)
     }
 
-    /// Removes everything in the directory `top`, whose path is `path`. Doesn't recurse, so that a
-    /// deep tree can't overflow the stack.
+    /// Removes everything in the directory `top` at `path`. The open levels are in a list, because
+    /// recursion could overflow the stack in a deep tree.
     fn remove_content(&self, top: OwnedFd, path: PathBuf) -> Result<(), FileError> {
         let mut levels = vec![Level { entries: Dir::new(top)?, path, name: CString::default() }];
         while let Some(level) = levels.last_mut() {
@@ -202,22 +211,21 @@ impl FileView {
     }
 }
 
-/// A directory whose content is removed.
 struct Level {
     entries: Dir,
     path: PathBuf,
-    /// The name in the parent directory, which is empty for the first level.
+    /// The name in the parent directory. Empty for the first level.
     name: CString,
 }
 
-/// Opens an entry of a directory. Returns `None` if the entry isn't a directory.
+/// Opens an entry if it is a directory. Returns `None` for any other object.
 fn open_directory(parent: &Dir, leaf: &str, kind: FileType) -> Result<Option<OwnedFd>, Errno> {
     if !matches!(kind, FileType::Directory | FileType::Unknown) {
         return Ok(None);
     }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
-    let inside = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
-    match kernel::open_beneath(parent.fd()?, leaf, flags, inside) {
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+    match kernel::open_beneath(parent.fd()?, leaf, flags, resolve) {
         Ok(directory) => Ok(Some(directory)),
         Err(Errno::NOTDIR | Errno::LOOP) => Ok(None),
         Err(errno) => Err(errno),
@@ -225,40 +233,42 @@ fn open_directory(parent: &Dir, leaf: &str, kind: FileType) -> Result<Option<Own
 }
 
 impl Temporary {
-    /// Checks whether the name still leads to the object that the call has created.
+    /// Checks whether the name still belongs to the object that the call created.
     fn has_its_name(&self) -> bool {
         let named = rustix::fs::statat(&self.parent, self.name.as_str(), AtFlags::SYMLINK_NOFOLLOW);
-        let (Ok(named), Ok(made)) = (named, rustix::fs::fstat(&self.made)) else { return false };
-        named.st_dev == made.st_dev && named.st_ino == made.st_ino
+        let (Ok(named), Ok(object)) = (named, rustix::fs::fstat(&self.object)) else {
+            return false;
+        };
+        named.st_dev == object.st_dev && named.st_ino == object.st_ino
     }
 }
 
-/// Checks whether the place is the outermost temporary name of its path. An object below another
-/// temporary name is removed together with it, or stays in place when it gets its final name.
+/// Checks whether a name is the outermost temporary name of its path. Inner objects are removed or
+/// renamed together with the outermost name.
 fn is_outermost(place: &DirEntryRef<'_>) -> bool {
-    is_temporary(place.leaf) && outermost(&place.dir_path).is_none()
+    is_temporary(place.leaf) && outermost_temporary(&place.dir_path).is_none()
 }
 
-/// Checks whether an object may move from one path to another. A tree that is removed at the end
-/// may only contain objects that were created in it.
+/// Checks whether an object may move from one path to another. Other objects must not move into a
+/// temporary tree, because the tree is removed at the end of the call.
 pub(super) fn may_get_to(from: &Path, to: &Path) -> bool {
-    match outermost(to) {
+    match outermost_temporary(to) {
         Some(temporary) => from.starts_with(temporary),
         None => true,
     }
 }
 
-/// Returns the path up to its first temporary name, or `None` if no name in it is temporary.
-pub(super) fn outermost(path: &Path) -> Option<&Path> {
-    let mut outermost = None;
-    // The loop goes from the path itself up to the root, so the last match is the outermost name.
+/// Returns the path up to its first temporary name, or `None` without a temporary name.
+pub(super) fn outermost_temporary(path: &Path) -> Option<&Path> {
+    let mut last_match = None;
+    // The loop goes up to the root, so the last match is the outermost name.
     for above in path.ancestors() {
         let name = above.file_name().and_then(|name| name.to_str());
         if name.is_some_and(is_temporary) {
-            outermost = Some(above);
+            last_match = Some(above);
         }
     }
-    outermost
+    last_match
 }
 
 /// Checks whether a name has the reserved form: `.toolhold-`, sixteen hexadecimal digits, `.tmp`.

@@ -34,46 +34,50 @@ pub fn address_space() -> Option<u64> {
     kibibytes("/proc/self/status", "VmSize:")
 }
 
-/// Returns the most bytes of memory that this process can use, and the source of this limit: the
-/// machine or a control group.
+/// Returns the bytes of memory that this process can use, and the origin of this limit: the machine
+/// or the file of a control group. Returns `None` if no limit is known.
 pub fn memory() -> Option<(u64, String)> {
     let mut limits = Vec::new();
     if let Some(bytes) = kibibytes("/proc/meminfo", "MemTotal:") {
         limits.push((bytes, "the machine".to_owned()));
     }
     let groups = read_text("/proc/self/cgroup").unwrap_or_default();
-    for file in groups.lines().filter_map(limit_files).flatten() {
-        let file = file.display().to_string();
-        if let Some(bytes) = number(&file) {
-            limits.push((bytes, file));
+    for path in groups.lines().filter_map(limit_files).flatten() {
+        let path = path.display().to_string();
+        if let Some(bytes) = number(&path) {
+            limits.push((bytes, path));
         }
     }
+    // All limits apply, so the lowest limit decides.
     limits.into_iter().min()
 }
 
-/// Checks whether the kernel overcommits memory, which is usual. Returns `None` if the kernel
-/// doesn't report it.
+/// Checks whether the kernel overcommits memory, as usual. Returns `None` if the kernel doesn't
+/// report its mode.
 pub fn overcommits() -> Option<bool> {
-    number("/proc/sys/vm/overcommit_memory").map(|mode| mode != 2)
+    let never = 2;
+    number("/proc/sys/vm/overcommit_memory").map(|mode| mode != never)
 }
 
 /// Returns the files with the memory limits of a control group and its parents. `line` is a line of
-/// `/proc/self/cgroup`: a number, controllers and the group.
+/// `/proc/self/cgroup`: a number, controllers and the group. Returns `None` for other lines.
 fn limit_files(line: &str) -> Option<Vec<PathBuf>> {
     let (_, controllers_and_group) = line.split_once(':')?;
     let (controllers, group) = controllers_and_group.split_once(':')?;
     let (root, file) = match controllers {
+        // Version 2 of control groups has no list of controllers.
         "" => ("/sys/fs/cgroup", "memory.max"),
         controllers if controllers.split(',').any(|name| name == "memory") => {
             ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
         }
         _ => return None,
     };
-    let below = Path::new(group.trim_start_matches('/'));
-    Some(below.ancestors().map(|group| Path::new(root).join(group).join(file)).collect())
+    let relative_group = Path::new(group.trim_start_matches('/'));
+    let groups = relative_group.ancestors();
+    Some(groups.map(|group| Path::new(root).join(group).join(file)).collect())
 }
 
-/// Reads the value with this name from a file of the kernel, in bytes.
+/// Reads a value in KiB from a file of the kernel, and returns it in bytes.
 fn kibibytes(path: &str, name: &str) -> Option<u64> {
     let text = read_text(path)?;
     let value = text.lines().find_map(|line| line.strip_prefix(name))?;

@@ -4,12 +4,12 @@
 //! module. The listener reads the path from the command's memory and resolves it in the command's
 //! root directory. The recorder saves the object at the path. Then the call continues.
 //!
-//! A path is covered if three conditions are true. The path is in a tree that the command may
-//! write. The mount in the command's view is writable. And the host finds the same object at the
-//! same path, unlike for a private `/tmp` or a covered file.
+//! Undo covers a path under three conditions. The path is in a tree that the command may write. The
+//! mount in the command's view is writable. The host finds the same object at the same path, which
+//! isn't so for a private `/tmp` or a covered file.
 //!
 //! A command with several threads can exchange a path between the check and the call. So this
-//! module only protects against mistakes. The sandbox decides which changes are allowed.
+//! module protects only against mistakes. The sandbox decides which changes are allowed.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -26,49 +26,55 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, Stat, StatVfsMountFlags};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
-use toolhold_contract::{ChangeRecorder, ChangedPath};
+use toolhold_contract::{ChangeRecorder, ChangedPath, ConnectionGate};
 
-use crate::confine::raw::{self, Notification};
+use super::connections;
+use crate::confine::raw::{self, CallAnswer, Notification};
 use crate::confine::{CALLS, Target};
 
-/// Longest path, by the kernel.
+/// The kernel's limit for paths.
 const MAX_PATH: usize = 4096;
 
-/// Links to a missing target that are followed, as by the kernel.
+/// The kernel's limit for links, used for links to a missing target.
 const MAX_LINKS: usize = 40;
 
-/// The largest size of a page. A read of memory must not extend into the next page, which may be
+/// Bytes of the smallest page. A read of memory must not extend into the next page, which may be
 /// missing.
-const PAGE: u64 = 4096;
+const PAGE: usize = 4096;
+
+/// Bytes of a path that are read at once. Most paths are shorter.
+const PATH_CHUNK: usize = 256;
 
 /// How long the host waits for a rename, in steps.
 const RENAME_STEPS: u32 = 2000;
 const RENAME_STEP: Duration = Duration::from_micros(50);
 
-/// The longest time for the processes of a command to end after they were killed.
+/// Longest time for the killed processes of a command to end.
 const ENDING: Duration = Duration::from_secs(5);
 
 /// Serves the listener of one command on a separate thread.
 ///
-/// Dropping it waits for the end of the command's killed processes, since they may still change
-/// files. Then the thread ends. Changing calls of any remaining process then fail.
-pub(super) struct ChangeWatch {
+/// Dropping this value waits for the killed processes of the command, because they may still change
+/// files. Then the thread ends, and the notified calls of any remaining process fail.
+pub(super) struct CallWatch {
     thread: Option<JoinHandle<()>>,
-    /// The command has ended when this is closed.
+    /// Closing this tells the thread that the command has ended.
     running: Option<OwnedFd>,
 }
 
-impl ChangeWatch {
-    /// Starts the watch. `writable`: the trees that the command may write. `pinned`: paths that the
-    /// host created for the duration of the command.
+impl CallWatch {
+    /// Starts the watch. `writable` contains the trees that the command may write. `pinned`
+    /// contains paths that the host created for the duration of the command.
     pub(super) fn start(
         listener: OwnedFd,
-        recorder: Arc<dyn ChangeRecorder>,
+        recorder: Option<Arc<dyn ChangeRecorder>>,
+        gate: Option<Arc<dyn ConnectionGate>>,
         writable: Vec<PathBuf>,
         pinned: Vec<PathBuf>,
     ) -> io::Result<Self> {
+        // When the host closes `running`, the kernel reports this at `ended`.
         let (ended, running) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-        let mut watch = Watch { listener, recorder, writable, pinned, rename: None };
+        let mut watch = Watch { listener, recorder, gate, writable, pinned, rename: None };
         let thread = std::thread::Builder::new()
             .name("toolhold-changes".to_owned())
             .spawn(move || watch.serve(&ended))?;
@@ -76,7 +82,7 @@ impl ChangeWatch {
     }
 }
 
-impl Drop for ChangeWatch {
+impl Drop for CallWatch {
     fn drop(&mut self) {
         drop(self.running.take());
         if let Some(thread) = self.thread.take() {
@@ -87,10 +93,11 @@ impl Drop for ChangeWatch {
 
 struct Watch {
     listener: OwnedFd,
-    recorder: Arc<dyn ChangeRecorder>,
-    /// The trees that the command may write.
+    /// `None` if no changes are recorded.
+    recorder: Option<Arc<dyn ChangeRecorder>>,
+    /// `None` if the host makes no connections for the command.
+    gate: Option<Arc<dyn ConnectionGate>>,
     writable: Vec<PathBuf>,
-    /// The objects that the host created.
     pinned: Vec<PathBuf>,
     /// The last rename, until its result is known.
     rename: Option<PendingRename>,
@@ -102,17 +109,16 @@ struct PendingRename {
     from: PathBuf,
 }
 
-/// An object, or a free name, that the host and the command find at the same path. The handles are
-/// those of the command's view.
+/// An object, or a free name, that the host and the command find at the same path. The handles
+/// belong to the command's view.
 struct HostEntry {
     path: PathBuf,
     object: Option<OwnedFd>,
-    /// The directory that contains the name, if the path was resolved to a name in a directory.
+    /// The directory of the name, if the path was resolved to a name in a directory.
     parent: Option<OwnedFd>,
 }
 
 impl HostEntry {
-    /// Returns the entry without its name, if the object exists.
     fn without_its_name(self) -> Self {
         let parent = if self.object.is_none() { self.parent } else { None };
         Self { path: self.path, object: self.object, parent }
@@ -128,26 +134,28 @@ impl HostEntry {
 }
 
 impl Watch {
-    /// Answers the kernel until no process has the filter any more, but at most for [`ENDING`]
-    /// after the command has ended.
+    /// Answers the kernel until no process has the filter any more. After the command has ended,
+    /// this takes at most [`ENDING`].
     fn serve(&mut self, ended: &OwnedFd) {
         let mut deadline: Option<Instant> = None;
         loop {
             let mut descriptors = vec![PollFd::new(&self.listener, PollFlags::IN)];
             let mut timeout = None;
-            match deadline {
-                Some(deadline) => {
-                    let left = deadline.saturating_duration_since(Instant::now());
-                    timeout = Timespec::try_from(left).ok();
-                }
-                None => descriptors.push(PollFd::new(ended, PollFlags::IN)),
+            if let Some(deadline) = deadline {
+                let remaining = deadline.saturating_duration_since(Instant::now());
+                timeout = Timespec::try_from(remaining).ok();
+            } else {
+                descriptors.push(PollFd::new(ended, PollFlags::IN));
             }
             match poll(&mut descriptors, timeout.as_ref()) {
                 Err(Errno::INTR) => continue,
+                // The deadline has passed, or the listener is broken.
                 Ok(0) | Err(_) => return,
                 Ok(_) => {}
             }
-            if descriptors.get(1).is_some_and(|ended| !ended.revents().is_empty()) {
+            // The second descriptor is polled only before the end of the command.
+            let has_just_ended = descriptors.get(1).is_some_and(|fd| !fd.revents().is_empty());
+            if has_just_ended {
                 deadline = Some(Instant::now() + ENDING);
             }
 
@@ -155,19 +163,30 @@ impl Watch {
             if events.is_empty() {
                 continue;
             }
-            // Without a call, no process has the filter any more.
+            // The listener was closed by the kernel, because no process has the filter any more.
             if !events.contains(PollFlags::IN) {
                 return;
             }
             // The read fails if the thread was killed meanwhile.
             let Ok(notification) = raw::next_notification(&self.listener) else { continue };
-            let answer = self.handle(&notification);
+            let answer = match &self.gate {
+                Some(gate) if notification.call == libc::SYS_connect => {
+                    let is_waiting = || raw::is_waiting(&self.listener, notification.id);
+                    connections::connect(&notification, &**gate, is_waiting)
+                }
+                _ => match self.handle(&notification) {
+                    Ok(()) => CallAnswer::Continue,
+                    Err(errno) => CallAnswer::Failed(errno),
+                },
+            };
             let _ = raw::answer_notification(&self.listener, notification.id, answer);
         }
     }
 
-    /// Has the recorder save the objects that the call changes. An error fails the call.
+    /// Makes the recorder save the objects that the call changes. If this fails, the call fails
+    /// too.
     fn handle(&mut self, notification: &Notification) -> Result<(), Errno> {
+        let Some(recorder) = self.recorder.clone() else { return Ok(()) };
         self.wait_for_rename(notification);
         let Some((_, target)) = CALLS.iter().find(|(call, _)| *call == notification.call) else {
             return Ok(());
@@ -210,7 +229,7 @@ impl Watch {
                 let old = self.covered(old.map(HostEntry::without_its_name));
                 let new = self.covered(new);
                 if let (Some(old), Some(new)) = (&old, &new) {
-                    return as_errno(self.recorder.before_link(&old.changed(), &new.changed()));
+                    return as_errno(recorder.before_link(&old.changed(), &new.changed()));
                 }
                 // A file without a name is new.
                 old.or(new)
@@ -218,37 +237,36 @@ impl Watch {
             Target::Rename { directories, paths, flags } => {
                 let exchange = u64::from(libc::RENAME_EXCHANGE | libc::RENAME_WHITEOUT);
                 if flags.is_some_and(|index| arguments[index] & exchange != 0) {
-                    // The error is the same as on a file system that can't exchange names. Programs
-                    // then rename in steps.
+                    // File systems that can't exchange names return the same error. Programs then
+                    // rename in steps.
                     return Err(Errno::INVAL);
                 }
                 let [from_directory, to_directory] = each_directory(directories);
                 let from = process.find_argument(arguments, from_directory, paths[0], false)?;
                 let to = process.find_argument(arguments, to_directory, paths[1], false)?;
                 self.ensure_waiting(notification)?;
-                return self.rename(notification, from, to);
+                return self.rename(&*recorder, notification, from, to);
             }
         };
 
         self.ensure_waiting(notification)?;
         match self.covered(entry) {
-            Some(entry) => self.save(&entry),
+            Some(entry) => save(&*recorder, &entry),
             None => Ok(()),
         }
     }
 
-    /// Fails if the call no longer waits. Another thread may then have the same thread number, and
-    /// the paths may belong to that thread.
+    /// Fails if the call no longer waits. Then another thread may have the same thread ID, and the
+    /// paths may belong to that thread.
     fn ensure_waiting(&self, notification: &Notification) -> Result<(), Errno> {
         if raw::is_waiting(&self.listener, notification.id) { Ok(()) } else { Err(Errno::CANCELED) }
     }
 
-    fn save(&self, entry: &HostEntry) -> Result<(), Errno> {
-        as_errno(self.recorder.before_change(&entry.changed()))
-    }
-
+    /// Saves what a rename will change. Remembers a rename inside of the trees until it is
+    /// complete.
     fn rename(
         &mut self,
+        recorder: &dyn ChangeRecorder,
         notification: &Notification,
         from: Option<HostEntry>,
         to: Option<HostEntry>,
@@ -257,7 +275,7 @@ impl Watch {
         let to = self.covered(to);
         match (from, to) {
             (Some(from), Some(to)) if from.object.is_some() => {
-                as_errno(self.recorder.before_rename(&from.changed(), &to.changed()))?;
+                as_errno(recorder.before_rename(&from.changed(), &to.changed()))?;
                 self.rename = Some(PendingRename {
                     thread: notification.thread,
                     call: notification.call,
@@ -265,50 +283,59 @@ impl Watch {
                 });
                 Ok(())
             }
-            // One path is in a private folder and the other in a tree. Such a rename crosses file
-            // systems, or only the path in the tree needs to be saved.
-            (None, Some(to)) => self.save(&to),
-            (Some(from), None) => self.save(&from),
-            _ => Ok(()),
+            // One path is in a private folder, and the other is in a tree. Either the rename fails
+            // between file systems, or only the path in the tree needs to be saved.
+            (None, Some(to)) => save(recorder, &to),
+            (Some(from), None) => save(recorder, &from),
+            // There is no object at the old path, so the rename fails.
+            (Some(_), Some(_)) => Ok(()),
+            // Both paths are outside of the trees.
+            (None, None) => Ok(()),
         }
     }
 
-    /// Waits until the last rename has succeeded or failed. The rename runs at the same time as the
-    /// next notification.
-    fn wait_for_rename(&mut self, next: &Notification) {
+    /// Waits until the last rename has succeeded or failed. The rename may still run when the next
+    /// notification arrives. The kernel doesn't report its end, so its thread is polled.
+    fn wait_for_rename(&mut self, next_call: &Notification) {
         let Some(PendingRename { thread, call, from }) = self.rename.take() else { return };
-        if thread == next.thread {
+        // A thread makes its next call only after the rename.
+        if thread == next_call.thread {
             return;
         }
+        // While a thread is in a call, its `syscall` file starts with the number of the call.
         let call_number = format!("{call} ");
         for _ in 0..RENAME_STEPS {
-            let is_there = rustix::fs::statat(CWD, &from, AtFlags::SYMLINK_NOFOLLOW).is_ok();
-            if !is_there {
+            let still_exists = rustix::fs::statat(CWD, &from, AtFlags::SYMLINK_NOFOLLOW).is_ok();
+            if !still_exists {
                 return;
             }
             let Ok(state) = std::fs::read_to_string(format!("/proc/{thread}/syscall")) else {
                 return;
             };
-            // `running`: the thread is on a processor, perhaps still in the call.
-            if !state.starts_with(&call_number) && !state.starts_with("running") {
+            // `running` means that the thread is on a processor, perhaps still in the call.
+            let may_be_in_call = state.starts_with(&call_number) || state.starts_with("running");
+            if !may_be_in_call {
                 return;
             }
             std::thread::sleep(RENAME_STEP);
         }
     }
 
-    /// Returns the entry if undo covers it, and `None` otherwise.
     fn covered(&self, entry: Option<HostEntry>) -> Option<HostEntry> {
         let entry = entry?;
         if self.covers(&entry) { Some(entry) } else { None }
     }
 
-    /// Checks whether the command may change the entry, and the host didn't create the entry. The
+    /// Returns whether the command may change the entry, and the host didn't create the entry. The
     /// command can't change the name of a tree's root.
     fn covers(&self, entry: &HostEntry) -> bool {
-        let changed = if entry.parent.is_some() { entry.path.parent() } else { Some(&*entry.path) };
-        let Some(changed) = changed else { return false };
-        let is_in_tree = self.writable.iter().any(|tree| changed.starts_with(tree));
+        let mut changed_path = Some(entry.path.as_path());
+        if entry.parent.is_some() {
+            // A change of a name changes the parent directory.
+            changed_path = entry.path.parent();
+        }
+        let Some(changed_path) = changed_path else { return false };
+        let is_in_tree = self.writable.iter().any(|tree| changed_path.starts_with(tree));
         let is_pinned = self.pinned.iter().any(|pinned| entry.path.starts_with(pinned));
         if !is_in_tree || is_pinned {
             return false;
@@ -318,7 +345,6 @@ impl Watch {
     }
 }
 
-/// Returns the index of the directory of each of two paths.
 fn each_directory(directories: Option<[usize; 2]>) -> [Option<usize>; 2] {
     match directories {
         Some(indexes) => indexes.map(Some),
@@ -326,19 +352,21 @@ fn each_directory(directories: Option<[usize; 2]>) -> [Option<usize>; 2] {
     }
 }
 
-/// Turns the recorder's answer into the error of the command's call.
+fn save(recorder: &dyn ChangeRecorder, entry: &HostEntry) -> Result<(), Errno> {
+    as_errno(recorder.before_change(&entry.changed()))
+}
+
 fn as_errno(answer: io::Result<()>) -> Result<(), Errno> {
     answer.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
-/// A thread of the command, seen from the host.
 struct Process {
     thread: u32,
 }
 
 impl Process {
-    /// Finds the object of a path among the arguments of a call. `directory` and `path` are
-    /// indexes. Returns `None` if there is no path, or the host doesn't find the same object.
+    /// Finds the object whose path is an argument of a call. `directory` and `path` are indexes.
+    /// Returns `None` if there is no path, or if the host doesn't find the same object.
     fn find_argument(
         &self,
         arguments: &[u64],
@@ -352,8 +380,9 @@ impl Process {
         }
     }
 
-    /// Finds the object that a call with a path changes while the object's name stays. Without a
-    /// path, the call means the descriptor of the directory.
+    /// Finds an object whose content or metadata a call changes. Without a path, the call changes
+    /// the object of the descriptor `directory`. `directory`, `path` and `nofollow` are the indexes
+    /// of arguments.
     fn find_object(
         &self,
         arguments: &[u64],
@@ -368,16 +397,18 @@ impl Process {
             };
         };
         let flag = libc::AT_SYMLINK_NOFOLLOW as u64;
-        let is_unfollowed = nofollow.is_some_and(|index| arguments[index] & flag != 0);
-        let follow = !is_unfollowed || path.as_os_str().as_bytes().ends_with(b"/");
+        let has_flag = nofollow.is_some_and(|index| arguments[index] & flag != 0);
+        // With a slash at its end, a path means the directory behind a link, in spite of the flag.
+        let has_slash = path.as_os_str().as_bytes().ends_with(b"/");
+        let follow = has_slash || !has_flag;
         let entry = self.find(&path, follow)?;
-        // The name of the object doesn't change, so its directory isn't needed.
+        // The call doesn't change the name of the object.
         Ok(entry.map(HostEntry::without_its_name))
     }
 
-    /// Reads a path among the arguments of a call, as an absolute path in the command's root
-    /// directory. `directory` and `path` are indexes. Returns `None` if the address is zero, or the
-    /// directory was removed.
+    /// Reads a path argument of a call, and makes the path absolute in the command's root
+    /// directory. `directory` and `path` are the indexes of arguments. Returns `None` if the
+    /// address is zero, or the directory was removed.
     fn argument_path(
         &self,
         arguments: &[u64],
@@ -388,26 +419,36 @@ impl Process {
         if address == 0 {
             return Ok(None);
         }
-        let path = self.read_path(address)?;
-        self.absolute_path(directory.map(|index| arguments[index]), path)
+        let descriptor = directory.map(|index| arguments[index]);
+        self.absolute_path(descriptor, self.read_path(address)?)
     }
 
     /// Reads the path in the address of a socket. Returns `None` if the socket isn't in a file
     /// system.
     fn socket_path(&self, address: u64, length: u64) -> Result<Option<PathBuf>, Errno> {
+        // The address of a Unix socket has two bytes for the family, and then the path.
         let mut bytes = [0; size_of::<libc::sockaddr_un>()];
-        let length = usize::try_from(length).unwrap_or(usize::MAX).min(bytes.len());
+        // Longer addresses belong to other families.
+        let used_length = usize::try_from(length).unwrap_or(usize::MAX).min(bytes.len());
         let memory = self.open_memory()?;
-        let read = memory.read_at(&mut bytes[..length], address).map_err(|_| Errno::FAULT)?;
-        let Some((family, path)) = bytes[..read].split_first_chunk() else { return Ok(None) };
-        let path = path.split(|byte| *byte == 0).next().unwrap_or_default();
-        if i32::from(u16::from_ne_bytes(*family)) != libc::AF_UNIX || path.is_empty() {
+        let read = memory.read_at(&mut bytes[..used_length], address).map_err(|_| Errno::FAULT)?;
+        let Some((family, rest)) = bytes[..read].split_first_chunk() else { return Ok(None) };
+        if i32::from(u16::from_ne_bytes(*family)) != libc::AF_UNIX {
             return Ok(None);
         }
-        self.absolute_path(None, OsStr::from_bytes(path).into())
+        // The path ends before the first NUL byte. A name that starts with NUL isn't a path.
+        let end = rest.iter().position(|byte| *byte == 0).unwrap_or(rest.len());
+        let path = &rest[..end];
+        if path.is_empty() {
+            return Ok(None);
+        }
+        // A relative path starts at the working directory.
+        let directory = None;
+        self.absolute_path(directory, OsStr::from_bytes(path).into())
     }
 
-    /// Makes a path absolute, from the descriptor of a directory or from the working directory.
+    /// Makes a path absolute, from the descriptor `directory` or from the working directory.
+    /// Returns `None` if the directory was removed.
     fn absolute_path(
         &self,
         directory: Option<u64>,
@@ -416,14 +457,15 @@ impl Process {
         if path.is_absolute() {
             return Ok(Some(path));
         }
+        // The kernel reads only the lower half of the argument.
         let descriptor = directory.map_or(libc::AT_FDCWD, |directory| directory as i32);
-        let base = if descriptor == libc::AT_FDCWD {
+        let link = if descriptor == libc::AT_FDCWD {
             format!("/proc/{}/cwd", self.thread)
         } else {
             format!("/proc/{}/fd/{descriptor}", self.thread)
         };
-        let base = link_target(&base)?;
-        // An empty path with `AT_EMPTY_PATH` means the descriptor itself.
+        let base = link_target(&link)?;
+        // With `AT_EMPTY_PATH`, an empty path means the descriptor itself.
         let absolute = if path.as_os_str().is_empty() { base } else { base.join(path) };
         if absolute.is_absolute() { Ok(Some(absolute)) } else { Ok(None) }
     }
@@ -432,14 +474,15 @@ impl Process {
         File::open(format!("/proc/{}/mem", self.thread)).map_err(|_| Errno::FAULT)
     }
 
-    /// Reads a path that ends with a zero byte from the command's memory.
+    /// Reads a path that ends with a NUL byte from the command's memory.
     fn read_path(&self, mut address: u64) -> Result<PathBuf, Errno> {
         let memory = self.open_memory()?;
         let mut path = Vec::new();
         while path.len() < MAX_PATH {
-            let mut chunk = [0; 256];
-            let left_in_page = usize::try_from(PAGE - address % PAGE).unwrap_or(1);
-            let length = left_in_page.min(chunk.len());
+            let mut chunk = [0; PATH_CHUNK];
+            let offset_in_page = address as usize % PAGE;
+            let rest_of_page = PAGE - offset_in_page;
+            let length = rest_of_page.min(chunk.len());
             let read = memory.read_at(&mut chunk[..length], address).map_err(|_| Errno::FAULT)?;
             if read == 0 {
                 return Err(Errno::FAULT);
@@ -454,7 +497,6 @@ impl Process {
         Err(Errno::NAMETOOLONG)
     }
 
-    /// Finds the object of a descriptor.
     fn find_descriptor(&self, descriptor: u64) -> Result<Option<HostEntry>, Errno> {
         let link = format!("/proc/{}/fd/{}", self.thread, descriptor as i32);
         let path = link_target(&link)?;
@@ -462,13 +504,11 @@ impl Process {
         Ok(host_object(path, object))
     }
 
-    /// Finds the object of a path in the command's root directory, or the place where it would be
+    /// Finds the object of a path in the command's root directory, or the path at which it would be
     /// created. Returns `None` if the host doesn't find the same object at this path.
     ///
-    /// # Errors
-    ///
-    /// Returns the error that the command's call would also get. Returns `EACCES` for a path
-    /// through another process, which can't be followed.
+    /// Fails like the command's call would. For a path through another process, which can't be
+    /// followed, the error is `EACCES`.
     fn find(&self, path: &Path, follow: bool) -> Result<Option<HostEntry>, Errno> {
         let root = rustix::fs::openat(
             CWD,
@@ -527,29 +567,32 @@ impl Process {
     }
 }
 
-/// A path that the host can't resolve for the command.
+/// A path that means something else for the host than for the command.
 enum Special {
-    /// A descriptor of the command itself.
     Descriptor(u64),
     /// A path below a folder that the command itself has open, such as `cwd`, `root` or `fd/3`.
-    Below { folder: String, rest: PathBuf },
-    /// Another process's descriptor or directory.
+    Below {
+        folder: String,
+        rest: PathBuf,
+    },
     Unfollowed,
     /// A device, or a setting of the kernel.
     Device,
 }
 
-/// Parses a path in `/proc` or `/dev` that has another meaning in each process. Returns `None` for
-/// every other path.
+/// Parses a path in `/proc` or `/dev` that means something else in each process. Returns `None` for
+/// other paths.
 fn special_path(path: &Path) -> Option<Special> {
     let names: Vec<&str> = path
         .components()
         .filter_map(|component| match component {
+            // All names below are ASCII, so another text is equal to no name below.
             Component::Normal(name) => Some(name.to_str().unwrap_or("")),
             Component::ParentDir => Some(".."),
-            _ => None,
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
         })
         .collect();
+    // The numbers count the first components, up to the folder and including the root directory.
     match &names[..] {
         ["dev", "stdin"] => Some(Special::Descriptor(0)),
         ["dev", "stdout"] => Some(Special::Descriptor(1)),
@@ -589,22 +632,24 @@ fn special_descriptor(name: &str) -> Special {
     name.parse().map_or(Special::Unfollowed, Special::Descriptor)
 }
 
-/// Returns a path below a folder. `before` is the number of components that lead to the folder,
-/// with the root directory.
+/// Returns a path below a folder. `before` is the number of components up to the folder, including
+/// the root directory.
 fn special_below(path: &Path, folder: String, before: usize) -> Special {
     Special::Below { rest: path.components().skip(before).collect(), folder }
 }
 
 /// Resolves a path in the command's root directory without leaving it.
 fn resolve(root: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    // A path without a slash is already relative to the root.
     let mut below = path.strip_prefix("/").unwrap_or(path);
     if below.as_os_str().is_empty() {
         below = Path::new(".");
     }
     let flags = flags | OFlags::PATH | OFlags::CLOEXEC;
-    let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
     loop {
-        match rustix::fs::openat2(root, below, flags, Mode::empty(), inside) {
+        match rustix::fs::openat2(root, below, flags, Mode::empty(), resolve) {
+            // The kernel gives up if a directory on the way is renamed meanwhile.
             Err(Errno::AGAIN | Errno::INTR) => {}
             opened => return opened,
         }
@@ -625,28 +670,28 @@ fn is_link(object: &OwnedFd) -> Result<bool, Errno> {
     Ok(rustix::fs::FileType::from_raw_mode(stat.st_mode).is_symlink())
 }
 
-/// Checks whether the mount that a handle was opened in is writable.
 fn is_on_writable_mount(handle: &OwnedFd) -> bool {
     let Ok(mount) = rustix::fs::fstatvfs(handle) else { return false };
     !mount.f_flag.contains(StatVfsMountFlags::RDONLY)
 }
 
-/// Returns the object, if the host finds the same object at the same path.
+/// Makes an entry for an object of the command. Returns `None` if the host doesn't find the same
+/// object at the same path.
 fn host_object(path: PathBuf, object: OwnedFd) -> Option<HostEntry> {
-    let seen = rustix::fs::statat(&object, "", AtFlags::EMPTY_PATH).ok()?;
-    let own = rustix::fs::statat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-    if !is_same(&seen, &own) {
+    let for_command = rustix::fs::statat(&object, "", AtFlags::EMPTY_PATH).ok()?;
+    let for_host = rustix::fs::statat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    if !is_same(&for_command, &for_host) {
         return None;
     }
     Some(HostEntry { path, object: Some(object), parent: None })
 }
 
-/// Returns the object or the free name in a directory, if the host finds the same one at the same
-/// path.
+/// Makes an entry for an object or a free name in a directory of the command. Returns `None` if
+/// the host finds another object or directory at the same path.
 fn host_entry(directory: OwnedFd, path: PathBuf, object: Option<OwnedFd>) -> Option<HostEntry> {
     let mut entry = match object {
         Some(object) => host_object(path, object)?,
-        None if is_host_directory(&directory, &path) => {
+        None if is_free_for_host(&directory, &path) => {
             HostEntry { path, object: None, parent: None }
         }
         None => return None,
@@ -655,18 +700,23 @@ fn host_entry(directory: OwnedFd, path: PathBuf, object: Option<OwnedFd>) -> Opt
     Some(entry)
 }
 
-/// Checks whether the host finds the same directory at the same path, so that a new name has the
-/// same place.
-fn is_host_directory(directory: &OwnedFd, path: &Path) -> bool {
-    // A name that is free in the command's view may be covered there, and exist outside.
-    let name = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
-    if !matches!(name, Err(Errno::NOENT)) {
+/// Returns whether a name that is free for the command is free for the host too. The command sees
+/// the name in `directory`. The host must find the same directory.
+fn is_free_for_host(directory: &OwnedFd, path: &Path) -> bool {
+    // The view of the command can hide an object that exists outside.
+    let object = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
+    if !matches!(object, Err(Errno::NOENT)) {
         return false;
     }
-    let parent = path.parent().unwrap_or(path);
-    let seen = rustix::fs::statat(directory, "", AtFlags::EMPTY_PATH);
-    let own = rustix::fs::statat(CWD, parent, AtFlags::SYMLINK_NOFOLLOW);
-    matches!((seen, own), (Ok(seen), Ok(own)) if is_same(&seen, &own))
+    // The root directory exists, so the path has a parent.
+    let Some(parent) = path.parent() else { return false };
+    let Ok(for_command) = rustix::fs::statat(directory, "", AtFlags::EMPTY_PATH) else {
+        return false;
+    };
+    let Ok(for_host) = rustix::fs::statat(CWD, parent, AtFlags::SYMLINK_NOFOLLOW) else {
+        return false;
+    };
+    is_same(&for_command, &for_host)
 }
 
 fn is_same(one: &Stat, other: &Stat) -> bool {

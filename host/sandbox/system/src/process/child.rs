@@ -1,5 +1,5 @@
-//! Starts a process of a call in its sandbox, transfers its input and output, and ends it with all
-//! of its descendants at its time limit or when the call is cancelled.
+//! Starts a process of a call in its sandbox, and transfers its input and output. At its time
+//! limit, or when the call is cancelled, kills it with all of its descendants.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,41 +15,49 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use toolhold_contract::{BoundedOutput, CancellationToken, OutputRecorder, OutputStream};
+use toolhold_contract::{
+    BoundedOutput, CancellationToken, ConnectionGate, OutputRecorder, OutputStream,
+};
 use toolhold_data_dir::PinnedDirectory;
 
-use super::changes::ChangeWatch;
+use super::changes::CallWatch;
 use super::command::{Command, StartError};
 use super::helper::ConfineHelper;
 use super::network::SharedNetwork;
 use super::places::Places;
 use super::sandbox::CommandSandbox;
 use super::state::StateRecord;
-use super::warm::{NextHelper, hand_over};
+use super::warm::{NextHelper, start_next_and_reap};
 use crate::confine::{Bound, HelperStatus, Program, Sandbox, TreeState};
 use crate::{messages, processes};
 
-/// Time for the helper until the program runs.
+/// Time limit for the helper until the program runs.
 const MAX_START: Duration = Duration::from_secs(10);
 
-/// How often the setup of the sandbox is retried if a path in it was moved meanwhile.
-const ATTEMPTS: usize = 5;
+/// Attempts to set up the sandbox while paths in it are moved.
+const MAX_ATTEMPTS: usize = 5;
 
-/// The most bytes of the output of a failing helper that are stored.
+/// Bytes of a failing helper's output that are read.
 const MAX_COMPLAINT: u64 = 16 * 1024;
 
-/// Time between two checks whether the call still waits.
-const LOOK: Duration = Duration::from_millis(10);
+/// Time between two checks of the bounds.
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The interval between two checks of a process that continues after its call, perhaps for hours.
+/// The same time for a process that continues after its call, perhaps for hours.
 const LOOK_SELDOM: Duration = Duration::from_millis(50);
 
-/// How long to wait for the output of an ended program if one of its processes keeps the output
-/// open.
+/// Time limit for the output of an ended program, if one of its processes keeps the output open.
 const DRAIN: Duration = Duration::from_millis(250);
 
-/// The most bytes of output that are read in total. Only the first bytes are stored. More output
-/// comes only from programs that never end.
+/// Bytes of output that are read at once, and reads of a stream between two checks of the bounds.
+const CHUNK: usize = 64 * 1024;
+const MAX_READS: usize = 16;
+
+/// As in a shell, the exit code of a program that a signal ended is this number plus the signal.
+const SIGNALLED: i32 = 128;
+
+/// Bytes of output that are read. A program that writes more is killed. Only the first bytes are
+/// stored.
 const MAX_WRITTEN: u64 = 256 << 20;
 
 /// The reason why a process ended.
@@ -61,18 +69,18 @@ pub enum Ending {
     Timeout,
     /// The call no longer waits for the command, or the caller ended it.
     Cancelled,
-    /// The command reached a limit that applies to all of its processes together.
+    /// The command reached a limit for all of its processes together.
     Bound(Bound),
-    /// The command wrote more than the limit.
+    /// The command wrote too much.
     Output,
 }
 
 /// The result of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandResult {
-    /// The exit code, or 128 plus the signal that ended the command. `None` if Toolhold ended it.
+    /// The exit code, or 128 plus the signal that ended the command. `None` if Toolhold killed it.
     pub code: Option<i32>,
-    /// The reason of the end.
+    /// The reason for the end.
     pub ending: Ending,
 }
 
@@ -94,69 +102,60 @@ impl Output {
     }
 }
 
-/// A process that a call starts in its sandbox. Exists until the process ends.
+/// A process that a call starts in its sandbox.
 pub struct Child {
-    /// The helper, which becomes the program or waits for it. `None` if the helper is done, and
-    /// another thread waits for its end.
     process: Option<std::process::Child>,
     pid: Pid,
     handle: OwnedFd,
-    /// The socket for reports of the helper. `None` if the helper sends no more reports.
+    /// The socket for the helper's reports. `None` after the last report.
     control: Option<UnixStream>,
     stdin: Option<ChildStdin>,
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
     output: Output,
     namespaces: bool,
-    off: bool,
+    is_sandbox_off: bool,
     finished: Option<CommandResult>,
     missing: Vec<String>,
-    /// The names of the processes that the program left running.
     left: Vec<String>,
     cancel: CancellationToken,
-    /// The end of the time limit.
+    /// The time limit without waits for a person.
     end: Instant,
-    /// Time between two checks of `cancel` and `end`.
-    look: Duration,
-    /// The reserved paths, which are released at the end of the process.
+    /// Makes the connections of the command, which may wait for a person.
+    connections: Option<Arc<dyn ConnectionGate>>,
+    check_interval: Duration,
+    /// Reserved paths. They are released after the process has ended.
     held: Vec<PinnedDirectory>,
-    /// Serves the listener for changes. It ends after the process.
-    changes: Option<ChangeWatch>,
+    /// Serves the listener for changes and connections. It ends after the process.
+    watch: Option<CallWatch>,
     recorder: Option<Arc<dyn OutputRecorder>>,
-    /// Receives the shell state for later commands.
     leaves: Option<StateRecord>,
-    /// The helper of the next command. `None` if the helper was started, or isn't started in
-    /// advance.
+    /// The helper of the next command. `None` after it was started, or if there is none.
     next: Option<NextHelper>,
 }
 
-/// How a command runs.
 #[derive(Clone, Copy)]
 struct Task<'a> {
     command: &'a Command,
     state: &'a TreeState,
     namespaces: bool,
-    off: bool,
+    is_sandbox_off: bool,
     limit: usize,
     end: Instant,
     cancel: &'a CancellationToken,
     held: &'a [PinnedDirectory],
-    /// The trees that the command may write.
     writable: &'a [PathBuf],
 }
-
-/// Bytes that are read at a time.
-const CHUNK: usize = 64 * 1024;
 
 impl Child {
     /// Starts a command in the sandbox of `places`. Blocks until the program runs.
     ///
-    /// The command is ended at `end`, and when `cancel` is set. At most `limit` bytes of each
+    /// The command is killed at `end`, and when `cancel` is set. At most `limit` bytes of each
     /// stream are stored.
     ///
     /// # Errors
     ///
-    /// [`StartError`] if the command can't be started. No process then runs.
+    /// Returns an error if the command can't be started. No process runs then.
     pub fn start(
         places: &Places,
         command: &Command,
@@ -167,9 +166,9 @@ impl Child {
         let namespaces = places.tries_namespaces();
         let is_best_effort = places.sandbox == Sandbox::BestEffort;
 
-        // If paths have moved, the sandbox is set up again.
         let mut started = Self::start_once(places, command, namespaces, limit, end, cancel);
-        for _ in 1..ATTEMPTS {
+        for _ in 1..MAX_ATTEMPTS {
+            // The next attempt finds the new place of a tree that was moved during the start.
             if matches!(started, Err(StartError::Moved(_))) {
                 started = Self::start_once(places, command, namespaces, limit, end, cancel);
             }
@@ -177,21 +176,23 @@ impl Child {
 
         match started {
             Err(StartError::Sandbox(reason)) if namespaces && is_best_effort => {
-                let mut child = Self::start_once(places, command, false, limit, end, cancel)?;
+                let namespaces = false;
+                let mut child = Self::start_once(places, command, namespaces, limit, end, cancel)?;
                 places.known.without_namespaces.store(true, Ordering::Relaxed);
                 child.missing.insert(0, reason);
                 Ok(child)
             }
             Ok(mut child) if !namespaces && is_best_effort => {
-                let reason = "namespaces: an earlier attempt showed that they aren't available";
+                let reason = "namespaces: not available, as an earlier attempt showed";
                 child.missing.insert(0, reason.to_owned());
                 Ok(child)
             }
+            // The sandbox has all parts, or the error doesn't depend on namespaces.
             started => started,
         }
     }
 
-    /// Starts a command in a warm helper, or in a new helper if there is no warm one.
+    /// Starts a command in a warm helper, or in a new helper if no warm helper fits.
     fn start_once(
         places: &Places,
         command: &Command,
@@ -202,19 +203,21 @@ impl Child {
     ) -> Result<Self, StartError> {
         let Some(helper) = &places.helper else {
             return Err(StartError::Sandbox(
-                "this program can't confine itself: its `main` has to begin with the helper hook, or the host be given a helper".to_owned(),
+                "this program has no sandbox helper: call the helper hook at the start of `main`, \
+                 or give the host a helper program"
+                    .to_owned(),
             ));
         };
         let sandbox = places.sandbox(command, namespaces)?;
         let warm = places.known.warm.take(&sandbox);
         let CommandSandbox { preparation, mounts, network, state, held } = sandbox;
-        let off = places.sandbox == Sandbox::Off;
+        let is_sandbox_off = places.sandbox == Sandbox::Off;
         let writable: Vec<PathBuf> = preparation.writable().map(PathBuf::from).collect();
         let task = Task {
             command,
             state: &state,
             namespaces,
-            off,
+            is_sandbox_off,
             limit,
             end,
             cancel,
@@ -227,7 +230,7 @@ impl Child {
             match Self::run_in(warm, &task) {
                 Ok(child) => warm_child = Some(child),
                 Err(StartError::Moved(reason)) => return Err(StartError::Moved(reason)),
-                // A warm helper ends if it waits for too long.
+                // A warm helper exits if it waits for too long.
                 Err(_) => {}
             }
         }
@@ -251,7 +254,6 @@ impl Child {
         Ok(child)
     }
 
-    /// Sends a helper the command and waits until the program runs.
     fn run_in(helper: ConfineHelper, task: &Task<'_>) -> Result<Self, StartError> {
         let ConfineHelper { mut process, control } = helper;
         let pid = Pid::from_child(&process);
@@ -264,7 +266,7 @@ impl Child {
         };
         let stdout = process.stdout.take();
         let stderr = process.stderr.take();
-        let Task { command, namespaces, off, limit, end, .. } = *task;
+        let Task { command, namespaces, is_sandbox_off, limit, end, .. } = *task;
         let mut child = Self {
             process: Some(process),
             pid,
@@ -275,15 +277,16 @@ impl Child {
             stderr,
             output: Output { limit, ..Output::default() },
             namespaces,
-            off,
+            is_sandbox_off,
             finished: None,
             missing: Vec::new(),
             left: Vec::new(),
             cancel: task.cancel.clone(),
             end,
-            look: LOOK,
+            connections: command.connections.clone(),
+            check_interval: CHECK_INTERVAL,
             held: Vec::new(),
-            changes: None,
+            watch: None,
             recorder: command.output.clone(),
             leaves: None,
             next: None,
@@ -291,17 +294,20 @@ impl Child {
 
         child.leaves = send_program(&control, task, input)?;
         let (unrecorded, listener) = child.wait_for_start(&control)?;
-        match (&command.changes, unrecorded) {
-            (None, _) => {}
-            (Some(recorder), Some(reason)) => recorder.unrecorded(&reason),
-            (Some(recorder), None) => {
-                // Without a listener, the kernel fails the calls that need one.
-                let pinned = task.held.iter().map(|held| held.path().to_owned()).collect();
-                let listener = listener.ok_or_else(|| io::Error::other("it sent no listener"))?;
-                let writable = task.writable.to_vec();
-                let watch = ChangeWatch::start(listener, Arc::clone(recorder), writable, pinned)?;
-                child.changes = Some(watch);
-            }
+        let mut recorder = command.changes.clone();
+        if let (Some(unused), Some(reason)) = (&recorder, unrecorded) {
+            unused.unrecorded(&reason);
+            recorder = None;
+        }
+        if let Some(listener) = listener {
+            let pinned = task.held.iter().map(|held| held.path().to_owned()).collect();
+            let writable = task.writable.to_vec();
+            let gate = command.connections.clone();
+            child.watch = Some(CallWatch::start(listener, recorder, gate, writable, pinned)?);
+        } else if recorder.is_some() {
+            // Without a listener, the kernel makes the calls fail that would notify it.
+            let reason = "the helper sent no listener for file changes";
+            return Err(io::Error::other(reason).into());
         }
 
         let stdout = child.stdout.as_ref().map(AsFd::as_fd);
@@ -315,20 +321,20 @@ impl Child {
         Ok(child)
     }
 
-    /// Waits until the program runs. Returns the listener for the program's changes, or the reason
-    /// why they aren't recorded.
+    /// Waits until the program runs. Returns the reason why the program's changes aren't recorded,
+    /// and the listener for the changes. Each is `None` if the helper sent none.
     fn wait_for_start(
         &mut self,
         control: &UnixStream,
     ) -> Result<(Option<String>, Option<OwnedFd>), StartError> {
         let deadline = Instant::now() + MAX_START;
         loop {
-            let left = deadline.saturating_duration_since(Instant::now()).min(LOOK);
-            if left.is_zero() || self.cancel.is_cancelled() {
-                return Err(StartError::Sandbox("setting it up took too long".to_owned()));
+            // The cancellation is checked between the waits.
+            let wait = deadline.saturating_duration_since(Instant::now()).min(CHECK_INTERVAL);
+            if wait.is_zero() || self.cancel.is_cancelled() {
+                return Err(StartError::Sandbox("setting up the sandbox took too long".to_owned()));
             }
-            let timeout = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
-            match poll(&mut [PollFd::new(control, PollFlags::IN)], Some(&timeout)) {
+            match poll(&mut [PollFd::new(control, PollFlags::IN)], Some(&timeout_of(wait))) {
                 Ok(0) | Err(Errno::INTR) => {}
                 Ok(_) => break,
                 Err(errno) => return Err(io::Error::from(errno).into()),
@@ -342,41 +348,45 @@ impl Child {
             Ok((HelperStatus::Failed(reason), _)) => Err(StartError::Sandbox(reason)),
             Ok((HelperStatus::Moved(reason), _)) => Err(StartError::Moved(reason)),
             Ok((HelperStatus::Exited { .. } | HelperStatus::Reached(_), _)) | Err(_) => {
-                // The helper has ended without a report, so its output is complete.
-                let mut complaint = String::new();
-                if let Some(stderr) = self.stderr.take() {
-                    let _ = stderr.take(MAX_COMPLAINT).read_to_string(&mut complaint);
-                }
-                let reason = match complaint.trim() {
-                    "" => "the helper ended without a message",
-                    complaint => complaint,
-                };
-                Err(StartError::Sandbox(reason.to_owned()))
+                Err(StartError::Sandbox(self.read_complaint()))
             }
         }
     }
 
-    /// Returns the parts of the sandbox that this machine doesn't have.
+    /// Returns the error output of a helper that has ended without a report.
+    fn read_complaint(&mut self) -> String {
+        let mut complaint = String::new();
+        if let Some(stderr) = self.stderr.take() {
+            // If reading fails, the message contains the bytes before the error.
+            let _ = stderr.take(MAX_COMPLAINT).read_to_string(&mut complaint);
+        }
+        match complaint.trim() {
+            "" => "the helper ended without a message".to_owned(),
+            complaint => complaint.to_owned(),
+        }
+    }
+
+    /// Returns the parts of the sandbox that this machine doesn't support.
     pub fn missing(&self) -> &[String] {
         &self.missing
     }
 
-    /// Returns the names of some of the processes that the program left running. They were ended
-    /// with the program.
+    /// Returns the names of some processes that were still running when the program ended. They
+    /// were killed.
     pub fn left(&self) -> &[String] {
         &self.left
     }
 
-    /// Returns the ID of the process that is the ancestor of all processes of the command.
+    /// Returns the ID of the ancestor of all processes of the command.
     pub fn pid(&self) -> Pid {
         self.pid
     }
 
     /// Takes the standard input, output and error, for a caller that communicates with the program
-    /// while it runs. The streams don't block. From then on, this value only waits for the end.
-    /// Returns `None` if the streams were taken before.
+    /// while it runs. The streams don't block. Afterwards, this value only waits for the end.
+    /// Returns `None` if the streams were already taken.
     pub fn take_streams(&mut self) -> Option<[OwnedFd; 3]> {
-        // A program that runs for long is followed by no other command.
+        // The caller lets the program run for long, so no helper is prepared for a next command.
         self.next = None;
         let stdin = self.stdin.take()?;
         let stdout = self.stdout.take()?;
@@ -384,13 +394,13 @@ impl Child {
         Some([stdin.into(), stdout.into(), stderr.into()])
     }
 
-    /// Replaces the bounds. The process is ended at `end`, and when `cancel` is set.
+    /// Replaces the bounds. The process is killed at `end`, and when `cancel` is set.
     pub fn set_bounds(&mut self, end: Instant, cancel: &CancellationToken) {
         self.end = end;
         self.cancel = cancel.clone();
     }
 
-    /// Returns the result, if the process has ended.
+    /// Returns the result if the process has ended.
     pub fn finished(&self) -> Option<&CommandResult> {
         self.finished.as_ref()
     }
@@ -401,32 +411,39 @@ impl Child {
     }
 
     /// Waits for output or the end of the process, but at most until `until`. Passes the output to
-    /// `see`.
+    /// `on_output`.
     pub fn wait_for_output(
         &mut self,
         until: Option<Instant>,
-        see: &mut dyn FnMut(OutputStream, &[u8]),
+        on_output: &mut dyn FnMut(OutputStream, &[u8]),
     ) {
-        self.wait(None, until, see, |child| !child.output.is_empty());
+        let input = None;
+        self.wait(input, until, on_output, |child| !child.output.is_empty());
     }
 
-    /// Takes the available output without waiting, and passes it to `see`. Returns `true` if more
-    /// output is available, or the process has ended.
-    pub fn look(&mut self, see: &mut dyn FnMut(OutputStream, &[u8])) -> bool {
-        self.wait_for_output(Some(Instant::now()), see);
+    /// Takes the available output without waiting, and passes it to `on_output`. Returns true if
+    /// there is output, or if the process has ended.
+    pub fn look(&mut self, on_output: &mut dyn FnMut(OutputStream, &[u8])) -> bool {
+        self.wait_for_output(Some(Instant::now()), on_output);
         self.finished.is_some() || !self.output.is_empty()
     }
 
-    /// Waits for the end of the process. Passes the output to `see`.
-    pub fn wait_for_end(&mut self, see: &mut dyn FnMut(OutputStream, &[u8])) -> &CommandResult {
-        self.wait(None, None, see, |_| false);
+    /// Waits for the end of the process. Passes the output to `on_output`.
+    pub fn wait_for_end(
+        &mut self,
+        on_output: &mut dyn FnMut(OutputStream, &[u8]),
+    ) -> &CommandResult {
+        let input = None;
+        let until = None;
+        self.wait(input, until, on_output, never);
+        // Without input and a time, the wait always ends with a result.
         self.finished.get_or_insert(CommandResult { code: None, ending: Ending::Cancelled })
     }
 
-    /// Waits like [`wait_for_end`](Self::wait_for_end), but checks the bounds less often. This is
+    /// Waits like [`wait_for_end`](Self::wait_for_end), but checks the bounds less often. Use this
     /// for a process that continues after its call. Only the recorder gets the output.
     pub fn go_on(mut self) -> CommandResult {
-        self.look = LOOK_SELDOM;
+        self.check_interval = LOOK_SELDOM;
         self.close_input();
         self.wait_for_end(&mut |_, _| {}).clone()
     }
@@ -437,11 +454,11 @@ impl Child {
         &mut self,
         bytes: &[u8],
         until: Option<Instant>,
-        see: &mut dyn FnMut(OutputStream, &[u8]),
+        on_output: &mut dyn FnMut(OutputStream, &[u8]),
     ) -> usize {
-        let mut left = Some(bytes);
-        self.wait(left.as_mut(), until, see, |_| false);
-        bytes.len() - left.map_or(0, <[u8]>::len)
+        let mut remaining = bytes;
+        self.wait(Some(&mut remaining), until, on_output, never);
+        bytes.len() - remaining.len()
     }
 
     /// Closes the standard input.
@@ -449,27 +466,39 @@ impl Child {
         self.stdin = None;
     }
 
-    /// Ends the process and all of its descendants.
+    /// Returns the time limit. It moves while a connection of the command waits for a person.
+    fn current_end(&self) -> Instant {
+        match &self.connections {
+            Some(gate) => self.end + gate.waited(),
+            None => self.end,
+        }
+    }
+
+    /// Kills the process and all of its descendants.
     pub fn end(&mut self, ending: Ending) {
         if self.finished.is_some() {
             return;
         }
-        if self.off {
-            // Without namespaces, the process group finds most processes, because the program
-            // started its own session.
+        if self.is_sandbox_off {
+            // The program has its own session, so most of its processes are in its process group.
             let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
         } else if !self.namespaces {
-            // The outer process adopts orphans, so they can be found while it lives.
+            // The outer process adopts orphans, so they can be found while it runs.
             processes::end_below(self.pid);
         }
         let _ = pidfd_send_signal(&self.handle, Signal::KILL);
-        let _ = self.process.take().map(|mut process| process.wait());
-        self.changes = None;
+        if let Some(mut process) = self.process.take() {
+            let _ = process.wait();
+        }
+        self.watch = None;
         self.finished = Some(CommandResult { code: None, ending });
-        hand_over(self.next.take(), None);
+        let ended = None;
+        start_next_and_reap(self.next.take(), ended);
     }
 
-    /// Reads the report or the exit status. Returns `None` if the process still runs.
+    /// Reads the helper's report or the exit status. `reported` means that the socket for the
+    /// report is ready. `ended` means that the process has ended. Returns `None` if the process
+    /// still runs.
     fn read_result(&mut self, reported: bool, ended: bool) -> Option<CommandResult> {
         if reported && let Some(control) = self.control.take() {
             match messages::receive(&control) {
@@ -480,9 +509,10 @@ impl Child {
                 Ok((HelperStatus::Reached(bound), _)) => {
                     return Some(CommandResult { code: None, ending: Ending::Bound(bound) });
                 }
-                // A program without a sandbox closes the socket. Its exit status then shows how it
-                // ended.
-                _ => {}
+                // There is no report about the end. Without a sandbox, for example, the helper has
+                // become the program, and nothing watches it. Then the exit status shows how the
+                // program ended.
+                Ok(_) | Err(_) => {}
             }
         }
         if !ended {
@@ -491,18 +521,19 @@ impl Child {
         let status = self.process.take().and_then(|mut process| process.wait().ok());
         match status {
             Some(status) => Some(result_of(status)),
+            // The exit status is lost, so the end doesn't count as an exit of the program.
             None => Some(CommandResult { code: None, ending: Ending::Cancelled }),
         }
     }
 
-    /// Runs the main loop: writes `input`, reads output and checks for the end. With `input`, the
-    /// loop ends when all of it is written. Without `input`, the loop ends when `enough` returns
-    /// true. In both cases, it also ends at `until`.
+    /// Writes `input`, reads output and checks for the end of the process. Returns at `until`. With
+    /// `input`, returns when all of it is written. Without `input`, returns when `enough` returns
+    /// true.
     fn wait(
         &mut self,
         mut input: Option<&mut &[u8]>,
         until: Option<Instant>,
-        see: &mut dyn FnMut(OutputStream, &[u8]),
+        on_output: &mut dyn FnMut(OutputStream, &[u8]),
         enough: impl Fn(&Self) -> bool,
     ) {
         let writes = input.is_some();
@@ -520,38 +551,40 @@ impl Child {
             if self.cancel.is_cancelled() {
                 return self.end(Ending::Cancelled);
             }
-            if now >= self.end {
+            let end = self.current_end();
+            if now >= end {
                 return self.end(Ending::Timeout);
             }
             if self.output.written > MAX_WRITTEN {
                 return self.end(Ending::Output);
             }
-            let next = until.map_or(self.end, |until| until.min(self.end));
-            let wait = next.saturating_duration_since(now).min(self.look);
+            let next = until.map_or(end, |until| until.min(end));
+            let wait = next.saturating_duration_since(now).min(self.check_interval);
             let Polled { ended, reported, is_idle } = self.poll_descriptors(wait, feeds);
             has_polled = true;
             if is_idle && !wait.is_zero() {
                 // The program runs for a while, so starting the next helper doesn't disturb it.
-                hand_over(self.next.take(), None);
+                start_next_and_reap(self.next.take(), None);
             }
 
             if let Some(left) = &mut input {
                 self.feed(left);
             }
-            self.take(&mut buffer, see);
-            // The output may continue, since a program may write a line and then work for long.
-            see(OutputStream::Stdout, &[]);
+            self.take_output(&mut buffer, on_output);
+            // A program may write a line and then work for long, so `on_output` is called without
+            // output too.
+            on_output(OutputStream::Stdout, &[]);
 
             if let Some(result) = self.read_result(reported, ended) {
-                self.drain(&mut buffer, see);
-                self.changes = None;
+                self.drain(&mut buffer, on_output);
+                self.watch = None;
                 if let Some(leaves) = self.leaves.take()
                     && result.ending == Ending::Exited
                 {
                     leaves.finish();
                 }
                 self.finished = Some(result);
-                hand_over(self.next.take(), self.process.take());
+                start_next_and_reap(self.next.take(), self.process.take());
             }
         }
     }
@@ -559,7 +592,6 @@ impl Child {
     /// Waits until a descriptor of the process is ready. With `feeds`, this includes the standard
     /// input.
     fn poll_descriptors(&self, wait: Duration, feeds: bool) -> Polled {
-        let timeout = Timespec::try_from(wait).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
         let mut fds = vec![PollFd::new(&self.handle, PollFlags::IN)];
         fds.extend(self.control.as_ref().map(|control| PollFd::new(control, PollFlags::IN)));
         fds.extend(self.stdout.as_ref().map(|stream| PollFd::new(stream, PollFlags::IN)));
@@ -567,7 +599,8 @@ impl Child {
         if feeds && let Some(stdin) = &self.stdin {
             fds.push(PollFd::new(stdin, PollFlags::OUT));
         }
-        let ready = poll(&mut fds, Some(&timeout));
+        let ready = poll(&mut fds, Some(&timeout_of(wait)));
+        // The process is the first descriptor. The socket for reports is the second, if it is open.
         Polled {
             ended: !fds[0].revents().is_empty(),
             reported: self.control.is_some() && !fds[1].revents().is_empty(),
@@ -575,12 +608,12 @@ impl Child {
         }
     }
 
-    /// Writes as much of `left` as possible to the standard input, and removes it from `left`.
-    fn feed(&mut self, left: &mut &[u8]) {
+    /// Writes to the standard input as much as the pipe accepts now.
+    fn feed(&mut self, remaining: &mut &[u8]) {
         let Some(stdin) = &mut self.stdin else { return };
-        while !left.is_empty() {
-            match stdin.write(left) {
-                Ok(written) if written > 0 => *left = &left[written..],
+        while !remaining.is_empty() {
+            match stdin.write(remaining) {
+                Ok(written) if written > 0 => *remaining = &remaining[written..],
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // The program has closed its standard input.
@@ -589,38 +622,41 @@ impl Child {
         }
     }
 
-    fn take(&mut self, buffer: &mut [u8], see: &mut dyn FnMut(OutputStream, &[u8])) {
+    /// Takes the available output. Passes it to the recorder and to `on_output`.
+    fn take_output(&mut self, buffer: &mut [u8], on_output: &mut dyn FnMut(OutputStream, &[u8])) {
         let Self { stdout, stderr, output, recorder, .. } = self;
         let Output { stdout: kept_out, stderr: kept_err, written, limit } = output;
         let recorder = recorder.as_deref();
         take_from(stdout, kept_out, *limit, written, buffer, &mut |bytes, shown| {
             record(recorder, OutputStream::Stdout, bytes);
-            see(OutputStream::Stdout, &bytes[..shown]);
+            on_output(OutputStream::Stdout, &bytes[..shown]);
         });
         take_from(stderr, kept_err, *limit, written, buffer, &mut |bytes, shown| {
             record(recorder, OutputStream::Stderr, bytes);
-            see(OutputStream::Stderr, &bytes[..shown]);
+            on_output(OutputStream::Stderr, &bytes[..shown]);
         });
     }
 
-    /// Reads the bytes that remain in the pipes after the end of the process. In a namespace, no
-    /// other process then has the pipes open.
-    fn drain(&mut self, buffer: &mut [u8], see: &mut dyn FnMut(OutputStream, &[u8])) {
+    /// Reads the remaining bytes in the pipes after the end of the process. Outside of a namespace,
+    /// another process may keep the pipes open, so the time is limited.
+    fn drain(&mut self, buffer: &mut [u8], on_output: &mut dyn FnMut(OutputStream, &[u8])) {
         let until = Instant::now() + DRAIN;
-        while (self.stdout.is_some() || self.stderr.is_some())
-            && Instant::now() < until
-            && self.output.written <= MAX_WRITTEN
-        {
+        loop {
+            let is_complete = self.stdout.is_none() && self.stderr.is_none();
+            let is_late = Instant::now() >= until;
+            if is_complete || is_late || self.output.written > MAX_WRITTEN {
+                break;
+            }
             let mut fds: Vec<PollFd<'_>> = Vec::new();
             fds.extend(self.stdout.as_ref().map(|stream| PollFd::new(stream, PollFlags::IN)));
             fds.extend(self.stderr.as_ref().map(|stream| PollFd::new(stream, PollFlags::IN)));
-            let timeout = Timespec::try_from(until.saturating_duration_since(Instant::now()))
-                .unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
-            let _ = poll(&mut fds, Some(&timeout));
+            let wait = until.saturating_duration_since(Instant::now());
+            let _ = poll(&mut fds, Some(&timeout_of(wait)));
             drop(fds);
-            self.take(buffer, see);
+            self.take_output(buffer, on_output);
         }
-        if self.off {
+        if self.is_sandbox_off {
+            // Without a sandbox, no helper has killed the other processes of the program.
             let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
         }
     }
@@ -632,26 +668,30 @@ impl Drop for Child {
     }
 }
 
-/// The result of waiting for the descriptors of a process.
 struct Polled {
-    /// The process has ended.
     ended: bool,
-    /// Whether the helper has sent a report, or closed its socket.
+    /// The helper has sent a report or closed its socket.
     reported: bool,
-    /// Nothing happened in the whole time.
+    /// Nothing happened within the time.
     is_idle: bool,
 }
 
-/// Opens a handle of a process and a pipe for its standard input. Returns the handle, the pipe end
-/// for the process, and the pipe end for the host.
+/// Returns a wait as a timeout for the kernel. All waits are shorter than a second, so the
+/// conversion doesn't fail.
+fn timeout_of(wait: Duration) -> Timespec {
+    Timespec::try_from(wait).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 })
+}
+
+/// Opens a handle of a process and a pipe for its standard input. Returns the handle, the process's
+/// end of the pipe, and the host's end.
 fn open_handles(pid: Pid) -> Result<(OwnedFd, OwnedFd, OwnedFd), Errno> {
     let (input, stdin) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     let handle = pidfd_open(pid, PidfdFlags::empty())?;
     Ok((handle, input, stdin))
 }
 
-/// Sends a helper the state of the trees and the program with its standard input. Returns the
-/// record of the program's state, if the program writes one.
+/// Sends the state of the trees and the program to a helper. Returns the record of the program's
+/// state, if it writes one.
 fn send_program(
     control: &UnixStream,
     task: &Task<'_>,
@@ -664,16 +704,21 @@ fn send_program(
         directory: command.directory.to_string_lossy().into_owned(),
         leaves_state: command.shell.is_some(),
     };
-    let record = command.shell.as_ref().map(|shell| StateRecord::new(shell, &program));
-    let (leaves, record) = record.transpose()?.unzip();
+    let mut record = None;
+    let mut record_file = None;
+    if let Some(shell) = &command.shell {
+        let (state_record, file) = StateRecord::new(shell, &program)?;
+        record = Some(state_record);
+        record_file = Some(file);
+    }
     let mut sent = messages::send(control, task.state, None)
         .and_then(|()| messages::send(control, &program, Some(input.as_fd())));
-    if let Some(record) = &record {
-        sent = sent.and_then(|()| messages::send(control, &(), Some(record.as_fd())));
+    if let Some(file) = &record_file {
+        sent = sent.and_then(|()| messages::send(control, &(), Some(file.as_fd())));
     }
-    // A helper that doesn't read the messages has reported the reason.
+    // A helper that doesn't read the messages has reported the reason, so this error is ignored.
     drop(sent);
-    Ok(leaves)
+    Ok(record)
 }
 
 fn record(recorder: Option<&dyn OutputRecorder>, stream: OutputStream, bytes: &[u8]) {
@@ -682,8 +727,8 @@ fn record(recorder: Option<&dyn OutputRecorder>, stream: OutputStream, bytes: &[
     }
 }
 
-/// Reads the available bytes of a pipe, and closes the pipe at its end. `pass` gets the bytes, and
-/// how many of them are shown.
+/// Reads the available bytes of a pipe, and closes the pipe at its end. `kept` stores the first
+/// `limit` bytes. `pass` gets all bytes, and how many of these bytes to show.
 fn take_from(
     stream: &mut Option<impl Read>,
     kept: &mut BoundedOutput,
@@ -692,14 +737,14 @@ fn take_from(
     buffer: &mut [u8],
     pass: &mut dyn FnMut(&[u8], usize),
 ) {
-    // The loop reads only a few chunks, so that a program that writes endlessly doesn't delay the
-    // other checks.
-    for _ in 0..16 {
-        let Some(open) = stream else { return };
-        match open.read(buffer) {
+    // A program may write endlessly, so the caller checks the bounds after some reads.
+    for _ in 0..MAX_READS {
+        let Some(open_stream) = stream else { return };
+        match open_stream.read(buffer) {
             Ok(0) => *stream = None,
             Ok(read) => {
-                // The limit for showing output is the same as for storing it.
+                // The limit for stored bytes is also the limit for shown bytes. All these numbers
+                // fit into both types, so no conversion fails.
                 let written_before = usize::try_from(*written).unwrap_or(usize::MAX);
                 let shown = limit.saturating_sub(written_before).min(read);
                 *written += u64::try_from(read).unwrap_or(u64::MAX);
@@ -713,11 +758,20 @@ fn take_from(
     }
 }
 
+/// The condition of a wait that no output ends.
+fn never(_: &Child) -> bool {
+    false
+}
+
+/// Returns the result for an exit status.
 fn result_of(status: std::process::ExitStatus) -> CommandResult {
     use std::os::unix::process::ExitStatusExt;
     match (status.code(), status.signal()) {
         (Some(code), _) => CommandResult { code: Some(code), ending: Ending::Exited },
-        (None, Some(signal)) => CommandResult { code: Some(128 + signal), ending: Ending::Exited },
+        (None, Some(signal)) => {
+            CommandResult { code: Some(SIGNALLED + signal), ending: Ending::Exited }
+        }
+        // The process has neither exited nor got a signal, so this isn't an exit of the program.
         (None, None) => CommandResult { code: None, ending: Ending::Cancelled },
     }
 }

@@ -8,7 +8,6 @@ use toolhold_policy::files::{FileRules, Kind};
 
 use super::limits::{MAX_DENIED, MAX_DEPTH, PlacesError};
 
-/// Paths in the trees that processes may not see (`hidden`) or change (`frozen`).
 #[derive(Debug, Default)]
 pub(super) struct DeniedPaths {
     pub(super) hidden: BTreeSet<PathBuf>,
@@ -35,19 +34,17 @@ impl DeniedPaths {
     }
 }
 
-/// A walk that checks everything against the rules.
 pub(super) struct DenialWalk<'l> {
     /// The rules of the grants. `None` outside of the grants.
     pub(super) rules: Option<&'l FileRules>,
-    /// The rules about the call.
     pub(super) call: Option<&'l dyn PathRules>,
     pub(super) denied: &'l mut DeniedPaths,
-    /// The number of entries that may still be checked.
     pub(super) entries_left: usize,
 }
 
 impl DenialWalk<'_> {
-    /// Checks everything below a folder. `writable`: whether the command may write to the folder.
+    /// Hides and freezes the denied paths below a folder. `depth` is the number of levels above the
+    /// folder in this walk. `writable` means that the command may write to the folder.
     pub(super) fn check_folder(
         &mut self,
         folder: &Path,
@@ -57,7 +54,8 @@ impl DenialWalk<'_> {
         let entries = match std::fs::read_dir(folder) {
             Ok(entries) => entries,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            // The owner can change the permission.
+            // The command may run as the owner of the folder, and could make it readable. So the
+            // folder is hidden.
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied && depth > 0 => {
                 return self.denied.hide(folder.to_owned());
             }
@@ -78,30 +76,31 @@ impl DenialWalk<'_> {
                 return Err(PlacesError::TooDeep(path));
             }
             // A frozen folder protects its content too.
-            let writable = writable && !self.denied.frozen.contains(&path);
-            self.check_folder(&path, depth + 1, writable)?;
+            let is_frozen = self.denied.frozen.contains(&path);
+            self.check_folder(&path, depth + 1, writable && !is_frozen)?;
         }
         Ok(())
     }
 
-    /// Checks a path and returns whether it is visible.
+    /// Hides or freezes a path if the rules deny it. Returns false if the path is now hidden.
     pub(super) fn check_path(
         &mut self,
         path: &Path,
         is_directory: bool,
         writable: bool,
     ) -> Result<bool, PlacesError> {
-        if self.refuses(path, is_directory, Access::Read) {
+        if self.is_denied(path, is_directory, Access::Read) {
             self.denied.hide(path.to_owned())?;
             return Ok(false);
         }
-        if writable && self.refuses(path, is_directory, Access::Write) {
+        if writable && self.is_denied(path, is_directory, Access::Write) {
             self.denied.freeze(path.to_owned())?;
         }
         Ok(true)
     }
 
-    fn refuses(&self, path: &Path, is_directory: bool, access: Access) -> bool {
+    /// Returns whether the rules of the grants or the rules for the call deny a path.
+    fn is_denied(&self, path: &Path, is_directory: bool, access: Access) -> bool {
         let kind = if is_directory { Kind::Directory } else { Kind::Other };
         if let Some(rules) = self.rules
             && rules.decide(path, kind, access).is_err()

@@ -1,7 +1,7 @@
-//! Starts helper processes, with an empty environment and within limits.
+//! Starts helper processes with an empty environment and limits.
 //!
-//! A helper is the Toolhold program itself, started with a single task. It confines itself before
-//! it reads its input.
+//! A helper is the Toolhold program with a single task. It confines itself before it reads its
+//! input.
 
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -22,9 +22,9 @@ use crate::messages;
 /// The limits of a helper.
 #[derive(Clone, Copy, Debug)]
 pub struct HelperBounds {
-    /// The time limit of the helper, from its start to its end.
+    /// Time limit from the start to the end of the helper.
     pub time: Duration,
-    /// Largest answer in bytes.
+    /// Bytes of the longest answer. A helper with a longer answer is killed.
     pub output: usize,
 }
 
@@ -43,19 +43,19 @@ pub enum HelperError {
     /// The helper crashed.
     #[error("{0}")]
     Crashed(String),
-    /// The helper used more processor time than allowed.
-    #[error("it took more processor time than it may")]
+    /// The helper used too much CPU time.
+    #[error("the helper used more CPU time than its limit allows")]
     ProcessorTime,
-    /// The helper exceeded its time limit and was ended.
-    #[error("it took longer than {} s", .0.as_secs())]
+    /// The helper exceeded its time limit and was killed.
+    #[error("the helper took longer than {} s, the limit", .0.as_secs())]
     Timeout(Duration),
     /// The helper's answer is too large.
-    #[error("its answer has more than {0} bytes")]
+    #[error("the helper's output has more than {0} bytes, the limit")]
     Output(usize),
 }
 
 impl HelperError {
-    /// Checks whether the input is the reason, so that the same input would probably fail again.
+    /// Checks whether the input is the reason. If so, the same input would probably fail again.
     pub const fn is_of_input(&self) -> bool {
         matches!(self, Self::Input(_) | Self::Crashed(_) | Self::ProcessorTime)
     }
@@ -67,10 +67,10 @@ pub const INPUT_AT_FAULT: i32 = 2;
 /// Rust's exit code after a panic.
 const PANICKED: i32 = 101;
 
-/// The most bytes of a helper's error output that are stored.
+/// Bytes of a helper's error output that are read.
 const MAX_COMPLAINT: u64 = 16 * 1024;
 
-/// A helper that confines itself, and the socket that is its standard input.
+/// A helper that confines itself. `control` is the other end of its standard input.
 #[derive(Debug)]
 pub(super) struct ConfineHelper {
     pub(super) process: Child,
@@ -78,8 +78,8 @@ pub(super) struct ConfineHelper {
 }
 
 impl ConfineHelper {
-    /// Starts a helper with an empty environment. The helper prepares itself immediately.
-    /// `namespaces`: the namespaces of the shared network in the preparation.
+    /// Starts a helper with an empty environment. The helper immediately carries out the
+    /// preparation. `namespaces` are the namespaces of the shared network in the preparation.
     pub(super) fn start(
         program: &Path,
         preparation: &Preparation,
@@ -88,8 +88,11 @@ impl ConfineHelper {
         let (control, stdin) = UnixStream::pair()?;
         let mut command = Command::new(program);
         command.arg(HELPER).env_clear().current_dir("/");
+        // Tests set this variable.
         #[cfg(debug_assertions)]
-        command.envs(std::env::var(NEWEST_LANDLOCK).map(|newest| (NEWEST_LANDLOCK, newest)));
+        if let Ok(newest) = std::env::var(NEWEST_LANDLOCK) {
+            command.env(NEWEST_LANDLOCK, newest);
+        }
         command.stdin(OwnedFd::from(stdin)).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = command.spawn()?;
         if let Err(error) = send_preparation(&control, preparation, namespaces) {
@@ -100,6 +103,7 @@ impl ConfineHelper {
     }
 }
 
+/// Sends the preparation, and then the namespaces of its shared network.
 fn send_preparation(
     control: &UnixStream,
     preparation: &Preparation,
@@ -112,7 +116,7 @@ fn send_preparation(
     Ok(())
 }
 
-/// The time limit for each answer of a helper for networks.
+/// Time limit for an answer about a network.
 const NETWORK_TIME: Duration = Duration::from_secs(10);
 
 /// Starts a helper for a network task, and passes its answers to `receive`. Blocks.
@@ -127,7 +131,8 @@ pub(super) fn ask_about_network<R>(
     command.args([HELPER, task]).env_clear().current_dir("/");
     command.stdin(OwnedFd::from(stdin)).stdout(Stdio::null()).stderr(Stdio::null());
     let _process = command.spawn().map(ChildGuard)?;
-    // The command has the other end of the socket.
+    // The command holds a copy of the helper's end. Without this copy, the host notices when the
+    // helper closes its end.
     drop(command);
     receive(&control)
 }
@@ -137,7 +142,7 @@ pub(super) fn ask_about_network<R>(
 ///
 /// # Errors
 ///
-/// [`HelperError`] if the helper fails. The process has ended in every case.
+/// Returns an error if the helper fails. The process has ended in every case.
 pub fn run_helper(
     program: &Path,
     arguments: &[&str],
@@ -151,13 +156,13 @@ pub fn run_helper(
     let (Some(stdin), Some(mut stdout), Some(stderr)) =
         (child.0.stdin.take(), child.0.stdout.take(), child.0.stderr.take())
     else {
-        return Err(HelperError::Failed("it has no pipes".into()));
+        return Err(HelperError::Failed("the helper has no pipes".into()));
     };
 
     let deadline = Instant::now() + bounds.time;
     std::thread::scope(|scope| {
-        // A helper that doesn't read its input is ended at its deadline. This also ends the writing
-        // thread.
+        // A helper that doesn't read its input is killed at its deadline. This also ends the
+        // writing thread.
         scope.spawn(move || {
             let mut stdin = stdin;
             // If the helper ends early, its error gives the reason.
@@ -184,10 +189,10 @@ pub fn run_helper(
     })
 }
 
-/// Determines from the exit status why a helper failed. `complaint` is its standard error.
+/// Returns the reason why a helper failed. `complaint` is its standard error.
 fn error_of(status: ExitStatus, mut complaint: String) -> HelperError {
     if complaint.is_empty() {
-        complaint = format!("it ended with {status}");
+        complaint = format!("the helper ended with {status}");
     }
     match (status.code(), status.signal()) {
         (Some(INPUT_AT_FAULT), _) => HelperError::Input(complaint),
@@ -200,23 +205,32 @@ fn error_of(status: ExitStatus, mut complaint: String) -> HelperError {
     }
 }
 
-/// Reads the standard output of a helper until its end, within the bounds.
+/// Bytes of output that are read at once.
+const CHUNK: usize = 64 * 1024;
+
+/// Time between two checks whether a helper has ended.
+const END_CHECK: Duration = Duration::from_millis(1);
+
+/// Reads the output of a helper up to its end, before the deadline and within the limit.
 fn read_until(
     stdout: &mut std::process::ChildStdout,
     bounds: HelperBounds,
     deadline: Instant,
 ) -> Result<Vec<u8>, HelperError> {
     let mut output = Vec::new();
-    let mut buffer = vec![0; 64 * 1024];
+    let mut buffer = vec![0; CHUNK];
     loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        let remaining = deadline.saturating_duration_since(Instant::now());
+        if remaining.is_zero() {
             return Err(HelperError::Timeout(bounds.time));
         }
-        let timeout = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
+        // If the remaining time is too long for the kernel, the loop waits in steps.
+        let one_second = Timespec { tv_sec: 1, tv_nsec: 0 };
+        let timeout = Timespec::try_from(remaining).unwrap_or(one_second);
         let mut descriptors = [PollFd::new(&*stdout, PollFlags::IN)];
         let ready = poll(&mut descriptors, Some(&timeout)).map_err(std::io::Error::from)?;
-        if ready == 0 {
+        let is_timeout = ready == 0;
+        if is_timeout {
             continue;
         }
         match stdout.read(&mut buffer)? {
@@ -229,11 +243,12 @@ fn read_until(
     }
 }
 
-/// A child process that ends when this value is dropped.
+/// A child process that is killed when this value is dropped.
 struct ChildGuard(Child);
 
 impl ChildGuard {
-    /// Waits for a child that has closed its output and is about to end.
+    /// Waits for a child that has closed its output and is about to end. Kills the child at the
+    /// deadline. `time` is the time limit for the error.
     fn wait_until(
         &mut self,
         deadline: Instant,
@@ -247,7 +262,7 @@ impl ChildGuard {
                 self.end();
                 return Err(HelperError::Timeout(time));
             }
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::sleep(END_CHECK);
         }
     }
 

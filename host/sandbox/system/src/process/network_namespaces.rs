@@ -6,16 +6,13 @@ use std::os::unix::net::UnixStream;
 
 use crate::messages;
 
-/// The namespaces of a shared network.
 #[derive(Debug)]
 pub(super) struct NetworkNamespaces {
-    /// The namespace of users that the network belongs to.
     pub(super) users: OwnedFd,
     pub(super) network: OwnedFd,
 }
 
 impl NetworkNamespaces {
-    /// Sends the namespaces to a helper that enters them.
     pub(super) fn send(&self, control: &UnixStream) -> io::Result<()> {
         messages::send(control, &(), Some(self.users.as_fd()))?;
         messages::send(control, &(), Some(self.network.as_fd()))

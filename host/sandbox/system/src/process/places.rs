@@ -1,4 +1,4 @@
-//! Decides which paths the commands of a plugin see and may change: the plugin's directories and
+//! Decides which paths the commands of a plugin may see and change: the plugin's directories, and
 //! the parts of the system that programs need. Commands can't create files that other programs run
 //! later, such as a git hook.
 
@@ -15,7 +15,7 @@ use toolhold_policy::files::{OWN_NAMES, OwnFolder};
 use super::call_rules;
 use super::command::{Command, StartError};
 use super::denied_paths::{DenialWalk, DeniedPaths};
-use super::limits::{MAX_DENIED, MAX_DEPTH, MAX_LOOKED_AT, PlacesError};
+use super::limits::{MAX_CHECKED, MAX_DENIED, MAX_DEPTH, PlacesError};
 use super::network::SharedNetwork;
 use super::sandbox::CommandSandbox;
 use super::sockets::{RememberedScan, Scope};
@@ -43,56 +43,50 @@ const SYSTEM: [&str; 12] = [
     "/sys/devices/system/cpu",
 ];
 
-/// Folders with ssh settings. ssh refuses settings of other users. In the user namespace of an
-/// ordinary user, root's files belong to nobody, so ssh would refuse them.
+/// Folders with ssh settings. ssh refuses settings that belong to other users. In the user
+/// namespace of an ordinary user, root's files belong to nobody, so ssh would refuse them.
 const SSH_SETTINGS: [&str; 2] = ["/etc/ssh/ssh_config.d", "/usr/etc/ssh/ssh_config.d"];
 
 /// How long the list of private files of `/etc` is valid.
-const PRIVATE_FOR: Duration = Duration::from_secs(30);
+const REMEMBERED_FOR: Duration = Duration::from_secs(30);
 
-/// The places that processes of one plugin may use, and their sandbox. Each policy makes them once.
+/// The paths that commands of one plugin may use, and their sandbox. Each policy makes this value
+/// once.
 #[derive(Debug)]
 pub struct Places {
-    /// The plugin's directories and the rules for their content.
+    /// The plugin's directories and their rules.
     pub grants: Arc<Grants>,
-    /// Other trees that the processes see or change, such as caches of build tools, by their real
-    /// paths.
+    /// Real paths of other trees for the commands, such as caches of build tools.
     pub also: Vec<Tree>,
-    /// Hidden paths in all of these trees, by their real paths: files with credentials.
+    /// Real paths that are hidden in all trees: files with credentials.
     pub also_hidden: Vec<PathBuf>,
-    /// Sockets and folders of sockets that the processes may connect to. The spelling matters,
-    /// since the target of a link is another place.
+    /// Sockets, and folders of sockets, that commands may connect to. A link doesn't stand for its
+    /// target.
     pub sockets: Vec<PathBuf>,
     /// How complete the sandbox must be.
     pub sandbox: Sandbox,
-    /// The limits of the processes.
+    /// The limits of each command.
     pub limits: Limits,
-    /// The home of the processes: an empty private directory, except for the granted parts.
+    /// The home of the commands: an empty private directory, except for granted paths in it.
     pub home: Option<PathBuf>,
-    /// The program that confines itself. Its `main` begins with the helper hook. If this is `None`,
-    /// no command starts.
+    /// The helper program, whose `main` starts with the helper hook. If it is `None`, no command
+    /// starts.
     pub helper: Option<PathBuf>,
-    /// State from earlier commands.
+    /// State of earlier commands.
     pub known: RememberedPlaces,
 }
 
-/// State that later commands of a plugin can reuse.
+/// State of earlier commands of a plugin that later commands reuse.
 #[derive(Debug, Default)]
 pub struct RememberedPlaces {
-    /// Whether namespaces turned out to be missing.
     pub(super) without_namespaces: AtomicBool,
-    /// A prepared helper that waits for its command.
+    /// Prepared helpers that wait for their commands.
     pub(super) warm: WarmSlot,
-    /// The result of the last search for sockets.
     pub(super) sockets: RememberedScan,
 }
 
 impl Places {
     /// Decides on the sandbox of a command. Reads the directories, so it may block.
-    ///
-    /// # Errors
-    ///
-    /// [`PlacesError`] if the places can't be determined.
     pub(super) fn sandbox(
         &self,
         command: &Command,
@@ -102,26 +96,25 @@ impl Places {
         let mounts = Mounts::current().map_err(|errno| {
             PlacesError::Unreadable("/proc/self/mountinfo".into(), errno.into())
         })?;
-        let mut trees = self.trees(wanted, &mounts);
+        let mut trees = self.mounted_trees(wanted, &mounts);
         if namespaces && trees.iter().any(|tree| tree.path == "/") {
             return Err(PlacesError::Root);
         }
+        // The directories in `held` reserve missing paths while the command runs.
         let (denied, held) = self.denied(command, namespaces, &mut trees, &mounts)?;
         let state = tree_state(&trees, &denied);
         let has_own_network = namespaces && !command.network;
         let network = if has_own_network { command.shared_network.clone() } else { None };
-        let recorded = match &command.changes {
-            None => Recorded::No,
-            Some(changes) if changes.is_required() => Recorded::Required,
-            Some(_) => Recorded::IfPossible,
-        };
+        let relayed = network.is_some() && command.connections.is_some();
         let preparation = Preparation {
             parent: rustix::process::getpid().as_raw_nonzero().get(),
             sandbox: self.sandbox,
             namespaces,
             network: command.network,
             shared_network: network.as_ref().map(|network| network.number),
-            recorded,
+            recorded: recording_of(command),
+            relayed,
+            authority: if relayed { command.authority.clone() } else { None },
             trees,
             home: self.home.as_deref().map(text),
             limits: self.limits,
@@ -129,44 +122,48 @@ impl Places {
         Ok(CommandSandbox { preparation, mounts, network, state, held })
     }
 
-    /// Returns the trees that a command may need, by their paths.
+    /// Returns the trees that a command needs, and the access to each. Some trees may be missing.
     fn wanted_trees(&self, command: &Command) -> BTreeMap<String, TreeAccess> {
-        let system = SYSTEM.iter().map(|path| ((*path).to_owned(), TreeAccess::Read));
-        let programs = command.path_folders().into_iter().map(|path| (path, TreeAccess::Read));
-        let also = self.also.iter().map(|tree| (tree.path.clone(), tree.access));
-        let grants = self.grants.rules().grants().iter().map(|grant| {
-            let access =
-                if grant.access == Access::Write { TreeAccess::Write } else { TreeAccess::Read };
-            (text(&grant.path), access)
-        });
-        // If several entries have the same path, the last one applies, which is the operator's
-        // setting.
-        system.chain(programs).chain(also).chain(grants).collect()
+        let mut wanted = BTreeMap::new();
+        for path in SYSTEM {
+            wanted.insert(path.to_owned(), TreeAccess::Read);
+        }
+        for path in command.path_folders() {
+            wanted.insert(path, TreeAccess::Read);
+        }
+        // A later entry with the same path replaces an earlier entry. The operator's entries come
+        // last.
+        for tree in &self.also {
+            wanted.insert(tree.path.clone(), tree.access);
+        }
+        for grant in self.grants.rules().grants() {
+            let is_writable = grant.access == Access::Write;
+            let access = if is_writable { TreeAccess::Write } else { TreeAccess::Read };
+            wanted.insert(text(&grant.path), access);
+        }
+        wanted
     }
 
-    /// Returns the trees that are mounted, the outer before the inner.
-    fn trees(&self, mut wanted: BTreeMap<String, TreeAccess>, mounts: &Mounts) -> Vec<Tree> {
-        // A procfs shows other processes, and the memory of this process. Commands have their own
-        // procfs.
-        wanted.retain(|path, _| !mounts.mount_of(Path::new(path)).is_some_and(Mount::is_proc));
-        let mut trees: Vec<Tree> =
-            wanted.into_iter().map(|(path, access)| Tree { path, access }).collect();
-        trees.sort_by_key(|tree| tree.path.split('/').count());
-        let mut needed: Vec<Tree> = Vec::with_capacity(trees.len());
-        for tree in trees {
-            let around =
-                needed.iter().rfind(|outer| Path::new(&tree.path).starts_with(&outer.path));
-            if around.is_none_or(|outer| outer.access != tree.access) {
-                needed.push(tree);
+    /// Returns the trees that are mounted. An outer tree comes before its inner trees.
+    fn mounted_trees(&self, wanted: BTreeMap<String, TreeAccess>, mounts: &Mounts) -> Vec<Tree> {
+        let mut trees: Vec<Tree> = Vec::with_capacity(wanted.len());
+        for (path, access) in wanted {
+            // A procfs shows other processes, and the memory of this process. Commands have their
+            // own procfs.
+            let is_in_proc = mounts.mount_of(Path::new(&path)).is_some_and(Mount::is_proc);
+            if !is_in_proc {
+                trees.push(Tree { path, access });
             }
         }
+        // An outer tree has fewer components than its inner trees.
+        trees.sort_by_key(|tree| tree.path.split('/').count());
+        let mut needed = without_contained(trees);
         needed.retain_mut(|tree| self.limit_in_own_folders(tree));
         needed
     }
 
-    /// Removes write access to a tree inside one of Toolhold's own folders, because the tree is
-    /// part of that folder. Returns false if the folder is secret, so that the tree must not be
-    /// mounted.
+    /// Removes write access to a tree in one of Toolhold's own folders. Returns false for a tree in
+    /// a secret folder, which must not be mounted.
     fn limit_in_own_folders(&self, tree: &mut Tree) -> bool {
         let is_given_by_host = self.also.iter().any(|given| given.path == tree.path);
         if is_given_by_host {
@@ -174,16 +171,17 @@ impl Places {
         }
         let path = Path::new(&tree.path);
         let own = self.grants.rules().own().iter();
-        let around: Vec<&OwnFolder> =
+        let outer_folders: Vec<&OwnFolder> =
             own.filter(|own| path != own.path && path.starts_with(&own.path)).collect();
-        if !around.is_empty() {
+        if !outer_folders.is_empty() {
             tree.access = TreeAccess::Read;
         }
-        around.iter().all(|own| !own.secret)
+        let is_in_secret = outer_folders.iter().any(|own| own.secret);
+        !is_in_secret
     }
 
     /// Returns the paths that a command may not see or change, and the directories that reserve
-    /// missing paths. Removes from the trees what the rules about the call deny as a whole.
+    /// missing paths. Removes trees that the rules for the call deny as a whole.
     fn denied(
         &self,
         command: &Command,
@@ -200,16 +198,18 @@ impl Places {
             call_rules::limit_trees(call, trees, |path| self.is_granted(path), &mut denied);
         }
         let held = self.protect_own(trees, namespaces, &mut denied)?;
-        let kernels = find_kernel_mounts(trees, mounts);
-        denied.hidden.extend(kernels.iter().cloned());
+        let kernel_mounts = find_kernel_mounts(trees, mounts);
+        denied.hidden.extend(kernel_mounts.iter().cloned());
         denied.hidden.extend(system_settings(namespaces));
-        // These paths are identified by their names, so they may be missing or outside of the
-        // trees. Paths below the trees are added later.
+        // The paths up to here may be missing, or outside of the trees.
         retain_existing(&mut denied, trees);
 
-        // Commands without their own view can't create such a socket.
-        let pipes =
-            if namespaces { self.deny_sockets(&mut denied, kernels, mounts)? } else { Vec::new() };
+        let mut pipes = Vec::new();
+        // Without namespaces, a command has no view. Then it can't create a socket with a path, so
+        // it can't connect to other programs' sockets.
+        if namespaces {
+            pipes = self.deny_sockets(&mut denied, kernel_mounts, mounts)?;
+        }
         self.deny_by_rules(&mut denied, call)?;
         if let Some(call) = call {
             call_rules::search(call, trees, |path| self.is_granted(path), &mut denied)?;
@@ -227,16 +227,18 @@ impl Places {
         self.grants.rules().grants().iter().any(|grant| path.starts_with(&grant.path))
     }
 
-    /// Hides sockets of other programs in the granted directories, and freezes files with Toolhold's
-    /// own names. Returns the pipes.
+    /// Hides sockets of other programs in the granted directories, and freezes files with
+    /// Toolhold's own names. Doesn't search in `kernel_mounts`. Returns the named pipes.
     fn deny_sockets(
         &self,
         denied: &mut DeniedPaths,
-        kernels: BTreeSet<PathBuf>,
+        kernel_mounts: BTreeSet<PathBuf>,
         mounts: &Arc<Mounts>,
     ) -> Result<Vec<PathBuf>, PlacesError> {
-        let passed = denied.hidden.iter().chain(&self.sockets).cloned().chain(kernels).collect();
-        let scope = Scope { passed, roots: self.outer_grants() };
+        let mut skipped = kernel_mounts;
+        skipped.extend(denied.hidden.iter().cloned());
+        skipped.extend(self.sockets.iter().cloned());
+        let scope = Scope { skipped, roots: self.outer_grants() };
         let scan = self.known.sockets.search(scope, mounts)?;
         for path in scan.own_names {
             denied.freeze(path)?;
@@ -247,8 +249,8 @@ impl Places {
         Ok(scan.pipes)
     }
 
-    /// Returns the granted directories that aren't inside another one, with the objects at their
-    /// paths.
+    /// Returns the granted directories that aren't inside of another granted directory, and the
+    /// object at the path of each.
     fn outer_grants(&self) -> Vec<(PathBuf, Option<Identity>)> {
         let grants = self.grants.rules().grants();
         let mut outer = Vec::new();
@@ -262,8 +264,7 @@ impl Places {
         outer
     }
 
-    /// Denies the paths that the globs and the rules about the call deny in the granted
-    /// directories.
+    /// Denies the paths in the granted directories that the globs and the rules for the call deny.
     fn deny_by_rules(
         &self,
         denied: &mut DeniedPaths,
@@ -278,19 +279,21 @@ impl Places {
                 rules: Some(rules),
                 call,
                 denied: &mut *denied,
-                entries_left: MAX_LOOKED_AT,
+                entries_left: MAX_CHECKED,
             };
-            walk.check_folder(&grant.path, 0, grant.access == Access::Write)?;
+            let depth = 0;
+            let is_writable = grant.access == Access::Write;
+            walk.check_folder(&grant.path, depth, is_writable)?;
         }
         Ok(())
     }
 
     /// Returns the network of a session's commands, and makes it if it is missing. Blocks. Returns
-    /// `None` if this machine can't make a network and the sandbox may be incomplete.
+    /// `None` if this machine can't make a network and the sandbox may lack it.
     ///
     /// # Errors
     ///
-    /// Returns an error if this machine can't make a network, but the sandbox must be complete.
+    /// Returns an error if this machine can't make a network and the sandbox must have it.
     pub fn shared_network(
         &self,
         session: &SessionNetwork,
@@ -302,17 +305,27 @@ impl Places {
         match session.get_or_make(|| SharedNetwork::make(helper)) {
             Ok(network) => Ok(Some(network)),
             Err(_) if self.sandbox == Sandbox::BestEffort => Ok(None),
-            Err(error) => Err(StartError::Sandbox(format!("a network for the session: {error}"))),
+            Err(error) => {
+                Err(StartError::Sandbox(format!("the session's network can't be set up: {error}")))
+            }
         }
     }
 
-    /// Checks whether namespaces are still tried.
+    /// Makes a network for one command, like [`shared_network`](Self::shared_network).
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if this machine can't make a network and the sandbox must have it.
+    pub fn own_network(&self) -> Result<Option<Arc<SharedNetwork>>, StartError> {
+        self.shared_network(&SessionNetwork::default())
+    }
+
     pub(crate) fn tries_namespaces(&self) -> bool {
         self.sandbox != Sandbox::Off && !self.known.without_namespaces.load(Ordering::Relaxed)
     }
 
-    /// Protects Toolhold's own files below the trees regardless of the globs, and the files that
-    /// git would run. `view`: whether the command has its own view. Returns the directories that
+    /// Protects Toolhold's own files below the trees, and the files that git would run, whatever
+    /// the globs say. `view` means that the command has its own view. Returns the directories that
     /// reserve missing paths.
     fn protect_own(
         &self,
@@ -325,8 +338,9 @@ impl Places {
             self.grants.roots().iter().map(|root| root.path.as_path()).collect();
         let writable = if view { trees } else { &[] };
         for root in &roots {
-            // A new file with this name can only add restrictions, and the answer reports it. A
-            // reserved path would be visible to every program that lists the directory.
+            // Only existing files are protected. A new file with this name can only add
+            // restrictions. A reserved path would be visible to every program that lists the
+            // directory.
             let own_files = OWN_NAMES.iter().map(|name| root.join(name));
             denied.frozen.extend(own_files.filter(|path| path.exists()));
 
@@ -334,10 +348,12 @@ impl Places {
             protect_repository(&repository, writable, denied, &mut held)?;
             denied.frozen.extend(repository.names.iter().cloned());
             for path in repository.later.iter().filter(|path| path.exists()) {
-                let mut others = roots.iter().filter(|other| *other != root);
-                let is_in_other_grant = others
-                    .any(|other| other.starts_with(&repository.folder) && path.starts_with(other));
-                if !is_in_other_grant {
+                // A part of the repository with its own grant may be changed.
+                let has_own_grant = roots.iter().any(|other| {
+                    let is_part = other != root && other.starts_with(&repository.folder);
+                    is_part && path.starts_with(other)
+                });
+                if !has_own_grant {
                     denied.frozen.insert(path.clone());
                 }
             }
@@ -345,8 +361,8 @@ impl Places {
         Ok(held)
     }
 
-    /// Hides Toolhold's own secret folders below the trees and freezes the others, under all their
-    /// names. Returns the directories that reserve missing folders.
+    /// Hides Toolhold's own secret folders below the trees and freezes its other folders, under all
+    /// their names. Returns the directories that reserve missing folders.
     fn protect_own_folders(
         &self,
         trees: &[Tree],
@@ -355,12 +371,13 @@ impl Places {
         let mut held = Vec::new();
         let aliases = self.grants.aliases();
         let all = self.grants.rules().own();
-        let named = all.iter().filter(|own| own.path != Path::new("/proc"));
-        for own in named.chain(aliases.iter()) {
-            let around = trees.iter().filter(|tree| own.path.starts_with(&tree.path));
-            let access = around.map(|tree| tree.access).max();
+        // Commands have their own procfs.
+        let folders = all.iter().filter(|own| own.path != Path::new("/proc"));
+        for own in folders.chain(aliases.iter()) {
+            let outer_trees = trees.iter().filter(|tree| own.path.starts_with(&tree.path));
+            let access = outer_trees.map(|tree| tree.access).max();
             let is_writable = access == Some(TreeAccess::Write);
-            // If a link replaces the folder before `..`, the path leads to another place.
+            // If a link replaces the folder before `..`, the path leads to another folder.
             if own.path.ends_with("..") {
                 if is_writable && let Some(folder) = own.path.parent() {
                     held.extend(PinnedDirectory::keep_free(folder)?);
@@ -368,11 +385,12 @@ impl Places {
                 denied.left.insert(own.path.clone());
                 continue;
             }
-            if access.is_none() {
+            let is_outside_of_trees = access.is_none();
+            if is_outside_of_trees {
                 continue;
             }
-            // A command could create a missing folder or file with a configuration that applies
-            // from then on. A path inside another one is protected together with that one.
+            // A command could create a missing folder or file with configuration. A path inside of
+            // another own path is protected with that path.
             let is_inner =
                 all.iter().any(|outer| outer.path != own.path && own.path.starts_with(&outer.path));
             if is_writable && !is_inner {
@@ -388,7 +406,7 @@ impl Places {
     }
 }
 
-/// Freezes the parts of a git repository that decide what git runs, and reserves the missing parts.
+/// Freezes the parts of a git repository that decide what git runs, and reserves missing parts.
 fn protect_repository(
     repository: &Repository,
     writable: &[Tree],
@@ -396,14 +414,16 @@ fn protect_repository(
     held: &mut Vec<PinnedDirectory>,
 ) -> Result<(), PlacesError> {
     denied.left.extend(repository.left.iter().map(|folder| folder.join("..")));
-    // The command could create a missing folder that a path of the repository refers to.
+    // The command could create a missing folder in a path of the repository.
     for folder in repository.left.iter().filter(|path| is_writable(writable, path)) {
         held.extend(PinnedDirectory::keep_free(folder)?);
     }
 
     let folder = &*repository.folder;
-    let is_named = !repository.names.is_empty();
     let is_folder_writable = is_writable(writable, folder);
+    // A link or a `.git` file leads to the folder. If the folder is missing, the whole folder is
+    // reserved.
+    let is_named = !repository.names.is_empty();
     if is_named
         && is_folder_writable
         && let Some(pinned) = PinnedDirectory::keep_free(folder)?
@@ -435,7 +455,6 @@ fn protect_repository(
     Ok(())
 }
 
-/// Checks whether the innermost tree around a path is writable.
 fn is_writable(trees: &[Tree], path: &Path) -> bool {
     let innermost = trees.iter().rfind(|tree| path.starts_with(&tree.path));
     innermost.is_some_and(|tree| tree.access == TreeAccess::Write)
@@ -445,20 +464,23 @@ fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Finds the kernel's file systems that are mounted inside of the trees.
+/// Returns the mount points of the kernel's own file systems in the trees.
 fn find_kernel_mounts(trees: &[Tree], mounts: &Mounts) -> BTreeSet<PathBuf> {
     let mut points = BTreeSet::new();
     for tree in trees {
         let path = Path::new(&tree.path);
-        let inside = mounts.below(path).filter(|mount| mount.point != path);
-        let kernels = inside.filter(|mount| mount.is_kernels());
-        points.extend(kernels.map(|mount| mount.point.clone()));
+        for mount in mounts.below(path) {
+            let is_root_of_tree = mount.point == path;
+            if !is_root_of_tree && mount.is_kernels() {
+                points.insert(mount.point.clone());
+            }
+        }
     }
     points
 }
 
-/// Returns the system settings that commands may not see: root's private files, and the files that
-/// ssh refuses.
+/// Returns the system settings that commands may not see. For root, these are the private files.
+/// For other users in a user namespace, these are the files whose owner ssh would refuse.
 fn system_settings(namespaces: bool) -> Vec<PathBuf> {
     if rustix::process::geteuid().is_root() {
         private_settings()
@@ -469,7 +491,6 @@ fn system_settings(namespaces: bool) -> Vec<PathBuf> {
     }
 }
 
-/// Leaves only paths that are in the trees and exist.
 fn retain_existing(denied: &mut DeniedPaths, trees: &[Tree]) {
     denied.hidden.retain(|path| exists_in(trees, path));
     denied.frozen.retain(|path| exists_in(trees, path));
@@ -480,16 +501,16 @@ fn exists_in(trees: &[Tree], path: &Path) -> bool {
     trees.iter().any(|tree| path.starts_with(&tree.path)) && std::fs::symlink_metadata(path).is_ok()
 }
 
-/// Hides the pipes that a command may not use. A read-only mount doesn't prevent writing to a pipe,
-/// and reading from a pipe empties it.
+/// Hides the pipes that a command may not write, because reading from a pipe empties it, and a
+/// read-only mount doesn't prevent writing to a pipe.
 fn hide_pipes(
     pipes: Vec<PathBuf>,
     trees: &[Tree],
     denied: &mut DeniedPaths,
 ) -> Result<(), PlacesError> {
     for pipe in pipes {
-        let tree = trees.iter().rfind(|tree| pipe.starts_with(&tree.path));
-        let is_read_only = tree.is_some_and(|tree| tree.access == TreeAccess::Read);
+        let innermost = trees.iter().rfind(|tree| pipe.starts_with(&tree.path));
+        let is_read_only = innermost.is_some_and(|tree| tree.access == TreeAccess::Read);
         let is_frozen = pipe.ancestors().any(|above| denied.frozen.contains(above));
         if is_read_only || is_frozen {
             denied.hide(pipe)?;
@@ -498,7 +519,7 @@ fn hide_pipes(
     Ok(())
 }
 
-/// Removes paths below a hidden path, since they are already invisible.
+/// Removes paths below a hidden path, because they are already invisible.
 fn remove_covered(denied: &mut DeniedPaths) {
     let covers = denied.hidden.clone();
     denied.hidden.retain(|path| !is_covered(&covers, path));
@@ -509,80 +530,113 @@ fn is_covered(covers: &BTreeSet<PathBuf>, path: &Path) -> bool {
     path.ancestors().skip(1).any(|above| covers.contains(above))
 }
 
-/// Returns the state that the trees must have when the command starts.
+/// Returns the objects at the paths of the trees, and the paths in the trees that need protection.
 fn tree_state(trees: &[Tree], denied: &DeniedPaths) -> TreeState {
     let DeniedPaths { hidden, frozen, left } = denied;
+    let all_denied = hidden.iter().chain(frozen).chain(left).cloned();
     TreeState {
         found: trees.iter().map(|tree| identity(Path::new(&tree.path))).collect(),
-        pinned: pinned(trees, hidden.iter().chain(frozen).chain(left).cloned()),
+        pinned: directories_to_pin(trees, all_denied),
         hidden: hidden.iter().map(|path| text(path)).collect(),
         frozen: frozen.difference(hidden).map(|path| text(path)).collect(),
     }
 }
 
-/// Returns the current object of a real path, without following a link.
+/// Returns the current object at a real path, without following a link.
 pub(super) fn identity(path: &Path) -> Option<Identity> {
     let (_, _, identity) = open_itself(path.to_str()?).ok()??;
     Some(identity)
 }
 
-/// Returns the directories between a writable tree and denied paths in it, outer directories first.
-fn pinned(trees: &[Tree], denied: impl Iterator<Item = PathBuf>) -> Vec<String> {
-    // This includes read-only trees. In another place, such a tree would be writable together with
-    // its parent.
-    let read_only = trees
+/// Returns the directories between a writable tree and the denied paths in it, outer directories
+/// first.
+fn directories_to_pin(trees: &[Tree], denied: impl Iterator<Item = PathBuf>) -> Vec<String> {
+    // A read-only tree is protected too. If its parent moved, the tree would be writable there.
+    let read_only_trees = trees
         .iter()
         .filter(|tree| tree.access == TreeAccess::Read)
         .map(|tree| PathBuf::from(&tree.path));
-    // The depth of each folder determines the order.
-    let mut folders = BTreeSet::new();
-    for path in denied.chain(read_only) {
-        let around = trees
+    // An outer directory has fewer components, so the set contains it before inner directories.
+    let mut folders_by_depth = BTreeSet::new();
+    for path in denied.chain(read_only_trees) {
+        let next_outer = trees
             .iter()
             .rfind(|tree| path != Path::new(&tree.path) && path.starts_with(&tree.path));
-        let Some(around) = around else { continue };
-        if around.access != TreeAccess::Write {
+        let Some(next_outer) = next_outer else { continue };
+        if next_outer.access != TreeAccess::Write {
             continue;
         }
-        let top = Path::new(&around.path);
-        for folder in path.ancestors().skip(1).take_while(|above| *above != top) {
-            folders.insert((folder.components().count(), text(folder)));
+        let top = Path::new(&next_outer.path);
+        let parents = path.ancestors().skip(1);
+        for folder in parents.take_while(|above| *above != top) {
+            folders_by_depth.insert((folder.components().count(), text(folder)));
         }
     }
-    folders.into_iter().map(|(_, folder)| folder).collect()
+    folders_by_depth.into_iter().map(|(_, folder)| folder).collect()
 }
 
-/// Returns the files of `/etc` that aren't public. Users other than root can't read them anyway,
-/// but root can.
+/// Removes the trees that are parts of an outer tree with the same access. In `trees`, an outer
+/// tree comes before its inner trees.
+fn without_contained(trees: Vec<Tree>) -> Vec<Tree> {
+    let mut needed: Vec<Tree> = Vec::with_capacity(trees.len());
+    for tree in trees {
+        let next_outer =
+            needed.iter().rfind(|outer| Path::new(&tree.path).starts_with(&outer.path));
+        let is_contained = next_outer.is_some_and(|outer| outer.access == tree.access);
+        if !is_contained {
+            needed.push(tree);
+        }
+    }
+    needed
+}
+
+/// Returns whether the changes of a command are recorded.
+fn recording_of(command: &Command) -> Recorded {
+    match &command.changes {
+        None => Recorded::No,
+        Some(changes) if changes.is_required() => Recorded::Required,
+        Some(_) => Recorded::IfPossible,
+    }
+}
+
+/// Returns the files of `/etc` that aren't public. The list is remembered for a while, because the
+/// search is slow.
 fn private_settings() -> Vec<PathBuf> {
     static KNOWN: Mutex<Option<(Instant, Vec<PathBuf>)>> = Mutex::new(None);
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    match &*known {
-        Some((since, paths)) if since.elapsed() < PRIVATE_FOR => paths.clone(),
-        _ => {
-            let mut paths = Vec::new();
-            private_below(Path::new("/etc"), 0, &mut paths);
-            *known = Some((Instant::now(), paths.clone()));
-            paths
-        }
+    if let Some((since, paths)) = &*known
+        && since.elapsed() < REMEMBERED_FOR
+    {
+        return paths.clone();
     }
+    let mut paths = Vec::new();
+    let depth = 0;
+    private_below(Path::new("/etc"), depth, &mut paths);
+    *known = Some((Instant::now(), paths.clone()));
+    paths
 }
 
+/// The permission bits of all users to read an object, and to list and enter a folder.
+const EVERYBODY_READS: u32 = 0o004;
+const EVERYBODY_ENTERS: u32 = 0o005;
+
+/// Adds the files and folders below `folder` that not every user may read to the list `private`.
+/// Folders are searched to a limited depth.
 fn private_below(folder: &Path, depth: usize, private: &mut Vec<PathBuf>) {
     use std::os::unix::fs::PermissionsExt;
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
-        // The target of a link is checked at its own path.
+        // The metadata of a link is the link's own. Its target is checked at the target's path.
         let Ok(metadata) = entry.metadata() else { continue };
         let mode = metadata.permissions().mode();
         if metadata.is_dir() {
-            let everybody_enters = mode & 0o005 == 0o005;
-            if !everybody_enters {
+            let is_public = mode & EVERYBODY_ENTERS == EVERYBODY_ENTERS;
+            if !is_public {
                 private.push(entry.path());
             } else if depth < MAX_DEPTH {
                 private_below(&entry.path(), depth + 1, private);
             }
-        } else if metadata.is_file() && mode & 0o004 == 0 {
+        } else if metadata.is_file() && mode & EVERYBODY_READS == 0 {
             private.push(entry.path());
         }
     }

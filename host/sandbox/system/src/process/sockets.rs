@@ -1,10 +1,10 @@
 //! Finds sockets and pipes of other programs in a command's directories. Through a socket, a
-//! command could make an outside program act for it. A read-only mount doesn't prevent writing to a
+//! command could make another program act for it. A read-only mount doesn't prevent writing to a
 //! pipe.
 //!
-//! A network namespace only blocks sockets without a path. So before a command runs, sockets with a
-//! path are searched and covered. The kernel reports each name that appears or disappears in a
-//! searched directory, so the next search only checks these names.
+//! A network namespace blocks only sockets without a path. So sockets with a path are searched and
+//! covered before a command runs. The kernel then reports each name that appears or disappears in a
+//! searched directory, and the next search checks only these names.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::{CStr, CString, OsStr};
@@ -20,62 +20,70 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use toolhold_policy::files::OWN_NAMES;
 
-use super::limits::{MAX_DEPTH, MAX_LOOKED_AT, PlacesError};
+use super::limits::{MAX_CHECKED, MAX_DEPTH, PlacesError};
 use crate::confine::Identity;
 use crate::mounts::Mounts;
 
-/// Bytes of a directory's entries that the kernel returns at a time.
 const BUFFER: usize = 32 << 10;
 
-/// The most watched directories, and the most bytes of their paths. Editors need watches too, and
-/// older kernels allow 8,192 for a user.
+/// Limits for the watched directories and the bytes of each path. Beyond them, each search checks
+/// everything. Editors need watches too, and older kernels allow 8,192 for a user.
 const MAX_WATCHED: usize = 4_096;
 const MAX_LENGTH: usize = 256;
 
-/// The most remembered sockets and own files, and the most names that are checked individually.
+/// Remembered sockets, pipes and own files, and names that are checked one by one. Beyond this
+/// number, each search checks everything.
 const MAX_NAMES: usize = 1_000;
 
-/// File systems whose names only change through this kernel, so that it reports each change: ext,
-/// XFS, Btrfs, F2FS, tmpfs and overlays. A socket in a layer of an overlay can't be reached through
-/// the overlay.
+/// File systems whose names change only through this kernel, which reports each change: ext, XFS,
+/// Btrfs, F2FS, tmpfs and overlays. A socket in a layer of an overlay can't be reached through the
+/// overlay.
 const LOCAL: [i64; 6] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994, 0x794c_7630];
 
-/// The results of a search.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SocketScan {
     /// Sockets with a listener.
     pub(super) sockets: Vec<PathBuf>,
-    /// Named pipes.
     pub(super) pipes: Vec<PathBuf>,
-    /// Unreadable directories. A program that knows the name of a socket in such a directory may
-    /// still reach the socket.
+    /// Directories that can't be read. A program that knows the name of a socket in such a
+    /// directory may still reach it.
     pub(super) unreadable: Vec<PathBuf>,
-    /// Files with reserved names of Toolhold.
     pub(super) own_names: Vec<PathBuf>,
 }
 
-/// The result of a search, for the next search.
 #[derive(Debug, Default)]
 pub(super) struct RememberedScan(Mutex<Option<Box<Walk>>>);
 
-/// The directories of a search, and the paths that the search omits.
+/// The directories of a search, and the paths that it leaves out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Scope {
-    /// The directories, with the objects at their paths.
+    /// The directories, and the object at the path of each.
     pub(super) roots: Vec<(PathBuf, Option<Identity>)>,
-    /// The omitted paths, including everything below them.
-    pub(super) passed: BTreeSet<PathBuf>,
+    /// The paths that are left out, with everything below them.
+    pub(super) skipped: BTreeSet<PathBuf>,
 }
 
 impl Scope {
+    /// Returns the number of levels between a folder and its root.
+    fn depth_of(&self, folder: &Path) -> usize {
+        for (root, _) in &self.roots {
+            if let Ok(below) = folder.strip_prefix(root) {
+                return below.components().count();
+            }
+        }
+        // The watched folders are below the roots, so this doesn't happen.
+        0
+    }
+
     fn leaves_out(&self, path: &Path) -> bool {
-        path.ancestors().any(|above| self.passed.contains(above))
+        path.ancestors().any(|above| self.skipped.contains(above))
     }
 }
 
 impl RememberedScan {
-    /// Searches everything below the roots, except for the paths that the scope leaves out. Links
-    /// aren't followed.
+    /// Searches everything below the roots, except for the paths that the scope leaves out. Doesn't
+    /// follow links. If the kernel has reported all changes since the last search, only these
+    /// changes are checked.
     pub(super) fn search(
         &self,
         scope: Scope,
@@ -83,7 +91,7 @@ impl RememberedScan {
     ) -> Result<SocketScan, PlacesError> {
         let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let last_walk = remembered.take();
-        // If the last search couldn't watch all directories, this search doesn't try again.
+        // If the last search couldn't watch all directories, this search doesn't watch any.
         let is_watchable = last_walk.as_ref().is_none_or(|walk| walk.watches.is_some());
         if let Some(mut walk) = last_walk
             && walk.scope == scope
@@ -100,7 +108,7 @@ impl RememberedScan {
             mounts: Arc::clone(mounts),
             found: SocketScan::default(),
             watches,
-            entries_left: MAX_LOOKED_AT,
+            entries_left: MAX_CHECKED,
             buffer: Vec::with_capacity(BUFFER),
         };
         for (root, identity) in walk.scope.roots.clone() {
@@ -113,7 +121,6 @@ impl RememberedScan {
     }
 }
 
-/// The watched directories.
 #[derive(Debug)]
 struct Watches {
     queue: OwnedFd,
@@ -126,22 +133,24 @@ impl Watches {
         Some(Self { queue, folders: HashMap::new() })
     }
 
-    /// Watches an open directory. Returns `true` if the kernel reports all of its changes.
+    /// Watches an open directory. Returns true if the kernel reports all of its changes.
     fn add(&mut self, folder: &OwnedFd, path: &Path) -> bool {
         let is_local = rustix::fs::fstatfs(folder).is_ok_and(|fs| LOCAL.contains(&fs.f_type));
         let events = WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::MOVE;
         let link = format!("/proc/self/fd/{}", folder.as_raw_fd());
         let Ok(watch) = inotify::add_watch(&self.queue, link, events) else { return false };
-        // A directory that is mounted in two places has only one watch.
-        let other_path = self.folders.insert(watch, path.to_owned());
-        let has_one_path = other_path.is_none_or(|other| other == path);
-        let fits = self.folders.len() <= MAX_WATCHED && path.as_os_str().len() <= MAX_LENGTH;
-        is_local && fits && has_one_path
+        // A directory that is mounted twice has only one watch, so its changes would be reported
+        // for only one path.
+        let previous_path = self.folders.insert(watch, path.to_owned());
+        let has_one_path = previous_path.is_none_or(|previous| previous == path);
+        let is_within_limits =
+            self.folders.len() <= MAX_WATCHED && path.as_os_str().len() <= MAX_LENGTH;
+        is_local && is_within_limits && has_one_path
     }
 
-    /// Returns the paths whose names have appeared or disappeared. Returns `None` if some of them
-    /// aren't known.
-    fn changed(&mut self) -> Option<BTreeSet<PathBuf>> {
+    /// Returns the paths whose names have appeared or disappeared since the last call. Returns
+    /// `None` if there are too many paths, or some paths are unknown.
+    fn read_changed_paths(&mut self) -> Option<BTreeSet<PathBuf>> {
         let mut changed = BTreeSet::new();
         let mut buffer = [MaybeUninit::uninit(); BUFFER];
         let mut events = Reader::new(&self.queue, &mut buffer);
@@ -158,11 +167,11 @@ impl Watches {
                 self.folders.remove(&event.wd());
                 continue;
             }
-            let lost = ReadFlags::QUEUE_OVERFLOW | ReadFlags::UNMOUNT;
-            let moved = ReadFlags::MOVED_FROM | ReadFlags::MOVED_TO;
-            // Everything below a directory that was moved has other paths now.
-            let is_moved_directory = flags.contains(ReadFlags::ISDIR) && flags.intersects(moved);
-            if flags.intersects(lost) || is_moved_directory || changed.len() == MAX_NAMES {
+            let is_incomplete = flags.intersects(ReadFlags::QUEUE_OVERFLOW | ReadFlags::UNMOUNT);
+            let is_move = flags.intersects(ReadFlags::MOVED_FROM | ReadFlags::MOVED_TO);
+            // Everything below a moved directory has another path now.
+            let is_moved_directory = is_move && flags.contains(ReadFlags::ISDIR);
+            if is_incomplete || is_moved_directory || changed.len() == MAX_NAMES {
                 return None;
             }
             let folder = self.folders.get(&event.wd())?;
@@ -171,39 +180,37 @@ impl Watches {
     }
 }
 
-/// A walk through directories.
 #[derive(Debug)]
 struct Walk {
     scope: Scope,
-    /// The mounts during the search. With other mounts, the paths may have another meaning.
+    /// The mounts during the search. With other mounts, the paths may lead elsewhere.
     mounts: Arc<Mounts>,
-    /// All sockets. This includes sockets without a listener, since a listener may be about to
-    /// start.
+    /// All sockets. A socket without a listener may get one soon.
     found: SocketScan,
-    /// The watches. `None` if the kernel doesn't report all changes, or there are too many
-    /// directories.
+    /// `None` if the kernel doesn't report all changes, or there are too many directories.
     watches: Option<Watches>,
-    /// The number of entries that may still be checked.
     entries_left: usize,
     buffer: Vec<u8>,
 }
 
 impl Walk {
-    /// Returns what was found, without the sockets that have no listener.
+    /// Returns the findings without the sockets that have no listener.
     fn result(&self) -> SocketScan {
         let mut scan = self.found.clone();
         scan.sockets.retain(|path| has_listener(path));
         scan
     }
 
-    /// Stops watching if there are too many names to remember or a directory can't be read. The
+    /// Stops watching if there are too many names to remember, or a directory can't be read. The
     /// next search then checks everything.
     fn stop_watching_if_unsure(&mut self) {
         let SocketScan { sockets, pipes, unreadable, own_names } = &self.found;
         let is_too_much = sockets.len() + pipes.len() + own_names.len() > MAX_NAMES;
-        // Perhaps the directory of a socket can't be read any more, and has to be found.
-        if is_too_much || !unreadable.is_empty() || sockets.iter().any(|path| is_out_of_reach(path))
-        {
+        let has_unreadable = !unreadable.is_empty();
+        // The directory of a known socket may be unreadable now. A new search reports it.
+        let is_unsure =
+            is_too_much || has_unreadable || sockets.iter().any(|path| is_out_of_reach(path));
+        if is_unsure {
             self.watches = None;
         }
     }
@@ -211,48 +218,46 @@ impl Walk {
     /// Checks the names whose changes the kernel reports. Returns `None` if a complete search is
     /// needed.
     fn update(&mut self) -> Option<SocketScan> {
-        for path in self.watches.as_mut()?.changed()? {
+        for path in self.watches.as_mut()?.read_changed_paths()? {
             self.check_name(path).ok()?;
         }
         self.stop_watching_if_unsure();
         if self.watches.is_some() { Some(self.result()) } else { None }
     }
 
-    /// Checks everything below `root`.
+    /// Checks everything below a root. `identity` is the object that the root is expected to be.
     fn check_root(&mut self, root: &Path, identity: Option<&Identity>) -> Result<(), PlacesError> {
         if self.scope.leaves_out(root) {
             return Ok(());
         }
-        match rustix::fs::openat(CWD, root, DIRECTORY, Mode::empty()) {
-            Ok(folder) => {
-                let stat = rustix::fs::fstat(&folder).map_err(unreadable(root))?;
-                let now = Identity::Object { device: stat.st_dev, inode: stat.st_ino };
-                if identity != Some(&now) {
-                    // The root has just been replaced, and the next search compares with the new
-                    // object.
-                    self.watches = None;
-                }
-                self.check_folder(&folder, &mut root.to_owned(), 0)
-            }
-            Err(Errno::NOENT) => Ok(()),
-            Err(errno) => Err(unreadable(root)(errno)),
+        let folder = match rustix::fs::openat(CWD, root, DIRECTORY, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(()),
+            opened => opened.map_err(unreadable(root))?,
+        };
+        let stat = rustix::fs::fstat(&folder).map_err(unreadable(root))?;
+        let current = Identity::Object { device: stat.st_dev, inode: stat.st_ino };
+        if identity != Some(&current) {
+            // Another object has just replaced the root. The next search must check this object
+            // completely, so its changes aren't watched.
+            self.watches = None;
         }
+        let depth = 0;
+        self.check_folder(&folder, &mut root.to_owned(), depth)
     }
 
-    /// Checks a path whose name has appeared or disappeared.
+    /// Checks a name again after a change, and everything below it.
     fn check_name(&mut self, mut path: PathBuf) -> Result<(), PlacesError> {
         let SocketScan { sockets, pipes, own_names, .. } = &mut self.found;
-        for known in [sockets, pipes, own_names] {
-            known.retain(|known| !known.starts_with(&path));
+        for known_paths in [sockets, pipes, own_names] {
+            known_paths.retain(|known| !known.starts_with(&path));
         }
+        // A watched name has a parent and no NUL byte, so these two lines never return.
         let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
         let Ok(name) = CString::new(name.as_bytes()) else { return Ok(()) };
-        let mut roots = self.scope.roots.iter();
-        let below_root = roots.find_map(|(root, _)| folder.strip_prefix(root).ok());
-        let depth = below_root.map_or(0, |below| below.components().count());
-
+        let depth = self.scope.depth_of(folder);
         let folder = match openat2(CWD, folder, DIRECTORY, Mode::empty(), ResolveFlags::NO_SYMLINKS)
         {
+            // The directory was removed or replaced meanwhile.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
             opened => opened.map_err(unreadable(folder))?,
         };
@@ -283,19 +288,20 @@ impl Walk {
             FileType::RegularFile if OWN_NAMES.iter().any(|own| name.eq_ignore_ascii_case(own)) => {
                 self.found.own_names.push(folder.join(name));
             }
+            // A command can't make another program act through other objects.
             _ => {}
         }
     }
 
-    /// Checks everything below an open directory. `path` is the directory's path. When the function
-    /// returns, `path` has the same value again.
+    /// Checks everything below an open directory. `path` is its path, which is unchanged
+    /// afterwards.
     fn check_folder(
         &mut self,
         folder: &OwnedFd,
         path: &mut PathBuf,
         depth: usize,
     ) -> Result<(), PlacesError> {
-        // The watch starts before the directory is read, so that no change is missed.
+        // The watch starts before the directory is read, so no change is missed.
         if self.watches.as_mut().is_some_and(|watches| !watches.add(folder, path)) {
             self.watches = None;
         }
@@ -319,7 +325,7 @@ impl Walk {
             }
             self.entries_left = self.entries_left.checked_sub(1).ok_or(PlacesError::TooMany)?;
             let mut kind = entry.file_type();
-            // Some file systems don't tell the type.
+            // Some file systems don't report the type.
             if kind == FileType::Unknown
                 && let Ok(stat) = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
             {
@@ -341,7 +347,8 @@ impl Walk {
         Ok(())
     }
 
-    /// Checks the directory `name` of a folder. `path` is the directory's path.
+    /// Checks everything below the directory `name` of `folder`. `path` is the path of the
+    /// directory, and `depth` is the depth of `folder`.
     fn enter(
         &mut self,
         folder: &OwnedFd,
@@ -358,7 +365,7 @@ impl Walk {
             // The directory was removed, or another object has its name.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
             Err(Errno::ACCESS) => self.found.unreadable.push(path.clone()),
-            Err(errno) => return Err(unreadable(path)(errno)),
+            Err(errno) => return Err(PlacesError::Unreadable(path.clone(), errno.into())),
         }
         Ok(())
     }
@@ -374,20 +381,20 @@ const DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC)
     .union(OFlags::NONBLOCK);
 
-/// Checks whether the directory of a path can't be read.
 fn is_out_of_reach(path: &Path) -> bool {
     rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).err() == Some(Errno::ACCESS)
 }
 
 /// Checks whether a program listens on a socket. A stale socket never gets a listener again,
-/// because a program removes the file and creates a new one.
+/// because programs remove the file and create a new socket.
 ///
-/// No program notices this check. Connecting a datagram socket sends no data, and it can't connect
-/// to another kind of socket.
+/// No program notices this check. Connecting a datagram socket sends no data, and fails for other
+/// kinds of sockets.
 fn has_listener(path: &Path) -> bool {
     !matches!(connect(path), Err(Errno::CONNREFUSED | Errno::NOENT))
 }
 
+/// Tries to connect to a socket without waiting.
 fn connect(path: &Path) -> Result<(), Errno> {
     let socket = rustix::fs::openat(
         CWD,
@@ -395,15 +402,15 @@ fn connect(path: &Path) -> Result<(), Errno> {
         OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
         Mode::empty(),
     )?;
-    // The path of the socket may be too long for an address.
+    // The path of the socket may be too long for an address. The path of the handle is short.
     let address = SocketAddrUnix::new(format!("/proc/self/fd/{}", socket.as_fd().as_raw_fd()))?;
-    let asking = rustix::net::socket_with(
+    let probe = rustix::net::socket_with(
         AddressFamily::UNIX,
         SocketType::DGRAM,
         SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
         None,
     )?;
-    rustix::net::connect(&asking, &address)
+    rustix::net::connect(&probe, &address)
 }
 
 #[cfg(test)]
@@ -413,10 +420,10 @@ mod tests {
     use super::super::places::identity;
     use super::*;
 
-    fn scope(root: &Path, passed: &[&Path]) -> Scope {
+    fn scope(root: &Path, skipped: &[&Path]) -> Scope {
         Scope {
             roots: vec![(root.to_owned(), identity(root))],
-            passed: passed.iter().map(|path| path.to_path_buf()).collect(),
+            skipped: skipped.iter().map(|path| path.to_path_buf()).collect(),
         }
     }
 
@@ -424,8 +431,8 @@ mod tests {
         Mounts::current().expect("there is a table")
     }
 
-    fn found(root: &Path, passed: &[&Path]) -> Vec<PathBuf> {
-        let scan = RememberedScan::default().search(scope(root, passed), &mounts());
+    fn found(root: &Path, skipped: &[&Path]) -> Vec<PathBuf> {
+        let scan = RememberedScan::default().search(scope(root, skipped), &mounts());
         let mut sockets = scan.expect("it is looked through").sockets;
         sockets.sort();
         sockets

@@ -1,5 +1,4 @@
-//! Reads the directory and variables of a command for later commands, through a pipe and within a
-//! limit.
+//! Reads the directory and variables that a command leaves for later commands.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,12 +10,12 @@ use toolhold_contract::ShellSession;
 
 use crate::confine::Program;
 
-/// The most bytes of a record, which is the capacity of a pipe. The command writes the record when
-/// it ends, and the host reads it only afterwards.
+/// Bytes of a record: the capacity of a pipe. The command writes the record when it ends, and the
+/// host reads it only afterwards.
 const MAX_RECORD: usize = 64 * 1024;
 
-/// A pipe for a command's record. The host stores at most the pipe's capacity and never waits,
-/// regardless of what the command writes.
+/// A pipe for a command's record. Whatever the command writes, the host stores at most the pipe's
+/// capacity and never waits.
 pub(super) struct StateRecord {
     pipe: OwnedFd,
     shell: Arc<dyn ShellSession>,
@@ -25,13 +24,13 @@ pub(super) struct StateRecord {
 }
 
 impl StateRecord {
-    /// Makes a pipe. Also returns the end of the pipe that is for the command.
+    /// Makes a pipe. Also returns the command's end of the pipe.
     pub(super) fn new(
         shell: &Arc<dyn ShellSession>,
         program: &Program,
     ) -> io::Result<(Self, OwnedFd)> {
         let (pipe, for_command) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-        // A command that fills the pipe gets an error, and doesn't wait for ever.
+        // A command that fills the pipe gets an error. Otherwise it would wait forever.
         fcntl_setfl(&for_command, OFlags::NONBLOCK)?;
         fcntl_setfl(&pipe, OFlags::NONBLOCK)?;
         let record = Self {
@@ -43,16 +42,17 @@ impl StateRecord {
         Ok((record, for_command))
     }
 
-    /// Reads the record and passes it to the session. The command must have exited.
+    /// Passes the record to the session. The command must have ended.
     pub(super) fn finish(self) {
+        // The additional byte shows that the record is longer than the limit.
         let mut record = vec![0; MAX_RECORD + 1];
         let mut filled = 0;
         while filled < record.len() {
             match rustix::io::read(&self.pipe, &mut record[filled..]) {
-                Ok(0) => break,
-                Ok(read) => filled += read,
                 Err(rustix::io::Errno::INTR) => {}
-                Err(_) => break,
+                // The pipe is closed or empty.
+                Ok(0) | Err(_) => break,
+                Ok(read) => filled += read,
             }
         }
         record.truncate(filled);

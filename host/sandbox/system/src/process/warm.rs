@@ -1,4 +1,4 @@
-//! Starts and prepares the helper of the next command before that command is known.
+//! Starts and prepares the helper of the next command before this command is known.
 
 use std::path::PathBuf;
 use std::process::Child;
@@ -12,7 +12,7 @@ use super::sandbox::CommandSandbox;
 use crate::confine::Preparation;
 use crate::mounts::Mounts;
 
-/// A helper that waits for its command. After a while, the helper ends by itself.
+/// A helper that waits for its command. It exits if it waits for too long.
 #[derive(Debug)]
 struct WarmHelper {
     helper: Option<ConfineHelper>,
@@ -29,32 +29,35 @@ impl Drop for WarmHelper {
     }
 }
 
-/// The most waiting helpers. They belong to the sessions with the latest commands.
+/// Waiting helpers. They belong to the sessions with the latest commands, and the oldest helper is
+/// ended.
 const MAX_WAITING: usize = 4;
 
-/// The place for helpers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WarmSlot(Arc<Mutex<Vec<WarmHelper>>>);
 
 impl WarmSlot {
-    /// Takes the helper that is prepared for this sandbox. Helpers for the networks of other
-    /// sessions stay. All other helpers are ended.
+    /// Takes the helper that is prepared for this sandbox, if there is one. Keeps helpers for the
+    /// networks of other sessions, and ends all other helpers.
     pub(super) fn take(&self, sandbox: &CommandSandbox) -> Option<ConfineHelper> {
         let mut helpers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         helpers.retain_mut(|helper| {
-            !helper.is_of_ended_session()
-                && helper.is_waiting()
-                && helper.fits_but_for_network(sandbox)
+            if helper.is_of_ended_session() || !helper.is_waiting() {
+                return false;
+            }
+            helper.fits_but_for_network(sandbox)
         });
         let network = sandbox.preparation.shared_network;
         let index =
             helpers.iter().position(|helper| helper.preparation.shared_network == network)?;
-        helpers.remove(index).helper.take()
+        let mut fitting = helpers.remove(index);
+        // Dropping the rest of the value has no effect without its helper.
+        fitting.helper.take()
     }
 }
 
 impl WarmHelper {
-    /// Checks whether only this helper uses its network, so that no command can use it any more.
+    /// Checks whether only this helper uses its network. Then no command can use it any more.
     fn is_of_ended_session(&self) -> bool {
         self.network.as_ref().is_some_and(|network| Arc::strong_count(network) == 1)
     }
@@ -65,9 +68,9 @@ impl WarmHelper {
         matches!(helper.process.try_wait(), Ok(None))
     }
 
-    /// Checks whether the helper is prepared for this sandbox. The network may differ.
+    /// Checks whether the helper is prepared for this sandbox, apart from the network.
     fn fits_but_for_network(&self, sandbox: &CommandSandbox) -> bool {
-        // A view has the mounts from the time when it was made.
+        // The helper's view has the mounts from the start of the helper.
         if !Arc::ptr_eq(&self.mounts, &sandbox.mounts) {
             return false;
         }
@@ -87,31 +90,33 @@ pub(super) struct NextHelper {
 }
 
 impl NextHelper {
-    /// Starts the helper, unless another helper waits or no further command is possible.
+    /// Starts the helper, unless an equal helper waits or no further command is possible.
     fn start(self) {
         let Self { program, preparation, mounts, network, slot: WarmSlot(slot) } = self;
+        // Only this value still uses the slot, so no command can follow.
         if Arc::strong_count(&slot) == 1 {
             return;
         }
-        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
-        if slot.iter().any(|warm| warm.preparation == preparation) {
+        let mut helpers = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        if helpers.iter().any(|warm| warm.preparation == preparation) {
             return;
         }
         let namespaces = network.as_deref().map(SharedNetwork::namespaces);
         if let Ok(helper) = ConfineHelper::start(&program, &preparation, namespaces) {
-            if slot.len() == MAX_WAITING {
-                slot.remove(0);
+            if helpers.len() == MAX_WAITING {
+                let oldest = 0;
+                helpers.remove(oldest);
             }
-            slot.push(WarmHelper { helper: Some(helper), preparation, mounts, network });
+            helpers.push(WarmHelper { helper: Some(helper), preparation, mounts, network });
         }
     }
 }
 
-/// Starts the `next` helper and waits for the end of the process that has `ended`. Uses a new
-/// thread, so that no call waits for either.
-pub(super) fn hand_over(next: Option<NextHelper>, mut ended: Option<Child>) {
-    let pid = ended.as_ref().map(Pid::from_child);
-    if next.is_none() && pid.is_none() {
+/// Starts the `next` helper, and reaps the process `ended`, which is about to end. A new thread
+/// does both, so the call doesn't wait.
+pub(super) fn start_next_and_reap(next: Option<NextHelper>, mut ended: Option<Child>) {
+    let ended_pid = ended.as_ref().map(Pid::from_child);
+    if next.is_none() && ended_pid.is_none() {
         return;
     }
     let builder = std::thread::Builder::new().name("toolhold-helper".to_owned());
@@ -123,9 +128,9 @@ pub(super) fn hand_over(next: Option<NextHelper>, mut ended: Option<Child>) {
             let _ = ended.wait();
         }
     });
-    // Without a thread, the next command starts its own helper.
-    if thread.is_err() && pid.is_some() {
-        let _ = waitpid(pid, WaitOptions::empty());
+    // Without a thread, the next command starts its own helper, and the process is reaped here.
+    if thread.is_err() && ended_pid.is_some() {
+        let _ = waitpid(ended_pid, WaitOptions::empty());
     }
 }
 
@@ -144,6 +149,8 @@ mod tests {
             network,
             shared_network: None,
             recorded: Recorded::No,
+            relayed: false,
+            authority: None,
             trees: Vec::new(),
             home: None,
             limits: Limits::default(),

@@ -1,9 +1,8 @@
-//! Keeps the best hits of many, in bounded memory.
+//! Selects the best hits in bounded memory.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-/// A document's number and its score.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scored {
     pub(crate) id: i64,
@@ -31,7 +30,6 @@ impl PartialEq for Scored {
 
 impl Eq for Scored {}
 
-/// Keeps the documents with the best scores.
 #[derive(Debug)]
 pub(crate) struct Best {
     limit: usize,
@@ -39,23 +37,23 @@ pub(crate) struct Best {
 }
 
 impl Best {
-    /// Keeps `limit` documents, 1 or more.
+    /// Selects `limit` documents, at least 1.
     pub(crate) fn new(limit: usize) -> Self {
         Self { limit, heap: BinaryHeap::with_capacity(limit + 1) }
     }
 
-    /// Checks whether a document would be among the best.
     pub(crate) fn takes(&self, document: Scored) -> bool {
         if self.heap.len() < self.limit {
             return true;
         }
         match self.heap.peek() {
             Some(Reverse(worst)) => document > *worst,
+            // The limit is 0.
             None => false,
         }
     }
 
-    /// Adds a document, and removes the worst one if there are too many.
+    /// Adds a document. Above the limit, the worst document is removed.
     pub(crate) fn add(&mut self, document: Scored) {
         self.heap.push(Reverse(document));
         if self.heap.len() > self.limit {
@@ -63,7 +61,6 @@ impl Best {
         }
     }
 
-    /// Returns the documents, the best first.
     pub(crate) fn into_sorted(self) -> Vec<Scored> {
         self.heap.into_sorted_vec().into_iter().map(|Reverse(document)| document).collect()
     }

@@ -1,4 +1,4 @@
-//! Decides which documents a query may find, by tags and by the prefix of keys.
+//! Filters documents by tags and by the prefix of their keys.
 
 use std::collections::HashSet;
 
@@ -7,60 +7,47 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use crate::StoreError;
 use crate::index::{COMMON, IndexQuery, text, words};
 
-/// The filter of a query: tags, and the prefix of keys.
 #[derive(Debug)]
 pub(crate) struct Filter<'a> {
     tags: &'a [String],
     prefix: &'a str,
-    /// The documents that pass, if they are few. Otherwise, each document is looked up when it is
-    /// found.
-    pub(crate) few: Option<HashSet<i64>>,
-    /// The tags in the syntax of FTS5, if few documents have all of them.
-    pub(crate) narrow: Option<String>,
+    /// The matching documents, if they are few. If it is `None`, each found document is looked up.
+    pub(crate) candidates: Option<HashSet<i64>>,
+    /// The tags in the syntax of FTS5, if few documents match them.
+    pub(crate) tag_expression: Option<String>,
 }
 
 impl<'a> Filter<'a> {
+    /// Prepares the filter. If few documents match the tags or the prefix, finds these documents
+    /// already.
     pub(crate) fn new(connection: &Connection, query: &IndexQuery<'a>) -> Result<Self, StoreError> {
-        let mut filter = Self { tags: query.tags, prefix: query.prefix, few: None, narrow: None };
+        let mut filter =
+            Self { tags: query.tags, prefix: query.prefix, candidates: None, tag_expression: None };
         if !filter.tags.is_empty() {
             let tokens: Vec<String> = filter.tags.iter().map(|tag| words::tag_token(tag)).collect();
             let expression = format!("(tags : ({}))", tokens.join(" AND "));
-            let mut statement = connection
-                .prepare_cached("SELECT rowid FROM words WHERE words MATCH ?1 LIMIT ?2")?;
-            let rows = statement.query_map(params![expression, COMMON + 1], |row| row.get(0))?;
-            let tagged = rows.collect::<Result<HashSet<i64>, _>>()?;
-            if tagged.len() <= COMMON {
-                filter.few = Some(tagged);
-                filter.narrow = Some(expression);
+            if let Some(tagged) = find_tagged(connection, &expression)? {
+                filter.candidates = Some(tagged);
+                filter.tag_expression = Some(expression);
             }
         }
-        if !filter.prefix.is_empty() {
-            let mut statement = connection
-                .prepare_cached("SELECT key, id FROM documents WHERE key >= ?1 ORDER BY key")?;
-            let mut rows = statement.query([filter.prefix.as_bytes()])?;
-            let mut below = HashSet::new();
-            while below.len() <= COMMON
-                && let Some(row) = rows.next()?
-                && text(row, 0)?.starts_with(filter.prefix)
-            {
-                below.insert(row.get(1)?);
-            }
-            if below.len() <= COMMON {
-                filter.few = Some(match filter.few.take() {
-                    Some(tagged) => tagged.intersection(&below).copied().collect(),
-                    None => below,
-                });
-            }
+        if !filter.prefix.is_empty()
+            && let Some(with_prefix) = find_with_prefix(connection, filter.prefix)?
+        {
+            filter.candidates = Some(match filter.candidates.take() {
+                Some(tagged) => tagged.intersection(&with_prefix).copied().collect(),
+                None => with_prefix,
+            });
         }
         Ok(filter)
     }
 
-    /// Checks whether a document is already known not to pass, without a lookup.
+    /// Checks without a query whether a document certainly doesn't match.
     pub(crate) fn excludes(&self, id: i64) -> bool {
-        self.few.as_ref().is_some_and(|few| !few.contains(&id))
+        self.candidates.as_ref().is_some_and(|candidates| !candidates.contains(&id))
     }
 
-    /// Checks whether a document passes.
+    /// Checks whether a document has all tags, and a key with the prefix.
     pub(crate) fn passes(&self, connection: &Connection, id: i64) -> Result<bool, StoreError> {
         if self.excludes(id) {
             return Ok(false);
@@ -72,7 +59,48 @@ impl<'a> Filter<'a> {
             .prepare_cached("SELECT key, tags FROM documents WHERE id = ?1")?
             .query_row([id], |row| Ok((text(row, 0)?, crate::index::tags(row, 1)?)))
             .optional()?;
+        // The document may have been deleted.
         let Some((key, tags)) = document else { return Ok(false) };
-        Ok(key.starts_with(self.prefix) && self.tags.iter().all(|tag| tags.contains(tag)))
+        let has_tags = self.tags.iter().all(|tag| tags.contains(tag));
+        Ok(has_tags && key.starts_with(self.prefix))
     }
+}
+
+/// Returns the documents that an expression of FTS5 finds, or `None` if there are more than
+/// [`COMMON`] documents.
+fn find_tagged(
+    connection: &Connection,
+    expression: &str,
+) -> Result<Option<HashSet<i64>>, StoreError> {
+    let mut statement =
+        connection.prepare_cached("SELECT rowid FROM words WHERE words MATCH ?1 LIMIT ?2")?;
+    // One document above the limit shows that there are too many documents.
+    let rows = statement.query_map(params![expression, COMMON + 1], |row| row.get(0))?;
+    let tagged = rows.collect::<Result<HashSet<i64>, _>>()?;
+    if tagged.len() > COMMON {
+        return Ok(None);
+    }
+    Ok(Some(tagged))
+}
+
+/// Returns the documents whose keys have the prefix, or `None` if there are more than [`COMMON`]
+/// documents.
+fn find_with_prefix(
+    connection: &Connection,
+    prefix: &str,
+) -> Result<Option<HashSet<i64>>, StoreError> {
+    let mut statement =
+        connection.prepare_cached("SELECT key, id FROM documents WHERE key >= ?1 ORDER BY key")?;
+    let mut rows = statement.query([prefix.as_bytes()])?;
+    // The keys are sorted, so the keys with the prefix come first.
+    let mut with_prefix = HashSet::new();
+    while let Some(row) = rows.next()?
+        && text(row, 0)?.starts_with(prefix)
+    {
+        with_prefix.insert(row.get(1)?);
+        if with_prefix.len() > COMMON {
+            return Ok(None);
+        }
+    }
+    Ok(Some(with_prefix))
 }

@@ -1,20 +1,19 @@
-//! Records which vectors of an index an external database already has.
+//! Records which vectors of an index an external database has.
 //!
-//! The index has all vectors, and a list of the changes that the database doesn't have yet. The
-//! list is written together with the vectors. So no data is lost if the database is wiped,
-//! unavailable or replaced by another one.
+//! The index has all vectors, and a list of the changes that the database lacks. Both are written
+//! in one transaction, so no vector is lost if the database is wiped, unavailable or replaced.
 
 use rusqlite::{Connection, TransactionBehavior, params};
 
 use crate::index::{DocumentIndex, text};
 use crate::{Stop, StoreError};
 
-/// The most recorded changes, in addition to two for each vector. A database that isn't used until
-/// then gets all vectors again.
+/// Most recorded changes, in addition to two for each vector. Above the limit, the changes are
+/// dropped, and the database gets all vectors again.
 const MAX_UNSENT: u64 = 1_000_000;
 
-/// The tables. `mirrors` has a row for each vector length that a database has, with the database's
-/// place. Without such a row, no changes are recorded.
+/// The tables. `mirrors` has a row for each length of vectors that a database has. Only changes of
+/// vectors with these lengths are recorded.
 pub(crate) const TABLES: &str = "
     CREATE TABLE mirrors (numbers INTEGER PRIMARY KEY, place TEXT NOT NULL) STRICT;
     CREATE TABLE unsent (
@@ -25,9 +24,9 @@ pub(crate) const TABLES: &str = "
     CREATE TABLE secret (one INTEGER PRIMARY KEY CHECK (one = 1), text TEXT NOT NULL) STRICT;
     INSERT INTO secret VALUES (1, lower(hex(randomblob(16))))";
 
-/// The same tables with a separate row for each [group], because a database only gets the vectors
-/// of groups that were searched with it. The numbers of vectors are stored too, so that no search
-/// has to count them. A change without a group is a removed vector.
+/// The same tables with a row for each [group]. A database gets only the groups that were searched
+/// with it. `vector_counts` avoids counting at each search. A change with an empty group is a
+/// removed vector.
 pub(crate) const GROUPS: &str = "
     DROP TABLE mirrors;
     DROP TABLE unsent;
@@ -51,43 +50,44 @@ pub(crate) const GROUPS: &str = "
         )
     ) WHERE first > 0 AND second > 0 GROUP BY 1, 2";
 
-/// The state of an external database for the vectors of one length and [group].
+/// The state of an external database for a [group]'s vectors of one length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mirror {
-    /// A random text that is unique for this index.
+    /// A random text that identifies this index.
     pub secret: String,
-    /// The vectors that the index has.
+    /// The number of vectors in the index.
     pub vectors: u64,
-    /// The number of changes that the database doesn't have yet. They may include removed vectors
-    /// of other groups.
+    /// The number of changes that the database lacks. The changes may include removed vectors of
+    /// other groups.
     pub unsent: u64,
-    /// Whether the database already got vectors at this place.
+    /// Whether the database has received vectors at this place.
     pub is_begun: bool,
 }
 
-/// A change that a database elsewhere doesn't have yet.
+/// A change that the database lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnsentVector {
     change: i64,
     /// The number of the document.
     pub id: i64,
-    /// The document's vector. `None` if the document no longer has a vector of this length.
+    /// The vector. `None` if the document no longer has a vector of this length.
     pub vector: Option<Vec<i8>>,
 }
 
-/// Returns the first two parts of a key, each with its `/`. Documents with this prefix form a
-/// group. Returns `None` if the key has fewer than two such parts.
+/// Returns the first two parts of a key, with their slashes. A group is all documents with this
+/// prefix. Returns `None` if the key has fewer slashes.
 pub fn group(key: &str) -> Option<&str> {
     let (end, _) = key.match_indices('/').nth(1)?;
     Some(&key[..=end])
 }
 
 impl DocumentIndex {
-    /// Returns the state of the database at `place` for the vectors of a [group] with this length.
+    /// Returns the state of the external database at `place`, for the vectors of a [group] with the
+    /// length `numbers`.
     ///
     /// # Errors
     ///
-    /// Returns an error if the file can't be read, or the operation is stopped.
+    /// Fails if the file can't be read, or if the operation is stopped.
     pub fn mirror(
         &self,
         numbers: usize,
@@ -119,13 +119,13 @@ impl DocumentIndex {
         })
     }
 
-    /// Records that the database at `place` has no vectors of a [group] with this length, so that
-    /// it gets all of them.
+    /// Records that the database at `place` has no vectors of a [group] with the length `numbers`.
+    /// The database then gets all these vectors again.
     ///
     /// # Errors
     ///
-    /// Returns an error if the file can't be written, or the operation is stopped. Nothing is then
-    /// changed.
+    /// Returns an error if the file can't be written, or the operation is stopped. Nothing is
+    /// changed then.
     pub fn begin_mirror(
         &self,
         numbers: usize,
@@ -164,12 +164,12 @@ impl DocumentIndex {
         })
     }
 
-    /// Returns the first changes of vectors of a [group] with this length, at most `limit`. The
-    /// changes include removed vectors of other groups.
+    /// Returns at most `limit` changes of a [group]'s vectors, the oldest first. The changes
+    /// include removed vectors of other groups, because a removed vector has no group.
     ///
     /// # Errors
     ///
-    /// Returns an error if the file can't be read, or the operation is stopped.
+    /// Fails if the file can't be read, or if the operation is stopped.
     pub fn unsent(
         &self,
         numbers: usize,
@@ -178,6 +178,7 @@ impl DocumentIndex {
         stop: &Stop,
     ) -> Result<Vec<UnsentVector>, StoreError> {
         self.database.run(stop, |connection| {
+            // A removed vector has an empty `part`.
             let mut statement = connection.prepare_cached(
                 "SELECT change, unsent.id, vectors.numbers FROM unsent
                  LEFT JOIN vectors
@@ -194,13 +195,13 @@ impl DocumentIndex {
         })
     }
 
-    /// Records that the database has these changes. If a vector changed again meanwhile, its new
-    /// change isn't removed.
+    /// Records that the database has these changes. If a vector has changed again in the meantime,
+    /// its new change stays.
     ///
     /// # Errors
     ///
-    /// Returns an error if the file can't be written, or the operation is stopped. Nothing is then
-    /// changed.
+    /// Returns an error if the file can't be written, or the operation is stopped. Nothing is
+    /// changed then.
     pub fn sent(&self, changes: &[UnsentVector], stop: &Stop) -> Result<(), StoreError> {
         self.database.run(stop, |connection| {
             let transaction =
@@ -216,8 +217,9 @@ impl DocumentIndex {
     }
 }
 
-/// Records that a document got a vector, or no longer has one.
-pub(crate) fn note(
+/// Records a new or removed vector of a document. `numbers` is the length of the vector.
+/// `is_gone` means that the vector was removed.
+pub(crate) fn record_change(
     connection: &Connection,
     key: &str,
     id: i64,
@@ -225,31 +227,35 @@ pub(crate) fn note(
     is_gone: bool,
 ) -> Result<(), StoreError> {
     let Some(group) = group(key) else { return Ok(()) };
+    let count_change = if is_gone { -1 } else { 1 };
     connection
         .prepare_cached(
             "INSERT INTO vector_counts VALUES (?1, ?2, ?3)
              ON CONFLICT DO UPDATE SET vectors = vectors + ?3",
         )?
-        .execute(params![numbers, group, if is_gone { -1 } else { 1 }])?;
-    // Changes are only recorded if a database has the group.
+        .execute(params![numbers, group, count_change])?;
+    // A removed vector has no group, so each database gets the change.
+    let part = if is_gone { "" } else { group };
+    // Changes of groups without a database aren't recorded.
     connection
         .prepare_cached(
             "INSERT OR REPLACE INTO unsent (id, numbers, part) SELECT ?1, ?2, ?4
              WHERE EXISTS (SELECT 1 FROM mirrors WHERE numbers = ?2 AND part = ?3)",
         )?
-        .execute(params![id, numbers, group, if is_gone { "" } else { group }])?;
+        .execute(params![id, numbers, group, part])?;
     Ok(())
 }
 
-/// Removes the state of the databases if they lack too many changes.
-pub(crate) fn bound(connection: &Connection, vectors: u64) -> Result<(), StoreError> {
-    let most = MAX_UNSENT.saturating_add(vectors.saturating_mul(2));
+/// Forgets the databases if the list of changes is too long. The limit grows with the number of
+/// `vectors` in the index.
+pub(crate) fn limit_changes(connection: &Connection, vectors: u64) -> Result<(), StoreError> {
+    let max_changes = MAX_UNSENT.saturating_add(vectors.saturating_mul(2));
     let forgotten = connection
         .prepare_cached(
             "DELETE FROM mirrors
              WHERE (SELECT max(change) FROM unsent) - (SELECT min(change) FROM unsent) > ?1",
         )?
-        .execute([most])?;
+        .execute([max_changes])?;
     if forgotten > 0 {
         connection.execute("DELETE FROM unsent", [])?;
     }

@@ -1,10 +1,11 @@
 //! The index of a plugin: writes, lists and searches documents within a quota.
 //!
-//! Each plugin has one file, an SQLite database in Toolhold's own data folder. Words are searched
-//! with FTS5, and vectors are compared one by one. An external database may have the vectors too,
-//! and select near ones. All SQL statements are constants of this crate. A guest's data is only
-//! bound as a parameter, and its query consists only of letters and digits. Several processes may
-//! use an index at the same time.
+//! Each plugin has an SQLite file in Toolhold's own data folder. Words are searched with FTS5.
+//! Vectors are compared one by one, or an external database selects near vectors. Several processes
+//! may use an index at the same time.
+//!
+//! A guest can't inject SQL: all statements are constants of this crate, and a guest's data is only
+//! bound as a parameter. Words of a query consist of letters, digits and `_`.
 
 mod best;
 mod filter;
@@ -23,41 +24,40 @@ use crate::{Database, DatabaseForm, Stop, StoreError, exceeds};
 pub use mirror::{Mirror, UnsentVector, group};
 pub use pending::PendingWrite;
 
-/// Most bytes of a key. An empty string is no key.
+/// Most bytes of a key. An empty key is refused.
 pub const MAX_KEY: usize = 512;
 /// Most bytes of a text.
 pub const MAX_TEXT: usize = 1 << 20;
 /// Most tags of a document, and of a query.
 pub const MAX_TAGS: usize = 16;
-/// Most bytes of a tag. An empty string is no tag.
+/// Most bytes of a tag. An empty tag is refused.
 pub const MAX_TAG: usize = 256;
 /// Most numbers of a vector.
 pub const MAX_VECTOR: usize = 4096;
 /// Most bytes of data.
 pub const MAX_DATA: usize = 64 * 1024;
-/// The most documents or keys of one operation.
+/// Most documents or keys of one operation.
 pub const MAX_DOCUMENTS: usize = 1000;
-/// The most bytes of the documents of one write.
+/// Most bytes of the documents of one write.
 pub const MAX_WRITE: usize = 8 << 20;
-/// The most bytes of the documents of one read. A single document always fits.
+/// Most bytes of the documents of one read. A single document may be larger.
 pub const MAX_PAGE: usize = 4 << 20;
-/// Most documents that are deleted by a prefix at once.
+/// Most documents that are deleted by a prefix at once. Further documents stay.
 pub const MAX_DELETED: usize = 10_000;
 /// Most bytes of the words of a query.
 pub const MAX_WORDS: usize = 4096;
-/// Most hits.
+/// Most hits of a query.
 pub const MAX_HITS: usize = 1000;
 
-/// The most documents that are ranked by words, and the most documents in the list of a filter. A
-/// word or tag of more documents is common.
+/// Most documents that are ranked by words, or listed for a filter.
 const COMMON: usize = 20_000;
 
-/// Limits of a plugin's documents.
+/// The limits of a plugin's documents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexQuota {
-    /// The total bytes of all documents, with their keys, tags, vectors and data.
+    /// The bytes of all documents, with their keys, tags, vectors and data.
     pub bytes: u64,
-    /// Number of documents.
+    /// The number of documents.
     pub documents: u64,
 }
 
@@ -68,16 +68,15 @@ pub struct Document {
     pub key: String,
     /// The text that is searched for words.
     pub text: String,
-    /// Words that a query can ask for exactly. No tag has a NUL.
+    /// Exact words for filters. A tag with a NUL is refused.
     pub tags: Vec<String>,
-    /// The vector, which is compared with vectors of the same length.
+    /// The vector. It is compared only with vectors of the same length.
     pub vector: Option<Vec<i8>>,
-    /// Data that is stored with the document and not searched.
+    /// Data that is stored and not searched.
     pub data: Vec<u8>,
 }
 
 impl Document {
-    /// Returns the number of bytes that the quota counts.
     fn bytes(&self) -> usize {
         let tags: usize = self.tags.iter().map(|tag| tag.len() + 1).sum();
         let vector = self.vector.as_ref().map_or(0, Vec::len);
@@ -96,40 +95,39 @@ pub struct DocumentEntry {
     pub data: Vec<u8>,
 }
 
-/// A part of a listing.
+/// A page of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentPage {
     /// The documents, sorted by the bytes of their keys.
     pub entries: Vec<DocumentEntry>,
-    /// The start of the next page. `None` if this is the last page.
+    /// The start of the next page. `None` for the last page.
     pub cursor: Option<String>,
 }
 
-/// The words, vector and limits of a search. A query without words and without a vector finds the
-/// latest documents.
+/// A search. A search without words and a vector finds the latest documents.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IndexQuery<'a> {
-    /// The words, without syntax. All characters except letters and digits are separators.
+    /// The words. All characters except letters, digits and `_` are separators.
     pub words: &'a str,
-    /// The required tags. A hit has all of them.
+    /// Tags that each hit has.
     pub tags: &'a [String],
-    /// The beginning of the key of a hit.
+    /// The prefix of each hit's key.
     pub prefix: &'a str,
-    /// A vector. Hits have vectors near this vector.
+    /// The vector whose near vectors are found.
     pub vector: Option<&'a [i8]>,
-    /// The numbers of the documents whose vectors are compared. Unknown numbers are allowed. `None`
-    /// if all vectors are compared.
+    /// The numbers of the documents whose vectors are compared. Unknown numbers are ignored. `None`
+    /// means all documents.
     pub near: Option<&'a [i64]>,
-    /// Hits, at most [`MAX_HITS`].
+    /// The most hits, up to [`MAX_HITS`].
     pub limit: usize,
 }
 
-/// A document that was found.
+/// A document that a query found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IndexHit {
     /// The document's key.
     pub key: String,
-    /// The score. Higher is better. Only hits of the same query can be compared.
+    /// The score. A higher score is better. Scores of different queries can't be compared.
     pub score: f64,
     /// Whether the document was found by its words.
     pub by_words: bool,
@@ -137,7 +135,13 @@ pub struct IndexHit {
     pub by_vector: bool,
 }
 
-/// The tables of an index. `words` has no content of its own, since its rows refer to `documents`.
+/// Identifies an index in the header of its file: `berI`.
+const APPLICATION: i32 = 0x6265_7249;
+
+/// Bytes in the file for each document, in addition to its content.
+const BYTES_PER_DOCUMENT: u64 = 1024;
+
+/// `words` stores no content, because its rows refer to `documents`.
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS documents (
         id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, size INTEGER NOT NULL,
@@ -157,7 +161,7 @@ const TABLES: &str = "
     PRAGMA application_id = 0x62657249;
     PRAGMA user_version = 1;";
 
-/// The index of one plugin. The first operation opens or creates its file. All operations block.
+/// The index of a plugin. The first operation opens or creates its file. All operations block.
 #[derive(Debug)]
 pub struct DocumentIndex {
     database: Database,
@@ -166,9 +170,9 @@ pub struct DocumentIndex {
 }
 
 impl DocumentIndex {
-    /// Returns the index `name` in one of Toolhold's own folders. `name`: a plugin's name,
-    /// `[a-z0-9-]`. `is_derived`: whether the documents can be created again, so that a write
-    /// doesn't wait for the disk.
+    /// Makes the index of a plugin in a folder of Toolhold. `name` is the plugin's name,
+    /// `[a-z0-9-]`. With `is_derived`, the documents can be created again, and a write doesn't wait
+    /// for the disk.
     pub fn named(
         folder: impl Into<PathBuf>,
         name: impl Into<String>,
@@ -176,39 +180,41 @@ impl DocumentIndex {
         is_derived: bool,
     ) -> Self {
         let form = DatabaseForm {
-            application: 0x6265_7249,
+            application: APPLICATION,
             tables: TABLES,
             upgrades: &[mirror::TABLES, mirror::GROUPS],
-            // The longest value is the parts of a text.
+            // The longest value has the parts of a text. Pairs of letters overlap, so the parts are
+            // up to three times as long as the text.
             longest: 3 * MAX_TEXT,
-            // The words of a text need about as much space as the text, and twice as much during a
-            // merge.
+            // A text needs its own size once. Its words need about the same size once, and twice
+            // more during a merge.
             bytes: quota
                 .bytes
                 .saturating_mul(4)
-                .saturating_add(quota.documents.saturating_mul(1024)),
+                .saturating_add(quota.documents.saturating_mul(BYTES_PER_DOCUMENT)),
             is_derived,
         };
         Self { database: Database::named(folder, name, form), quota, is_derived }
     }
 
-    /// Returns the index's file.
+    /// Returns the path of the file.
     pub fn path(&self) -> PathBuf {
         self.database.path()
     }
 
-    /// Writes all of the documents or none. A document replaces the document with the same key.
-    /// When this function returns, the documents are on disk, unless the index is derived.
+    /// Writes all documents or none. A document replaces the document with the same key. The
+    /// documents are on disk when this function returns, unless the index is derived.
     ///
     /// # Errors
     ///
-    /// Returns an error if the documents aren't valid, the quota is reached, the file can't be
-    /// written, or the operation is stopped. Nothing is then changed.
+    /// Returns an error if a document isn't valid, the quota is exhausted, the file can't be
+    /// written, or the operation is stopped. Nothing is changed then.
     pub fn put(&self, documents: &[Document], stop: &Stop) -> Result<(), StoreError> {
         self.write(documents, stop, || {})
     }
 
-    /// Writes documents. `on_begun` is called once nothing but the stop and the disk can fail.
+    /// Writes documents like [`put`](Self::put). Calls `on_begun` when only the disk or `stop` can
+    /// still make the write fail. If the documents may exceed the quota, doesn't call it.
     fn write(
         &self,
         documents: &[Document],
@@ -227,14 +233,16 @@ impl DocumentIndex {
         })
     }
 
-    /// Deletes all of the documents or none. A missing document is no error.
+    /// Deletes all documents or none. Missing documents are ignored.
     ///
     /// # Errors
     ///
     /// Returns the errors of [`put`](Self::put).
     pub fn delete(&self, keys: &[String], stop: &Stop) -> Result<(), StoreError> {
         check_count(keys.len(), "keys")?;
-        keys.iter().try_for_each(|key| check_key(key))?;
+        for key in keys {
+            check_key(key)?;
+        }
         self.change(stop, |connection, totals| {
             for key in keys {
                 write::delete(connection, key, totals)?;
@@ -243,8 +251,8 @@ impl DocumentIndex {
         })
     }
 
-    /// Deletes documents whose keys begin with `prefix`, at most [`MAX_DELETED`]. Returns their
-    /// number.
+    /// Deletes the first [`MAX_DELETED`] documents whose keys begin with `prefix`, and returns
+    /// their number.
     ///
     /// # Errors
     ///
@@ -272,15 +280,18 @@ impl DocumentIndex {
         })
     }
 
-    /// Returns the documents with these keys, in the order of the keys.
+    /// Returns the documents with these keys, in the order of the keys. A missing document is
+    /// `None`.
     ///
     /// # Errors
     ///
-    /// Returns an error if the keys aren't valid, the documents have more than [`MAX_PAGE`] bytes
-    /// together, the file can't be read, or the operation is stopped.
+    /// Returns an error if a key isn't valid, the documents have more than [`MAX_PAGE`] bytes, the
+    /// file can't be read, or the operation is stopped.
     pub fn get(&self, keys: &[String], stop: &Stop) -> Result<Vec<Option<Document>>, StoreError> {
         check_count(keys.len(), "keys")?;
-        keys.iter().try_for_each(|key| check_key(key))?;
+        for key in keys {
+            check_key(key)?;
+        }
         self.database.run(stop, |connection| {
             let transaction = connection.transaction()?;
             let mut statement = transaction.prepare_cached(
@@ -292,6 +303,7 @@ impl DocumentIndex {
             for key in keys {
                 let document = statement.query_row([key.as_bytes()], read_document).optional()?;
                 bytes += document.as_ref().map_or(0, Document::bytes);
+                // A single document may be larger.
                 if bytes > MAX_PAGE && keys.len() > 1 {
                     return Err(StoreError::Limit(format!(
                         "the documents have more than {MAX_PAGE} bytes; ask for fewer at once"
@@ -303,14 +315,14 @@ impl DocumentIndex {
         })
     }
 
-    /// Returns the documents whose keys begin with `prefix`, without texts and vectors. A page has
-    /// at most `limit` documents, and at most [`MAX_DOCUMENTS`] and [`MAX_PAGE`]. `cursor`: the
-    /// start of this page, from the previous page.
+    /// Returns a page of the documents whose keys begin with `prefix`, without texts and vectors. A
+    /// page ends at `limit` or [`MAX_DOCUMENTS`] documents, or at [`MAX_PAGE`] bytes. `cursor` is
+    /// the start of the page, from the previous page.
     ///
     /// # Errors
     ///
-    /// Returns an error if the prefix or cursor is too long, the file can't be read, or the
-    /// operation is stopped.
+    /// Fails if the prefix or cursor is too long, if the file can't be read, or if the operation is
+    /// stopped.
     pub fn list(
         &self,
         prefix: &str,
@@ -323,8 +335,8 @@ impl DocumentIndex {
         check_prefix(after)?;
         let limit = limit.clamp(1, MAX_DOCUMENTS);
         self.database.run(stop, |connection| {
-            // SQLite uses the index for a single lower bound. With two bounds, each page would read
-            // all keys before it.
+            // SQLite uses its index only for one lower bound. A query with two bounds reads all
+            // earlier keys again.
             let mut statement = connection.prepare_cached(
                 "SELECT key, tags, data FROM documents
                  WHERE key >= max(?1, ?2) AND +key > ?2 ORDER BY key",
@@ -350,32 +362,31 @@ impl DocumentIndex {
         })
     }
 
-    /// Returns the best documents for a query, in descending order. Among equal documents, later
-    /// ones come first. If very many documents contain the words, only the rarest words are used.
+    /// Returns the best documents for a query, the best first. Of equal documents, the later
+    /// document comes first. If very many documents contain the words, only the rarest words are
+    /// used.
     ///
     /// # Errors
     ///
-    /// Returns an error if the query isn't valid, the file can't be read, or the operation is
-    /// stopped.
+    /// Fails if the query isn't valid, if the file can't be read, or if the operation is stopped.
     pub fn search(&self, query: &IndexQuery<'_>, stop: &Stop) -> Result<Vec<IndexHit>, StoreError> {
         search::check(query)?;
         self.database.run(stop, |connection| {
-            // In a transaction, all statements see the same state.
+            // All statements must see the same state.
             let transaction = connection.transaction()?;
             search::search(&transaction, query)
         })
     }
 
-    /// Returns the size of the plugin's index.
+    /// Returns the number of documents and their bytes.
     ///
     /// # Errors
     ///
-    /// A file that can't be read, or the stop.
+    /// Returns an error if the file can't be read, or the operation is stopped.
     pub fn used(&self, stop: &Stop) -> Result<IndexQuota, StoreError> {
         self.database.run(stop, |connection| Ok(Totals::read(connection)?.used))
     }
 
-    /// Makes a change, within the quota.
     fn change<T>(
         &self,
         stop: &Stop,
@@ -384,19 +395,18 @@ impl DocumentIndex {
         self.database.run(stop, |connection| {
             let transaction =
                 connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let before = Totals::read(&transaction)?;
-            let mut after = before;
-            let result = change(&transaction, &mut after)?;
-            mirror::bound(&transaction, after.vectors)?;
-            after.check(before.used, self.quota)?;
-            after.write(&transaction)?;
+            let totals_before = Totals::read(&transaction)?;
+            let mut totals = totals_before;
+            let result = change(&transaction, &mut totals)?;
+            mirror::limit_changes(&transaction, totals.vectors)?;
+            totals.check(totals_before.used, self.quota)?;
+            totals.write(&transaction)?;
             transaction.commit()?;
             Ok(result)
         })
     }
 }
 
-/// The size of an index.
 #[derive(Clone, Copy, Debug)]
 struct Totals {
     used: IndexQuota,
@@ -405,13 +415,13 @@ struct Totals {
 
 impl Totals {
     fn read(connection: &Connection) -> Result<Self, StoreError> {
-        Ok(connection.prepare_cached("SELECT bytes, documents, vectors FROM totals")?.query_row(
-            [],
-            |row| {
-                let used = IndexQuota { bytes: row.get(0)?, documents: row.get(1)? };
-                Ok(Self { used, vectors: row.get(2)? })
-            },
-        )?)
+        let mut statement =
+            connection.prepare_cached("SELECT bytes, documents, vectors FROM totals")?;
+        let totals = statement.query_row([], |row| {
+            let used = IndexQuota { bytes: row.get(0)?, documents: row.get(1)? };
+            Ok(Self { used, vectors: row.get(2)? })
+        })?;
+        Ok(totals)
     }
 
     fn write(&self, connection: &Connection) -> Result<(), StoreError> {
@@ -422,7 +432,7 @@ impl Totals {
         Ok(())
     }
 
-    /// Checks whether documents fit into the quota, even if they replace no others.
+    /// Checks whether the documents fit into the quota even if they are all new.
     fn has_room_for(&self, documents: &[Document], quota: IndexQuota) -> bool {
         let size: usize = documents.iter().map(Document::bytes).sum();
         let bytes = u64::try_from(size).unwrap_or(u64::MAX);
@@ -431,7 +441,8 @@ impl Totals {
             && self.used.documents.saturating_add(count) <= quota.documents
     }
 
-    /// Checks that a change stays within the quota. `before`: the size before the change.
+    /// Checks that a change stays within the quota. A change that makes the index smaller is always
+    /// allowed.
     fn check(&self, before: IndexQuota, quota: IndexQuota) -> Result<(), StoreError> {
         if exceeds(self.used.bytes, before.bytes, quota.bytes) {
             return Err(StoreError::Limit(format!(
@@ -449,6 +460,7 @@ impl Totals {
     }
 }
 
+/// Reads a row with the key, the tags, the data, the text and the vector.
 fn read_document(row: &Row<'_>) -> rusqlite::Result<Document> {
     let vector: Option<Vec<u8>> = row.get(4)?;
     Ok(Document {
@@ -464,7 +476,7 @@ fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
     Ok(String::from_utf8_lossy(row.get_ref(column)?.as_blob()?).into_owned())
 }
 
-/// Reads the tags of a document. In the column, each tag is followed by a NUL.
+/// Reads the tags of a document. In the column, a NUL follows each tag.
 fn tags(row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<String>> {
     let kept = text(row, column)?;
     Ok(kept.split_terminator('\0').map(str::to_owned).collect())
@@ -513,6 +525,7 @@ fn check_tags(tags: &[String]) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Checks the length of a vector. A document may have no vector.
 fn check_vector(vector: Option<&[i8]>) -> Result<(), StoreError> {
     match vector {
         Some([]) => Err(StoreError::Invalid("a vector is empty; it needs 1 number or more".into())),

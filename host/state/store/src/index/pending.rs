@@ -1,4 +1,4 @@
-//! Lets a large write to a derived index go on while the plugin makes the next documents.
+//! Writes to a derived index while the plugin makes the next documents.
 
 use std::panic::resume_unwind;
 use std::sync::{Arc, mpsc};
@@ -8,11 +8,10 @@ use crate::{Stop, StoreError};
 
 use crate::index::{Document, DocumentIndex};
 
-/// The size of documents, in bytes, from which indexing their words takes longer than starting a
-/// thread.
+/// Indexing this number of bytes takes longer than starting a thread.
 const LARGE: usize = 64 << 10;
 
-/// A write in progress. It has the lock of the index, so all later operations wait for it.
+/// A running write. It holds the lock of the index, so later operations wait for it.
 #[derive(Debug)]
 pub struct PendingWrite(JoinHandle<Result<(), StoreError>>);
 
@@ -21,17 +20,19 @@ impl PendingWrite {
     ///
     /// # Errors
     ///
-    /// Returns an error if the disk failed or the operation was stopped. Nothing was then written.
+    /// Returns an error if the disk failed or the operation was stopped. Nothing was written then.
     pub fn wait(self) -> Result<(), StoreError> {
-        self.0.join().unwrap_or_else(|panic| resume_unwind(panic))
+        match self.0.join() {
+            Ok(result) => result,
+            Err(panic) => resume_unwind(panic),
+        }
     }
 }
 
 impl DocumentIndex {
-    /// Writes documents like [`put`](Self::put). Many documents of a derived index are written by
-    /// another thread. This function then returns when only the disk or a stop can make the write
-    /// fail. The caller must wait for a returned write before the next write, since that may depend
-    /// on it.
+    /// Writes documents like [`put`](Self::put). A large write to a derived index continues in
+    /// another thread, and can then fail only because of the disk or `stop`. The caller must wait
+    /// for the returned write before the next write. Returns `None` if the write has ended.
     ///
     /// # Errors
     ///
@@ -42,27 +43,31 @@ impl DocumentIndex {
         stop: &Stop,
     ) -> Result<Option<PendingWrite>, StoreError> {
         let bytes: usize = documents.iter().map(Document::bytes).sum();
-        if !self.is_derived || bytes < LARGE {
-            return self.put(&documents, stop).map(|()| None);
+        let is_large = bytes >= LARGE;
+        if !self.is_derived || !is_large {
+            self.put(&documents, stop)?;
+            return Ok(None);
         }
         let (sender, receiver) = mpsc::sync_channel(1);
         let index = Arc::clone(self);
         let stop = stop.clone();
         let thread = Builder::new().name("toolhold-index".to_owned()).spawn(move || {
             index.write(&documents, &stop, || {
-                // The caller waits for this message.
                 let _ = sender.send(());
             })
         });
         let thread = thread.map_err(|error| StoreError::Unavailable {
             path: self.path(),
-            reason: format!("this machine starts no thread: {error}"),
+            reason: format!("no thread can be started: {error}"),
         })?;
         let write = PendingWrite(thread);
-        // The thread sends nothing if the write may exceed the quota or has failed.
+        // If the write has failed or may exceed the quota, the thread sends nothing.
         match receiver.recv() {
             Ok(()) => Ok(Some(write)),
-            Err(_) => write.wait().map(|()| None),
+            Err(_) => {
+                write.wait()?;
+                Ok(None)
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Ranks documents for a query: by words, by a vector, or by both.
+//! Ranks documents by words, by a vector, or by both.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use rusqlite::{Connection, params};
 
@@ -13,18 +13,19 @@ use crate::index::{
     check_tags, check_vector, text, words, write,
 };
 
-/// The most documents with the query's words for which all words are used, if the query's tags
-/// leave few documents to rank.
+/// Replaces [`COMMON`] in the selection of words if few documents have the query's tags.
 const COMMON_IN_FEW: usize = 100_000;
 
-/// Documents of each ranking that are merged, at least.
+/// The number of vectors that can be read in their order while one vector is looked up.
+const LOOKUP_COST: u64 = 8;
+
+/// Least length of two rankings that are merged.
 const MERGED: usize = 100;
 
-/// The constant of reciprocal rank fusion: a document gets `1 / (RANK + position)` from each
+/// The constant of reciprocal rank fusion. A document gets `1 / (RANK + position)` from each
 /// ranking.
 const RANK: f64 = 60.0;
 
-/// Checks whether a query is valid.
 pub(crate) fn check(query: &IndexQuery<'_>) -> Result<(), StoreError> {
     check_size(query.words.len(), MAX_WORDS, "the words of the query")?;
     check_tags(query.tags)?;
@@ -32,7 +33,8 @@ pub(crate) fn check(query: &IndexQuery<'_>) -> Result<(), StoreError> {
     check_vector(query.vector)
 }
 
-/// Returns the best documents for a query, the best first.
+/// Returns the best documents for a query. A query without words and a vector gets the latest
+/// documents.
 pub(crate) fn search(
     connection: &Connection,
     query: &IndexQuery<'_>,
@@ -40,7 +42,7 @@ pub(crate) fn search(
     let limit = query.limit.clamp(1, MAX_HITS);
     let filter = Filter::new(connection, query)?;
     let totals = Totals::read(connection)?;
-    let no_document_passes = filter.few.as_ref().is_some_and(|few| few.is_empty());
+    let no_document_passes = filter.candidates.as_ref().is_some_and(HashSet::is_empty);
     if no_document_passes || totals.used.documents == 0 {
         return Ok(Vec::new());
     }
@@ -48,6 +50,7 @@ pub(crate) fn search(
         return find_latest(connection, &filter, limit);
     }
 
+    // A merge of two rankings needs more documents than the result has.
     let depth = if query.vector.is_some() { limit.max(MERGED) } else { limit };
     let by_words = if query.words.is_empty() {
         Vec::new()
@@ -63,7 +66,6 @@ pub(crate) fn search(
     hits.into_iter().map(|hit| hit.with_key(connection)).collect()
 }
 
-/// A hit without its key.
 struct Found {
     scored: Scored,
     by_words: bool,
@@ -80,20 +82,20 @@ impl Found {
     }
 }
 
-/// Merges both rankings into one. A single ranking keeps its scores. Two rankings are merged by the
-/// positions of the documents, since the scores can't be compared.
+/// Merges the rankings. Scores of words and vectors can't be compared, so two rankings are merged
+/// by the positions of the documents (reciprocal rank fusion). A single ranking keeps its scores.
 fn merge_rankings(by_words: &[Scored], by_vector: &[Scored]) -> Vec<Found> {
-    let both = !by_words.is_empty() && !by_vector.is_empty();
+    let has_both = !by_words.is_empty() && !by_vector.is_empty();
     let mut found: HashMap<i64, Found> = HashMap::new();
     for (ranking, is_words) in [(by_words, true), (by_vector, false)] {
-        for (place, document) in ranking.iter().enumerate() {
+        for (position, document) in ranking.iter().enumerate() {
             let Scored { id, score } = *document;
             let hit = found.entry(id).or_insert(Found {
                 scored: Scored { id, score: 0.0 },
                 by_words: false,
                 by_vector: false,
             });
-            hit.scored.score += if both { 1.0 / (RANK + 1.0 + place as f64) } else { score };
+            hit.scored.score += if has_both { 1.0 / (RANK + 1.0 + position as f64) } else { score };
             if is_words {
                 hit.by_words = true;
             } else {
@@ -106,7 +108,7 @@ fn merge_rankings(by_words: &[Scored], by_vector: &[Scored]) -> Vec<Found> {
     hits
 }
 
-/// Ranks documents by the words of the query, with BM25.
+/// Ranks documents by words, with BM25.
 fn rank_by_words(
     connection: &Connection,
     query: &IndexQuery<'_>,
@@ -119,10 +121,10 @@ fn rank_by_words(
         return Ok(Vec::new());
     }
     let mut expression = format!("({{text parts}} : ({}))", terms.join(" OR "));
-    if let Some(narrow) = &filter.narrow {
-        expression = format!("{narrow} AND {expression}");
+    if let Some(tag_expression) = &filter.tag_expression {
+        expression = format!("{tag_expression} AND {expression}");
     }
-    // A part of an identifier has less weight than a word. Tags have no weight.
+    // Parts of identifiers have less weight than words. Tags have no weight.
     let mut statement = connection.prepare_cached(
         "SELECT rowid, bm25(words, 1.0, 0.5, 0.0) FROM words WHERE words MATCH ?1
          ORDER BY rowid DESC",
@@ -130,7 +132,7 @@ fn rank_by_words(
     let mut rows = statement.query([expression])?;
     let mut best = Best::new(depth);
     let mut ranked = 0;
-    // Too many documents have a common word, so only the latest of them are ranked.
+    // If a word is common, only the latest documents with the word are ranked.
     while ranked < COMMON
         && let Some(row) = rows.next()?
     {
@@ -139,7 +141,7 @@ fn rank_by_words(
             continue;
         }
         ranked += 1;
-        // FTS5 gives the best the lowest number.
+        // FTS5 gives the best document the lowest number.
         let scored = Scored { id, score: -row.get::<_, f64>(1)? };
         if best.takes(scored) && filter.passes(connection, id)? {
             best.add(scored);
@@ -148,8 +150,8 @@ fn rank_by_words(
     Ok(best.into_sorted())
 }
 
-/// Returns the words to search for. If very many documents have them, returns only the rarest
-/// words. So `the` and `is` in a question don't slow the search down.
+/// Returns the words to search. If very many documents have the words, only the rarest words are
+/// used, because words such as `the` slow the search down.
 fn select_rarest(
     connection: &Connection,
     terms: Vec<String>,
@@ -157,27 +159,32 @@ fn select_rarest(
     totals: Totals,
 ) -> Result<Vec<String>, StoreError> {
     let common = u64::try_from(COMMON).unwrap_or(u64::MAX);
-    if totals.used.documents <= common {
+    let is_small_index = totals.used.documents <= common;
+    if is_small_index {
         return Ok(terms);
     }
-    let most = if filter.narrow.is_some() { COMMON_IN_FEW } else { COMMON };
+    let max_documents = if filter.tag_expression.is_some() { COMMON_IN_FEW } else { COMMON };
     let mut statement = connection.prepare_cached(
         "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ?1 LIMIT ?2)",
     )?;
+    // Words without documents aren't searched.
     let mut counted = Vec::new();
     for term in terms {
         let expression = format!("{{text parts}} : {term}");
-        let count: usize = statement.query_row(params![expression, most + 1], |row| row.get(0))?;
+        let count: usize =
+            statement.query_row(params![expression, max_documents + 1], |row| row.get(0))?;
         if count > 0 {
             counted.push((count, term));
         }
     }
+
+    // The rarest words come first. The first word is always used.
     counted.sort_by_key(|(count, _)| *count);
-    let mut documents = 0;
+    let mut found_documents = 0;
     let mut selected = Vec::new();
     for (count, term) in counted {
-        documents += count;
-        if documents > most && !selected.is_empty() {
+        found_documents += count;
+        if found_documents > max_documents && !selected.is_empty() {
             break;
         }
         selected.push(term);
@@ -185,8 +192,8 @@ fn select_rarest(
     Ok(selected)
 }
 
-/// Ranks by the cosine of two vectors. Vectors that point away aren't near, and vectors of another
-/// length can't be compared.
+/// Ranks documents by the cosine of their vectors. Negative values and vectors of another length
+/// are left out.
 fn rank_by_vector(
     connection: &Connection,
     vector: &[i8],
@@ -205,12 +212,12 @@ fn rank_by_vector(
         norm: write::norm(vector),
         best: Best::new(depth),
     };
-    // In a set, a document that is named several times is compared once.
-    let selected: Option<BTreeSet<i64>> = match (near, &filter.few) {
+    // A set removes repeated documents.
+    let selected: Option<BTreeSet<i64>> = match (near, &filter.candidates) {
         (Some(near), _) => Some(near.iter().copied().collect()),
-        // Looking up a few vectors is faster than reading all.
-        (None, Some(few)) if few.len() as u64 * 8 < totals.vectors => {
-            Some(few.iter().copied().collect())
+        // Looking up a few vectors is faster than reading all vectors.
+        (None, Some(candidates)) if candidates.len() as u64 * LOOKUP_COST < totals.vectors => {
+            Some(candidates.iter().copied().collect())
         }
         _ => None,
     };
@@ -240,24 +247,28 @@ fn rank_by_vector(
     Ok(ranking.best.into_sorted())
 }
 
-/// A ranking of documents by their vectors, which only contains the best documents.
 struct VectorRanking<'a> {
     connection: &'a Connection,
     filter: &'a Filter<'a>,
-    /// The query's vector, and the norm of the vector.
     vector: &'a [i8],
     norm: f64,
     best: Best,
 }
 
 impl VectorRanking<'_> {
-    /// Compares the vector of a document, and adds the document if it is among the best.
+    /// Compares a document's vector, and adds the document if it belongs to the best. The score is
+    /// the cosine of the angle between both vectors.
     fn add(&mut self, id: i64, numbers: &[u8], norm: f64) -> Result<(), StoreError> {
         if numbers.len() != self.vector.len() {
             return Ok(());
         }
-        let norms = self.norm * norm;
-        let score = if norms > 0.0 { f64::from(dot(self.vector, numbers)) / norms } else { 0.0 };
+        let product_of_norms = self.norm * norm;
+        // A vector of zeros has no direction.
+        let score = if product_of_norms > 0.0 {
+            f64::from(dot(self.vector, numbers)) / product_of_norms
+        } else {
+            0.0
+        };
         let scored = Scored { id, score };
         if score > 0.0 && self.best.takes(scored) && self.filter.passes(self.connection, id)? {
             self.best.add(scored);
@@ -267,30 +278,20 @@ impl VectorRanking<'_> {
 }
 
 fn dot(a: &[i8], b: &[u8]) -> i32 {
-    // At most 4,096 times 2^14 fits.
+    // The sum is at most 4,096 times 2^14.
     a.iter().zip(b).map(|(a, b)| i32::from(*a) * i32::from(b.cast_signed())).sum()
 }
 
-/// Returns the latest documents.
 fn find_latest(
     connection: &Connection,
     filter: &Filter<'_>,
     limit: usize,
 ) -> Result<Vec<IndexHit>, StoreError> {
-    let mut hits = Vec::new();
-    if let Some(few) = &filter.few {
-        // Looking up these vectors is faster than reading all.
-        let mut ids: Vec<i64> = few.iter().copied().collect();
-        ids.sort_unstable_by_key(|id| Reverse(*id));
-        for id in ids {
-            if hits.len() < limit && filter.passes(connection, id)? {
-                let scored = Scored { id, score: 0.0 };
-                let hit = Found { scored, by_words: false, by_vector: false };
-                hits.push(hit.with_key(connection)?);
-            }
-        }
-        return Ok(hits);
+    if let Some(candidates) = &filter.candidates {
+        // Looking up a few documents is faster than reading all documents.
+        return find_latest_of(candidates, connection, filter, limit);
     }
+    let mut hits = Vec::new();
     let mut statement =
         connection.prepare_cached("SELECT id, key FROM documents ORDER BY id DESC")?;
     let mut rows = statement.query([])?;
@@ -300,6 +301,26 @@ fn find_latest(
         if filter.passes(connection, row.get(0)?)? {
             let key = text(row, 1)?;
             hits.push(IndexHit { key, score: 0.0, by_words: false, by_vector: false });
+        }
+    }
+    Ok(hits)
+}
+
+fn find_latest_of(
+    candidates: &HashSet<i64>,
+    connection: &Connection,
+    filter: &Filter<'_>,
+    limit: usize,
+) -> Result<Vec<IndexHit>, StoreError> {
+    let mut hits = Vec::new();
+    // The latest documents have the highest IDs.
+    let mut ids: Vec<i64> = candidates.iter().copied().collect();
+    ids.sort_unstable_by_key(|id| Reverse(*id));
+    for id in ids {
+        if hits.len() < limit && filter.passes(connection, id)? {
+            let scored = Scored { id, score: 0.0 };
+            let hit = Found { scored, by_words: false, by_vector: false };
+            hits.push(hit.with_key(connection)?);
         }
     }
     Ok(hits)

@@ -1,16 +1,17 @@
-//! Splits texts and queries into the words of the full-text index, including the parts of
-//! identifiers such as `parseUrl`.
+//! Splits texts and queries into words, and identifiers such as `parseUrl` into their parts.
 
-/// The most words of a query that are used.
+/// Most words of a query. Further words are ignored.
 const MAX_TERMS: usize = 32;
 
-/// Returns the words of a query in the syntax of FTS5. Each word is a string with only letters,
-/// digits and `_`, so that no word is interpreted as syntax. An identifier and its parts are all
-/// words.
+/// Returns the words of a query in the syntax of FTS5, with identifiers and their parts. Each word
+/// is quoted and has only letters, digits and `_`, so a query can't contain operators.
 pub(crate) fn terms(words: &str) -> Vec<String> {
     let mut terms = Vec::new();
-    let names = words.split(|c: char| !c.is_alphanumeric() && c != '_');
-    for name in names.map(|name| name.trim_matches('_')).filter(|name| !name.is_empty()) {
+    for identifier in words.split(|c: char| !c.is_alphanumeric() && c != '_') {
+        let name = identifier.trim_matches('_');
+        if name.is_empty() {
+            continue;
+        }
         add_term(&mut terms, name);
         for word in name.split('_').filter(|word| !word.is_empty()) {
             add_term(&mut terms, word);
@@ -29,8 +30,7 @@ fn add_term(terms: &mut Vec<String>, word: &str) {
     }
 }
 
-/// Returns the parts of a text's words that aren't words of the text themselves. For `parseUrl`,
-/// these are `parse Url`.
+/// Returns the parts of the words in a text. For `parseUrl`, the result is `parse Url `.
 pub(crate) fn parts(text: &str) -> String {
     let mut parts = String::new();
     for word in text.split(|c: char| !c.is_alphanumeric()) {
@@ -42,38 +42,42 @@ pub(crate) fn parts(text: &str) -> String {
     parts
 }
 
-/// Returns the parts of a word. These are the parts in camel case, and each pair of letters in a
-/// script without spaces between words. The list is empty if the word has only one part.
+/// Splits a word in camel case into its parts, and a word of a script without spaces into pairs of
+/// letters. A word with only one part has no parts here.
 fn pieces(word: &str) -> Vec<&str> {
-    // Most words have only one part.
+    // A word has one part if it is in one script and has capitals only at its start.
     if word.bytes().skip(1).all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
         return Vec::new();
     }
-    let mut pieces = humps(word);
+    let mut pieces = camel_case_parts(word);
     if word.is_ascii() {
         return pieces;
     }
-    pieces.retain(|hump| hump.chars().nth(1).is_none() || !hump.starts_with(is_unspaced));
+    // In a script without spaces, pairs of letters replace a part of several letters.
+    pieces.retain(|part| {
+        let has_one_letter = part.chars().nth(1).is_none();
+        has_one_letter || !part.starts_with(is_unspaced)
+    });
     let letters = word.char_indices();
-    for ((at, one), (next, other)) in letters.clone().zip(letters.skip(1)) {
-        if is_unspaced(one) && is_unspaced(other) {
-            pieces.push(&word[at..next + other.len_utf8()]);
+    for ((start, first), (second_start, second)) in letters.clone().zip(letters.skip(1)) {
+        if is_unspaced(first) && is_unspaced(second) {
+            let pair_end = second_start + second.len_utf8();
+            pieces.push(&word[start..pair_end]);
         }
     }
     pieces
 }
 
-/// Checks whether a letter is Chinese, Japanese or Korean.
+/// Checks for Chinese, Japanese and Korean letters.
 fn is_unspaced(c: char) -> bool {
     matches!(c,
         '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}'
         | '\u{ac00}'..='\u{d7af}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3134f}')
 }
 
-/// Returns the parts of a word in camel case, or in several scripts. The list is empty if the word
-/// has only one part.
-fn humps(word: &str) -> Vec<&str> {
-    let mut humps = Vec::new();
+/// Splits a word in camel case or in several scripts. A word with only one part has no parts here.
+fn camel_case_parts(word: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
     let mut start = 0;
     let mut before = None::<char>;
     let mut letters = word.char_indices().peekable();
@@ -86,26 +90,29 @@ fn humps(word: &str) -> Vec<&str> {
             let is_after_capitals = letter.is_uppercase() && before.is_uppercase() && next_is_lower;
             let is_other_script = is_unspaced(letter) != is_unspaced(before);
             if is_after_lower || is_after_capitals || is_other_script {
-                humps.push(&word[start..index]);
+                parts.push(&word[start..index]);
                 start = index;
             }
         }
         before = Some(letter);
     }
-    if start > 0 {
-        humps.push(&word[start..]);
+    let is_split = start > 0;
+    if is_split {
+        parts.push(&word[start..]);
     }
-    humps
+    parts
 }
 
-/// Returns a tag as one word. The word ends with a digit, so that the stemmer doesn't change it.
+/// Returns a tag as one word: its bytes as hexadecimal digits between `t` and `0`. The word ends
+/// with a digit, because the stemmer of the index doesn't change such words.
 pub(crate) fn tag_token(tag: &str) -> String {
-    let mut token = String::with_capacity(2 * tag.len() + 2);
+    const DIGITS: [char; 16] =
+        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
+    let mut token = String::with_capacity(2 * tag.len() + "t0".len());
     token.push('t');
     for byte in tag.bytes() {
-        for digit in [byte >> 4, byte & 15] {
-            token.push(char::from_digit(digit.into(), 16).unwrap_or('0'));
-        }
+        token.push(DIGITS[usize::from(byte >> 4)]);
+        token.push(DIGITS[usize::from(byte & 15)]);
     }
     token.push('0');
     token

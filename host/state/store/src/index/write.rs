@@ -8,7 +8,6 @@ use crate::index::{
     check_tags, check_vector, mirror, words,
 };
 
-/// Checks whether the documents of a write are valid.
 pub(crate) fn check(documents: &[Document]) -> Result<(), StoreError> {
     check_count(documents.len(), "documents")?;
     for document in documents {
@@ -22,7 +21,7 @@ pub(crate) fn check(documents: &[Document]) -> Result<(), StoreError> {
     check_size(bytes, MAX_WRITE, "a write")
 }
 
-/// Writes a document. Replaces the document with the same key.
+/// Writes a document in place of the document with the same key, and updates `totals`.
 pub(crate) fn put(
     connection: &Connection,
     document: &Document,
@@ -56,7 +55,8 @@ pub(crate) fn put(
         connection
             .prepare_cached("INSERT INTO vectors (id, norm, numbers) VALUES (?1, ?2, ?3)")?
             .execute(params![id, norm(vector), numbers])?;
-        mirror::note(connection, &document.key, id, numbers.len(), false)?;
+        let is_gone = false;
+        mirror::record_change(connection, &document.key, id, numbers.len(), is_gone)?;
         totals.vectors += 1;
     }
     totals.used.bytes = totals.used.bytes.saturating_add(size);
@@ -64,7 +64,6 @@ pub(crate) fn put(
     Ok(())
 }
 
-/// Deletes a document, if it exists.
 pub(crate) fn delete(
     connection: &Connection,
     key: &str,
@@ -77,12 +76,13 @@ pub(crate) fn delete(
     let Some((id, size)) = old else { return Ok(()) };
     connection.prepare_cached("DELETE FROM documents WHERE id = ?1")?.execute([id])?;
     connection.prepare_cached("DELETE FROM words WHERE rowid = ?1")?.execute([id])?;
-    let numbers: Option<usize> = connection
+    let vector_length: Option<usize> = connection
         .prepare_cached("DELETE FROM vectors WHERE id = ?1 RETURNING length(numbers)")?
         .query_row([id], |row| row.get(0))
         .optional()?;
-    if let Some(numbers) = numbers {
-        mirror::note(connection, key, id, numbers, true)?;
+    if let Some(vector_length) = vector_length {
+        let is_gone = true;
+        mirror::record_change(connection, key, id, vector_length, is_gone)?;
         totals.vectors = totals.vectors.saturating_sub(1);
     }
     totals.used.bytes = totals.used.bytes.saturating_sub(size);
@@ -90,9 +90,8 @@ pub(crate) fn delete(
     Ok(())
 }
 
-/// Returns the length of a vector.
 pub(crate) fn norm(vector: &[i8]) -> f64 {
     let squares: u64 = vector.iter().map(|number| u64::from(number.unsigned_abs()).pow(2)).sum();
-    // The value is at most 4,096 times 2^14, which `f64` represents exactly.
+    // The value is at most 4,096 times 2^14. `f64` represents it exactly.
     (squares as f64).sqrt()
 }

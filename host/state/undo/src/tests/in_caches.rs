@@ -29,8 +29,8 @@ fn file_of_the_user_that_got_a_name_in_a_cache_is_saved() {
     let (own, name) = (root.join("own"), root.join("target/name"));
     fs::write(&own, "mine").expect("it is written");
     let old = SystemTime::now() + std::time::Duration::from_secs(1);
-    let about = UndoEntry::new("1-1", "bash", "s", old);
-    let journal = std::sync::Arc::new(scene.store.journal(about, true));
+    let entry = UndoEntry::new("1-1", "bash", "s", old);
+    let journal = std::sync::Arc::new(scene.store.journal(entry, true));
     let rules = SaveRules { required: true, call_bytes: 1 << 20 };
     let commands = CommandJournal::new(std::sync::Arc::clone(&journal), rules, None, true);
     let parent = handle(&root.join("target"));

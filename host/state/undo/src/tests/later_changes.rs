@@ -23,7 +23,7 @@ fn later_change_is_merged_or_left_and_the_rest_is_restored() {
     let versions = plan.conflicts[0].texts.clone();
     assert_eq!(versions, Some(("mine".to_owned(), "old".to_owned())));
     let left = scene.store.undo("3-1").expect_err("other was changed").to_string();
-    assert!(left.contains("other: it was changed after the call"), "{left}");
+    assert!(left.contains("other: the file was changed after the call"), "{left}");
     assert_eq!(fs::read_to_string(&text).expect("it is there"), lines("1", "nine"));
     assert_eq!(fs::read_to_string(&other).expect("it is there"), "mine");
     assert!(!scene.store.list().expect("it is read")[0].is_next());
@@ -51,7 +51,7 @@ fn later_change_of_a_binary_file_is_not_merged() {
     journal.finish().expect("it changed something");
     fs::write(&path, lines("one", "nine")).expect("it is written");
     let refused = scene.store.undo("1-1").expect_err("its parts don't fit").to_string();
-    assert!(refused.contains("binary: it was changed after the call"), "{refused}");
+    assert!(refused.contains("binary: the file was changed after the call"), "{refused}");
     assert_eq!(fs::read_to_string(&path).expect("it is there"), lines("one", "nine"));
 }
 

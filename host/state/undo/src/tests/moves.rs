@@ -36,7 +36,7 @@ fn what_a_later_call_changed_of_a_moved_file_is_undone_first() {
     };
     calls(&scene, &[("1-1", &|journal| moved(journal, &one, &other)), ("2-1", &remove)]);
     let left = scene.store.undo("1-1").expect_err("the file is gone").to_string();
-    assert!(left.contains("another call has changed it since"), "{left}");
+    assert!(left.contains("a later call has changed this path"), "{left}");
     scene.store.undo("2-1").expect("it is undone");
     scene.store.undo("1-1").expect("it is undone");
     assert_eq!(fs::read_to_string(&one).expect("it is there"), "precious");
@@ -53,7 +53,7 @@ fn what_a_later_call_moved_is_undone_first() {
     };
     calls(&scene, &[("1-1", &make), ("2-1", &|journal| moved(journal, &one, &other))]);
     let left = scene.store.undo("1-1").expect_err("it is elsewhere").to_string();
-    assert!(left.contains("another call has moved it since"), "{left}");
+    assert!(left.contains("a later call has moved this path"), "{left}");
     scene.store.undo("2-1").expect("it is undone");
     scene.store.undo("1-1").expect("it is undone");
     assert!(!one.exists() && !other.exists());

@@ -137,7 +137,7 @@ fn name_whose_file_was_changed_by_another_call_waits_for_its_undo() {
     drop(commands);
     journal.finish();
     let left = scene.store.undo("1-1").expect_err("its contents are another call's");
-    assert!(left.to_string().contains("under another name"), "{left}");
+    assert!(left.to_string().contains("through another hard link"), "{left}");
     scene.store.undo("2-1").expect("it is undone");
     scene.store.undo("1-1").expect("it is undone");
     for path in [&file, &other] {

@@ -271,8 +271,8 @@ fn change(recorder: &dyn ChangeRecorder, root: &Path, random: &mut Random) -> Op
 }
 
 pub(super) fn recorder(store: &UndoStore, call: &str) -> (Arc<Journal>, CommandJournal) {
-    let about = UndoEntry::new(call, "bash", "s", SystemTime::now());
-    let journal = Arc::new(store.journal(about, true));
+    let entry = UndoEntry::new(call, "bash", "s", SystemTime::now());
+    let journal = Arc::new(store.journal(entry, true));
     let rules = SaveRules { required: true, call_bytes: 1 << 20 };
     (Arc::clone(&journal), CommandJournal::new(journal, rules, None, true))
 }

@@ -22,7 +22,7 @@ fn large_changes_are_lost_with_a_reason_and_old_journals_go() {
         assert_eq!(change(call, 90).bytes, 90);
     }
     let kept: Vec<String> =
-        store.list().expect("it is read").into_iter().map(|about| about.call).collect();
+        store.list().expect("it is read").into_iter().map(|entry| entry.call).collect();
     assert_eq!(kept, ["2-3"]);
 }
 

@@ -97,7 +97,7 @@ fn what_a_refused_call_left_to_another_is_not_brought_back() {
     scene.store.undo("2-1").expect("it is undone");
     assert_eq!(fs::read_to_string(&path).expect("it is there"), "mine");
     let listed: Vec<String> =
-        scene.store.list().expect("it is read").into_iter().map(|about| about.call).collect();
+        scene.store.list().expect("it is read").into_iter().map(|entry| entry.call).collect();
     assert_eq!(listed, ["2-1"]);
 }
 

@@ -1,5 +1,4 @@
-//! Reads the servers from an MCP client's file for `toolhold mcp import`. For an unusable server,
-//! gives the reason.
+//! Reads the servers from an MCP client's file for `toolhold mcp import`.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -8,22 +7,23 @@ use thiserror::Error;
 use toolhold_core::text::neutral_line;
 use toolhold_core::{HostError, NAME};
 use toolhold_mcp_client::client_files::{
-    Client, ClientFileError, NamedServer, ReadServer, ServerEntry, servers,
+    CLIENTS, Client, ClientFileError, NamedServer, ReadServer, ServerEntry, servers,
 };
+use toolhold_terminal::error::CommandError;
 
 use super::table::ImportError;
 
-/// The most bytes of a client's file. Some clients store their whole history in the file.
-const LONGEST: u64 = 64 << 20;
+/// The most bytes of a client's file. Some clients keep their whole history in the file.
+const MAX_FILE: u64 = 64 << 20;
 
-/// The most servers of one file. A person can't check more servers before an import.
-const MOST: usize = 200;
+/// The most servers in a file. A person can't check more.
+const MAX_SERVERS: usize = 200;
 
-/// A client's file that can't be read.
 #[derive(Debug, Error)]
 pub(super) enum ImportFileError {
     #[error(
-        "the file is a link, which may lead to one of your own files; replace the link by a copy"
+        "the file or its folder is a link, which may lead to one of your own files; replace the \
+         link by a copy"
     )]
     Link,
     #[error("the file isn't UTF-8")]
@@ -32,43 +32,73 @@ pub(super) enum ImportFileError {
     Unreadable(#[from] io::Error),
     #[error(transparent)]
     Format(#[from] ClientFileError),
-    #[error("the file names {0} servers; the limit is {MOST}")]
+    #[error("the file names {0} servers; the limit is {MAX_SERVERS}")]
     TooMany(usize),
 }
 
-/// The name of a server in a client's file, and its entry.
+/// The name of a server in a client's file, and its entry or the entry's fault.
 pub(super) type FoundServer = (String, Result<ServerEntry, ImportError>);
 
-/// Reads the servers of a client's file. Each name has an entry, or the reason why the entry can't
-/// be used. Returns `None` if the file doesn't exist. If the file `is_of_project`, links aren't
-/// followed, because other people may have written the project.
+/// Reads the servers in a client's file. Returns `None` if the file doesn't exist. In a project, a
+/// symbolic link in the path is refused, because the project's author could link to a file of the
+/// user.
 pub(super) fn read_servers(
     client: &Client,
     path: &Path,
     is_of_project: bool,
 ) -> Result<Option<Vec<FoundServer>>, ImportFileError> {
-    if is_of_project && path.is_symlink() {
+    // The working directory's path has no links, so every link is in the project.
+    if is_of_project && path.ancestors().any(Path::is_symlink) {
         return Err(ImportFileError::Link);
     }
     let Some(text) = read(path)? else { return Ok(None) };
     let all = servers(client, &text)?;
-    if all.len() > MOST {
+    if all.len() > MAX_SERVERS {
         return Err(ImportFileError::TooMany(all.len()));
     }
-    let checked = all.into_iter().map(|(name, server)| (name, not_toolhold(server)));
-    Ok(Some(checked.collect()))
+    let mut found = Vec::new();
+    for (name, server) in all {
+        found.push((name, refuse_toolhold(server)));
+    }
+    Ok(Some(found))
 }
 
-/// Checks whether a client's file connects the client to Toolhold. `name` is the usual name of the
-/// server there.
+/// Returns the titles of clients in which the user has set up servers other than Toolhold. Clients
+/// with an unreadable file are skipped.
+///
+/// # Errors
+///
+/// Returns an error if the folder of the user's files isn't known.
+pub(crate) fn clients_with_servers() -> Result<Vec<&'static str>, CommandError> {
+    let mut titles = Vec::new();
+    for client in &CLIENTS {
+        let Some(path) = client.read_file().map_err(CommandError::usage)? else { continue };
+        let is_of_project = false;
+        let Ok(Some(servers)) = read_servers(client, &path, is_of_project) else { continue };
+        // The entry of Toolhold itself is an error.
+        let has_other_server = servers.iter().any(|(_, entry)| entry.is_ok());
+        if has_other_server {
+            titles.push(client.title);
+        }
+    }
+    Ok(titles)
+}
+
+/// Checks whether a client's file has a server called `name`, or a server that starts Toolhold. An
+/// unreadable file has no servers.
 pub(crate) fn is_connected(client: &Client, path: &Path, name: &str) -> bool {
-    let Ok(Some(servers)) = read_servers(client, path, false) else { return false };
-    servers
-        .iter()
-        .any(|(server, entry)| server == name || matches!(entry, Err(ImportError::Toolhold)))
+    let is_of_project = false;
+    let Ok(Some(servers)) = read_servers(client, path, is_of_project) else { return false };
+    for (server_name, entry) in &servers {
+        if server_name == name || matches!(entry, Err(ImportError::Toolhold)) {
+            return true;
+        }
+    }
+    false
 }
 
-/// Returns the names of the files in a folder.
+/// Returns the names of the files in a folder. Names that aren't UTF-8 are skipped, because
+/// Toolhold's own file names are UTF-8.
 pub(super) fn files(folder: &Path) -> Result<Vec<String>, HostError> {
     let entries = match folder.read_dir() {
         Ok(entries) => entries,
@@ -77,7 +107,6 @@ pub(super) fn files(folder: &Path) -> Result<Vec<String>, HostError> {
     };
     let mut names = Vec::new();
     for entry in entries {
-        // Toolhold gives every file a name in UTF-8.
         let entry = entry.map_err(|error| unread(folder, error))?;
         names.extend(entry.file_name().into_string());
     }
@@ -88,9 +117,10 @@ fn unread(folder: &Path, error: io::Error) -> HostError {
     HostError::io(format!("looking into {}", folder.display()))(error)
 }
 
-/// Returns the paths of existing files with secrets, for people. `file` is the `toolhold.toml` that
-/// names the files.
+/// Returns the secret files that still exist. `secrets`: the paths as they are in `file`, a
+/// `toolhold.toml`.
 pub(crate) fn kept_files(file: &Path, secrets: &[String]) -> Vec<String> {
+    // Relative paths start at the folder of `file`.
     let folder = file.parent().unwrap_or(Path::new("."));
     let mut existing = Vec::new();
     for secret in secrets {
@@ -105,12 +135,15 @@ pub(crate) fn kept_files(file: &Path, secrets: &[String]) -> Vec<String> {
     existing
 }
 
-/// Refuses an entry that can't be read, and Toolhold itself, also by a package runner.
-fn not_toolhold(entry: ReadServer) -> Result<ServerEntry, ImportError> {
+/// The number of words up to the program, with a package runner and an option, as in `npx -y
+/// toolhold`.
+const WORDS_UP_TO_PROGRAM: usize = 3;
+
+/// Returns the entry of a server, unless the entry starts Toolhold.
+fn refuse_toolhold(entry: ReadServer) -> Result<ServerEntry, ImportError> {
     let entry = entry?;
-    // A package runner and its option may come before the name.
     if let NamedServer::Program { words, .. } = &entry.server
-        && words.iter().take(3).any(|word| is_toolhold(word))
+        && words.iter().take(WORDS_UP_TO_PROGRAM).any(|word| is_toolhold(word))
     {
         return Err(ImportError::Toolhold);
     }
@@ -122,9 +155,9 @@ fn is_toolhold(word: &str) -> bool {
     name.split(['@', '=']).next() == Some(NAME)
 }
 
-/// Reads the text of a file. Returns `None` if the file doesn't exist.
+/// Reads the text of a client's file, or returns `None` if the file doesn't exist.
 fn read(path: &Path) -> Result<Option<String>, ImportFileError> {
-    match toolhold_data_dir::read_regular(path, LONGEST) {
+    match toolhold_data_dir::read_regular(path, MAX_FILE) {
         Ok(bytes) => String::from_utf8(bytes).map(Some).map_err(|_| ImportFileError::NotUtf8),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error.into()),

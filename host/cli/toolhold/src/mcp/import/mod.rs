@@ -26,42 +26,68 @@ use crate::arguments::servers::ImportArguments;
 use crate::mcp::proposed::{make_folders, show_proposals};
 use crate::mcp::server_tables;
 
-pub(crate) use found::{is_connected, kept_files};
+pub(crate) use found::{clients_with_servers, is_connected, kept_files};
 pub(crate) use moved::{Moved, moved};
 pub(crate) use table::{check_address, check_command, is_secret};
 
-/// The folder of the imported secrets, next to `toolhold.toml`.
+/// The folder of imported secrets, next to `toolhold.toml`.
 const SECRETS: &str = "secrets";
 
-/// Runs the command. `file` is the user's `toolhold.toml`.
+/// The result of an import.
+#[derive(Debug, Default)]
+pub(crate) struct ImportOutcome {
+    /// Whether the person refused the import.
+    is_declined: bool,
+    /// The written files with secrets.
+    pub(crate) secrets: Vec<PathBuf>,
+    /// The folders that were made for secrets and for servers.
+    pub(crate) folders: Vec<PathBuf>,
+    /// The clients' files that can't be read, with the reasons.
+    pub(crate) broken: Vec<String>,
+}
+
+impl ImportOutcome {
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a client's file couldn't be read.
+    pub(crate) fn into_exit(self) -> Result<Exit, CommandError> {
+        if self.is_declined {
+            return Ok(Exit::Denied);
+        }
+        if self.broken.is_empty() {
+            Ok(Exit::Success)
+        } else {
+            Err(CommandError::Usage(self.broken.join("; ")))
+        }
+    }
+}
+
 pub(crate) fn import(
     arguments: &ImportArguments,
     file: &Path,
     folders: &Folders,
     config: &Config,
     confirm: impl Fn(&str) -> Result<bool, CommandError>,
-) -> Result<Exit, CommandError> {
+) -> Result<ImportOutcome, CommandError> {
     let mut out = anstream::stdout();
     let folder = secrets_beside(file);
     let read = read_all(&mut out, arguments, folders, config, &files(&folder)?)?;
     let mut tables = read.tables;
-    let broken = match &read.broken[..] {
-        [] => Ok(Exit::Success),
-        broken => Err(CommandError::Usage(broken.join("; "))),
-    };
+    let mut outcome = ImportOutcome { broken: read.broken, ..ImportOutcome::default() };
     if tables.is_empty() {
         if read.looked > 0 {
             writeln!(out, "There is no server to add.")?;
-        } else if broken.is_ok() {
+        } else if outcome.broken.is_empty() {
             writeln!(out, "These files don't exist:")?;
             for path in &read.absent {
                 writeln!(out, "  {path}")?;
             }
         }
-        return broken;
+        return Ok(outcome);
     }
     let shown = neutral_line(&file.display().to_string());
-    writeln!(out, "\nTo be added to {shown}:")?;
+    writeln!(out, "\nThese lines will be added to {shown}:")?;
     let needs = propose(&tables, folders)?;
     for (Imported { name, table, secrets, .. }, needs) in tables.iter().zip(&needs) {
         writeln!(out, "\n{}", neutral(&server_tables::shown(name, table)))?;
@@ -69,48 +95,50 @@ pub(crate) fn import(
             writeln!(out, "{FAINT}# the value goes into {SECRETS}/{secret}{FAINT:#}")?;
         }
         if !needs.proposals.is_empty() {
-            writeln!(out, "  It seems to need more:")?;
+            writeln!(out, "  The server seems to need more grants:")?;
             show_proposals(&mut out, "  ", &needs.before, &needs.granted, &needs.proposals)?;
         }
     }
     let question = format!("Add {}?", counted(tables.len() as u64, "server"));
     if !arguments.yes && !confirm(&question)? {
         writeln!(out, "Nothing was changed.")?;
-        return Ok(Exit::Denied);
+        outcome.is_declined = true;
+        return Ok(outcome);
     }
     let has_proposals = needs.iter().any(|needs| !needs.proposals.is_empty());
-    // Others may have written a project's file, so what its arguments name isn't granted unasked.
+    // Other people may have written the project's file. Grants for its servers always need the
+    // person's answer, even with `--yes`.
     let is_granted = has_proposals
         && if arguments.yes {
             !arguments.project
         } else {
-            confirm("Grant what the servers seem to need?")?
+            confirm("Add the grants that the servers seem to need?")?
         };
     if is_granted {
-        grant(&mut tables, &needs)?;
+        outcome.folders = grant(&mut tables, &needs)?;
     }
-    store(file, &folder, &tables)?;
+    store(file, &folder, &tables, &mut outcome)?;
     writeln!(
         out,
-        "\nThe servers have what the lines above grant. Add the grants that a server needs \
-         beside them, then approve it:"
+        "\nEach server has only the grants of its table. Add the grants that a server still needs, \
+         then approve the server:"
     )?;
     for Imported { name, .. } in &tables {
         writeln!(out, "  toolhold mcp approve {name}")?;
     }
-    broken
+    Ok(outcome)
 }
 
-/// The grants that an imported server seems to need.
+/// The grants that a server seems to need.
 struct Needs {
-    /// The server as it is imported.
+    /// The server without proposed grants.
     before: McpServer,
-    /// The server with all proposals.
+    /// The server with all proposed grants.
     granted: McpServer,
     proposals: Vec<GrantProposal>,
 }
 
-/// Proposes grants for each server.
+/// Proposes for each new server the grants that the server seems to need.
 fn propose(tables: &[Imported], folders: &Folders) -> Result<Vec<Needs>, CommandError> {
     let directory = working_directory()?;
     let variables = ProposalContext::environment();
@@ -126,29 +154,29 @@ fn propose(tables: &[Imported], folders: &Folders) -> Result<Vec<Needs>, Command
     Ok(all)
 }
 
-/// Writes what is proposed into the tables.
-fn grant(tables: &mut [Imported], needs: &[Needs]) -> Result<(), CommandError> {
-    for (Imported { table, .. }, Needs { before, granted, proposals }) in
-        tables.iter_mut().zip(needs)
-    {
-        server_tables::set_keys(table, before, granted).map_err(CommandError::usage)?;
-        make_folders(proposals)?;
+/// Writes the proposed grants into the tables, and makes the folders that the servers need. Returns
+/// the new folders. `needs` has one element for each table.
+fn grant(tables: &mut [Imported], needs: &[Needs]) -> Result<Vec<PathBuf>, CommandError> {
+    let mut made_folders = Vec::new();
+    for (imported, needed) in tables.iter_mut().zip(needs) {
+        server_tables::set_keys(&mut imported.table, &needed.before, &needed.granted)
+            .map_err(CommandError::usage)?;
+        made_folders.extend(make_folders(&needed.proposals)?);
     }
-    Ok(())
+    Ok(made_folders)
 }
 
-/// The servers in the files of clients.
 #[derive(Default)]
 struct Read {
     tables: Vec<Imported>,
     looked: usize,
-    /// The files that don't exist.
+    /// Files that don't exist.
     absent: Vec<String>,
-    /// The files that can't be read, each with the reason.
+    /// Files that can't be read, with the reasons.
     broken: Vec<String>,
 }
 
-/// Reads the files of clients, and shows their servers. `files`: the existing secret files.
+/// Reads the files of the clients, and shows their servers. `files`: existing secret files.
 fn read_all(
     out: &mut impl Write,
     arguments: &ImportArguments,
@@ -203,7 +231,7 @@ fn read_all(
     Ok(read)
 }
 
-/// Makes the table of a client's server, and checks that the configuration loads with it.
+/// Makes a table from a client's entry, and checks that a configuration with the table loads.
 fn import_checked(
     name: &str,
     entry: Result<ServerEntry, ImportError>,
@@ -216,28 +244,27 @@ fn import_checked(
     Ok(imported)
 }
 
-/// Describes a server that can be imported.
 fn describe(out: &mut impl Write, name: &str, imported: &Imported) -> io::Result<()> {
-    let is_off = imported.table.contains_key("enabled");
-    let state = if is_off { ", disabled there and here" } else { "" };
+    // Only a server that is disabled in the client has the key `enabled`.
+    let is_disabled = imported.table.contains_key("enabled");
+    let state = if is_disabled { ", disabled in the client and here" } else { "" };
     writeln!(out, "  {name}{state}")?;
     if !imported.further.is_empty() {
         writeln!(out, "    not imported: {}", listed(&imported.further))?;
     }
     let url = imported.table.get("url").and_then(|url| url.as_str());
     if url.is_some_and(may_hold_credential) {
-        writeln!(out, "    the address may contain a credential, and is written unchanged")?;
+        writeln!(out, "    the address is copied unchanged, and may contain a credential")?;
     }
     Ok(())
 }
 
-/// Returns the folder of the secrets of the user's `toolhold.toml`.
 fn secrets_beside(file: &Path) -> PathBuf {
     file.parent().unwrap_or(Path::new(".")).join(SECRETS)
 }
 
-/// Loads a configuration with only this `table` of a server, and returns the server. Otherwise, a
-/// variable with an invalid name would make the whole file invalid.
+/// Loads a configuration with only this `table`, and returns the server `name`. A table must be
+/// checked before it is written into the user's file.
 pub(crate) fn check_loads(
     name: &str,
     table: &str,
@@ -247,40 +274,53 @@ pub(crate) fn check_loads(
     file.write_all(table.as_bytes())?;
     let inputs = Inputs { file: Some(file.path().to_owned()), ..Inputs::default() };
     let loaded = config::load(folders, &inputs).map_err(ImportError::Configuration)?;
+    // The default is never used, because the table contains the server.
     Ok(loaded.values.mcp.servers.get(name).cloned().unwrap_or_default())
 }
 
-/// Finds the client with a name.
 pub(crate) fn find_client(name: &str) -> Result<&'static Client, CommandError> {
     CLIENTS.iter().find(|client| client.name == name).ok_or_else(|| {
         let near = nearest(name, CLIENTS.iter().map(|client| client.name));
-        let hint = near.map_or_else(
-            || "`toolhold connect` lists the known clients".to_owned(),
-            |near| format!("did you mean `{near}`?"),
-        );
+        let hint = match near {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "`toolhold connect` lists the known clients".to_owned(),
+        };
         CommandError::Usage(format!("there is no client `{}`; {hint}", neutral_line(name)))
     })
 }
 
-/// Writes the secrets, and then the tables that name them. Existing files aren't replaced. If the
-/// tables can't be written, the secrets are removed again.
-fn store(file: &Path, folder: &Path, tables: &[Imported]) -> Result<(), CommandError> {
-    if tables.iter().all(|imported| imported.secrets.is_empty()) {
+/// Writes the secrets into `folder`, and then the tables into `file`. If the tables can't be
+/// written, the secrets are removed again. Adds the new secrets and folders to the outcome.
+fn store(
+    file: &Path,
+    folder: &Path,
+    tables: &[Imported],
+    outcome: &mut ImportOutcome,
+) -> Result<(), CommandError> {
+    let has_secrets = tables.iter().any(|imported| !imported.secrets.is_empty());
+    if !has_secrets {
         return add_tables(file, tables);
+    }
+    if !folder.is_dir() {
+        outcome.folders.push(folder.to_owned());
     }
     let private = PrivateFolder::make(folder).map_err(writing(folder, ""))?;
     let mut stored = Vec::new();
     let result = store_secrets(&private, folder, tables, &mut stored)
         .and_then(|()| add_tables(file, tables));
-    if result.is_err() {
-        for name in stored {
-            let _ = private.remove(name);
-        }
+    if result.is_ok() {
+        outcome.secrets = stored.iter().map(|name| folder.join(name)).collect();
+        return Ok(());
+    }
+    for name in stored {
+        // An error of the removal matters less than the result's error.
+        let _ = private.remove(name);
     }
     result
 }
 
-/// Stores the secrets of the tables. `stored`: the names of the created files.
+/// Writes each secret into a new file. Adds the names of the files to `stored`, even if a later
+/// file can't be written.
 fn store_secrets<'t>(
     private: &PrivateFolder,
     folder: &Path,
@@ -288,11 +328,11 @@ fn store_secrets<'t>(
     stored: &mut Vec<&'t str>,
 ) -> Result<(), CommandError> {
     for (name, value) in tables.iter().flat_map(|imported| &imported.secrets) {
-        let new = format!("{name}.new.{}", std::process::id());
-        private.put(&new, value.as_bytes()).map_err(writing(folder, name))?;
-        // This refuses a name that was taken meanwhile.
-        if let Err(error) = private.rename(&new, name) {
-            let _ = private.remove(&new);
+        let temporary = format!("{name}.new.{}", std::process::id());
+        private.put(&temporary, value.as_bytes()).map_err(writing(folder, name))?;
+        // `rename` fails if another process has created the file.
+        if let Err(error) = private.rename(&temporary, name) {
+            let _ = private.remove(&temporary);
             return Err(writing(folder, name)(error).into());
         }
         stored.push(name);
@@ -301,7 +341,8 @@ fn store_secrets<'t>(
 }
 
 fn add_tables(file: &Path, tables: &[Imported]) -> Result<(), CommandError> {
-    changed_file::change(file, false, |text| {
+    let in_project = false;
+    changed_file::change(file, in_project, |text| {
         let tables = tables.iter().map(|imported| (imported.name.as_str(), &imported.table));
         server_tables::add_tables(text, tables)
     })

@@ -1,5 +1,4 @@
-//! Finds the servers in an MCP client's file that Toolhold has now, so that they can be removed
-//! from the file. Hides credentials in the diff that is shown.
+//! Finds the servers in an MCP client's file that Toolhold's configuration has too.
 
 use std::path::Path;
 
@@ -12,35 +11,35 @@ use toolhold_redaction::{Keys, text};
 
 use super::table::{credential_in, credentials, fit_name};
 
-/// The mark in place of a credential.
 const MARK: &str = "[REDACTED:secret]";
 
-/// The servers in a client's file that Toolhold has now.
 #[derive(Debug, Default)]
 pub(crate) struct Moved {
-    /// The names of the servers in the client's file that can be removed.
+    /// The servers that can be removed from the client's file.
     pub(crate) names: Vec<String>,
-    /// Notes for a person about the servers that stay and the settings that are lost.
+    /// Notes for the user about servers that stay and settings that get lost.
     pub(crate) notes: Vec<String>,
-    /// The credentials of all servers in the file.
+    /// The credentials of all servers in the client's file.
     credentials: Vec<String>,
 }
 
 impl Moved {
-    /// The difference between two texts of the file, without credentials.
+    /// Replaces the credentials in a diff.
     pub(crate) fn hide(&self, diff: &str) -> String {
         let mut shown = diff.to_owned();
         for credential in &self.credentials {
+            // In a file, a credential is a JSON string or is in single quotes.
             let json = serde_json::Value::String(credential.clone()).to_string();
             shown = shown.replace(&json, &format!("\"{MARK}\""));
             shown = shown.replace(&format!("'{credential}'"), &format!("'{MARK}'"));
         }
+        // Other secrets are recognised by their form.
         text(&shown, Keys::Text).into_owned()
     }
 }
 
-/// Searches a client's file for the servers of the configuration. Blocks, because secrets are
-/// compared.
+/// Compares the servers of a client's file with the configuration. Blocks, because stored secrets
+/// are read.
 pub(crate) fn moved(
     servers: Vec<(String, ReadServer)>,
     config: Option<(&Config, &Folders)>,
@@ -62,10 +61,11 @@ pub(crate) fn moved(
             continue;
         }
         let shown = neutral_line(&own_name);
-        // The user would lose a server that works in the client.
+        // Until the approval, only the client can use the server's tools.
         if entry.is_enabled && !is_approved(folders, &name, ours) {
             moved.notes.push(format!(
-                "`{shown}` stays in the file until it works here: run `toolhold mcp approve {name}`"
+                "`{shown}` stays in the file until the server is approved: run `toolhold mcp \
+                 approve {name}`"
             ));
             continue;
         }
@@ -73,14 +73,15 @@ pub(crate) fn moved(
         if !missing.is_empty() {
             let missing = listed(&missing);
             moved.notes.push(format!(
-                "`{shown}` stays in the file: [mcp.servers.{name}] doesn't have the same {missing}"
+                "`{shown}` stays in the file, because [mcp.servers.{name}] has another {missing}"
             ));
             continue;
         }
         if !entry.further.is_empty() {
             let further = listed(&entry.further);
             moved.notes.push(format!(
-                "`{shown}` is removed, with settings that Toolhold didn't import: {further}"
+                "`{shown}` is removed, together with settings that Toolhold didn't import: \
+                 {further}"
             ));
         }
         moved.names.push(own_name);
@@ -88,8 +89,8 @@ pub(crate) fn moved(
     moved
 }
 
-/// Reads the stored secrets of our server, each with its name and value. A secret that a program
-/// prints is left out, since nothing is run for a comparison.
+/// Returns the names and values of the secrets of `ours`. Secrets that a program prints are
+/// skipped, because a comparison must not start programs.
 fn stored_secrets(
     ours: &McpServer,
     name: &str,
@@ -99,28 +100,37 @@ fn stored_secrets(
     let mut stored = Vec::new();
     for (secret, from) in &ours.secrets {
         let is_stored = from.env.is_some() || !from.file.is_empty();
+        if !is_stored {
+            continue;
+        }
         let key = format!("mcp.servers.{name}.secrets.{}", dotted_name(secret));
-        if is_stored && let Ok(value) = read(&config.source_of(&key, from, folders, Path::new("/")))
-        {
+        let source = config.source_of(&key, from, folders, Path::new("/"));
+        if let Ok(value) = read(&source) {
             stored.push((secret.clone(), value.expose().to_owned()));
         }
     }
     stored
 }
 
+/// Checks whether Toolhold's server `ours` and the client's server `theirs` have the same program
+/// and arguments, or the same URL. `stored`: the names and values of the secrets of `ours`.
 fn is_same(ours: &McpServer, theirs: &NamedServer, stored: &[(String, String)]) -> bool {
     let values: Vec<(&str, &str)> =
         stored.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     match theirs {
         NamedServer::Program { words, .. } => {
-            let filled = ours.args.iter().map(|argument| fill_in_secrets(argument, &values));
-            std::iter::once(ours.command.clone()).chain(filled).eq(words.iter().cloned())
+            let mut our_words = vec![ours.command.clone()];
+            for argument in &ours.args {
+                our_words.push(fill_in_secrets(argument, &values));
+            }
+            our_words == *words
         }
         NamedServer::Url { url, .. } => ours.url == *url,
     }
 }
 
-/// Returns the variables and headers that would be lost with a client's server.
+/// Returns the variables and headers of a client's `entry` that `ours` lacks. `stored`: the names
+/// and values of the secrets of `ours`.
 fn missing(ours: &McpServer, entry: &ServerEntry, stored: &[(String, String)]) -> Vec<String> {
     let credentials = credentials(&entry.server);
     let (pairs, token) = match &entry.server {
@@ -129,10 +139,12 @@ fn missing(ours: &McpServer, entry: &ServerEntry, stored: &[(String, String)]) -
     };
     let mut missing = Vec::new();
     for name in pairs.keys() {
-        let is_known = match credentials.iter().find(|(credential, ..)| credential == name) {
+        let credential = credentials.iter().find(|(credential_name, ..)| credential_name == name);
+        let is_known = match credential {
+            // The credential may be stored under another name.
             Some((_, _, value)) => {
                 let value = value.trim_end_matches(['\r', '\n']);
-                stored.iter().any(|(_, known)| known == value)
+                stored.iter().any(|(_, stored_value)| stored_value == value)
             }
             None => has_name(ours, &entry.server, name),
         };
@@ -140,31 +152,34 @@ fn missing(ours: &McpServer, entry: &ServerEntry, stored: &[(String, String)]) -
             missing.push(name.clone());
         }
     }
+    // One of the secrets of `ours` may be the token.
     if ours.secrets.is_empty() {
         missing.extend(token.cloned());
     }
     missing
 }
 
-/// Checks whether our server gets a variable or a header with this name.
 fn has_name(ours: &McpServer, theirs: &NamedServer, name: &str) -> bool {
     match theirs {
         NamedServer::Program { .. } => {
             ours.variables.contains_key(name)
                 || ours.secrets.contains_key(name)
-                || ours.env.iter().any(|known| known.as_str() == name)
+                || ours.env.iter().any(|variable| variable.as_str() == name)
         }
         NamedServer::Url { .. } => {
-            ours.headers.keys().any(|header| header.eq_ignore_ascii_case(name))
-                || ours.secrets.values().any(|secret| {
-                    let header = secret.header.as_ref().map_or("Authorization", |it| it.as_str());
-                    header.eq_ignore_ascii_case(name)
-                })
+            let has_plain = ours.headers.keys().any(|header| header.eq_ignore_ascii_case(name));
+            let has_secret = ours.secrets.values().any(|secret| {
+                let header = match &secret.header {
+                    Some(header) => header.as_str(),
+                    None => "Authorization",
+                };
+                header.eq_ignore_ascii_case(name)
+            });
+            has_plain || has_secret
         }
     }
 }
 
-/// Names for people.
 pub(super) fn listed(names: &[String]) -> String {
     let names = names.iter().map(|name| format!("`{}`", neutral_line(name)));
     names.collect::<Vec<_>>().join(", ")

@@ -1,5 +1,4 @@
-//! Makes the `[mcp.servers]` table of an imported server. Finds the server's credentials, and
-//! refuses an unusable server.
+//! Makes the `[mcp.servers]` table of an imported server.
 
 use http::header::{
     CONNECTION, CONTENT_LENGTH, HOST, HeaderName, HeaderValue, TRANSFER_ENCODING, UPGRADE,
@@ -15,14 +14,13 @@ use toolhold_terminal::nearest::look_alike;
 
 use super::SECRETS;
 
-/// Most characters of a name.
 const MAX_NAME: usize = 24;
 
-/// Headers that a connection sets itself.
+/// Headers that the HTTP library sets itself.
 const OF_CONNECTION: [HeaderName; 5] =
     [CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING, UPGRADE];
 
-/// Words in the names of variables and options that contain credentials.
+/// Words in the names of variables and options that have credentials as values.
 const SECRET_WORDS: [&str; 17] = [
     "apikey",
     "auth",
@@ -43,34 +41,35 @@ const SECRET_WORDS: [&str; 17] = [
     "token",
 ];
 
-/// A server that can't be imported.
 #[derive(Debug, Error)]
 pub(crate) enum ImportError {
     #[error(transparent)]
     Entry(#[from] EntryError),
     #[error("the server is Toolhold itself")]
     Toolhold,
-    #[error("the name isn't valid: at most {MAX_NAME} of a-z, 0-9 and `-`, a letter first")]
+    #[error("the name isn't valid: use at most {MAX_NAME} of a-z, 0-9 and `-`, the first a letter")]
     Name,
     #[error("your configuration already has [mcp.servers.{0}]")]
     Configured(String),
     #[error("a plugin has the name `{0}`")]
     Plugin(String),
-    #[error("the name would be `{name}`, like that of `{other}` in the same file")]
+    #[error("the name would be `{name}`, which `{other}` in the same file also gets")]
     SameFile { name: String, other: String },
     #[error("{client} also has a server `{name}`")]
     OtherClient { name: String, client: &'static str },
-    #[error("the name looks like that of your server `{0}`")]
+    #[error("the name looks like the name of your server `{0}`")]
     LooksLike(String),
     #[error(transparent)]
     Start(#[from] ServerStartError),
-    #[error("its address ends in `/sse`, so it uses the old SSE transport")]
+    #[error(
+        "the server uses the old SSE transport (the address ends in `/sse`), which isn't supported"
+    )]
     Sse,
     #[error("the client generates the value of `{0}`: write the value into a secret")]
-    MadeVariable(String),
+    GeneratedVariable(String),
     #[error("the client generates the header `{0}`: write the value into a secret")]
-    MadeHeader(String),
-    #[error("no request may have the header `{}` with that value", neutral_line(cut(.0, 128)))]
+    GeneratedHeader(String),
+    #[error("the header `{}` can't have this value", neutral_line(cut(.0, 128)))]
     Header(String),
     #[error("{}", first_message(.0))]
     Configuration(Problems),
@@ -82,14 +81,13 @@ fn first_message(problems: &Problems) -> &str {
     problems.0.first().map_or("", |problem| problem.message.as_str())
 }
 
-/// A command or an address that no server can have.
 #[derive(Debug, Error)]
 pub(crate) enum ServerStartError {
     #[error("the command is empty")]
     Empty,
     #[error(
         "argument {0} looks like a credential, which must not be in toolhold.toml: write \
-         `${{secret:NAME}}` in its place, and `--secret NAME=env:VARIABLE` or `--secret \
+         `${{secret:NAME}}` instead, and add `--secret NAME=env:VARIABLE` or `--secret \
          NAME=file:PATH`"
     )]
     CredentialArgument(usize),
@@ -99,38 +97,36 @@ pub(crate) enum ServerStartError {
     Address(#[from] OutboundError),
 }
 
-/// A server as it is added to `toolhold.toml`.
 #[derive(Debug)]
 pub(super) struct Imported {
     pub(super) name: String,
     pub(super) table: Table,
     /// The names and contents of the secret files.
     pub(super) secrets: Vec<(String, String)>,
-    /// The client that has the server, and the client's name for the server.
+    /// The client, and the server's name in the client.
     pub(super) origin: (&'static str, String),
-    /// Settings of the client's entry that aren't taken over.
+    /// Settings of the client's entry that aren't imported.
     pub(super) further: Vec<String>,
 }
 
-/// The surroundings that an imported server has to fit into.
 pub(super) struct ImportContext<'a> {
-    /// The title of the server's client.
+    /// The title of the client.
     pub(super) client: &'static str,
     pub(super) config: &'a Config,
-    /// The servers in the same import.
+    /// The other servers of the same import.
     pub(super) others: &'a [Imported],
-    /// The names of the files in the folder of secrets.
+    /// The existing secret files.
     pub(super) files: &'a [String],
 }
 
-/// Makes the table of a client's server, unless the name is taken or the server can't be used.
+/// Makes the table of a server. Fails if the name is taken, or if Toolhold can't use the server.
 pub(super) fn import_server(
     own_name: &str,
     entry: ServerEntry,
-    place: &ImportContext<'_>,
+    context: &ImportContext<'_>,
 ) -> Result<Imported, ImportError> {
     let name = fit_name(own_name)?;
-    let config = &place.config.values;
+    let config = &context.config.values;
     if config.mcp.servers.contains_key(&name) {
         return Err(ImportError::Configured(name));
     }
@@ -138,16 +134,16 @@ pub(super) fn import_server(
         return Err(ImportError::Plugin(name));
     }
     if let Some(Imported { origin: (client, other), .. }) =
-        place.others.iter().find(|other| other.name == name)
+        context.others.iter().find(|other| other.name == name)
     {
-        return Err(if *client == place.client {
+        return Err(if *client == context.client {
             ImportError::SameFile { name, other: other.clone() }
         } else {
             ImportError::OtherClient { name, client }
         });
     }
     let servers = config.mcp.servers.keys().chain(config.plugins.keys()).map(String::as_str);
-    let others = servers.chain(place.others.iter().map(|other| other.name.as_str()));
+    let others = servers.chain(context.others.iter().map(|other| other.name.as_str()));
     if let Some(other) = look_alike(&name, others) {
         return Err(ImportError::LooksLike(other.to_owned()));
     }
@@ -155,12 +151,12 @@ pub(super) fn import_server(
         name,
         table: Table::new(),
         secrets: Vec::new(),
-        origin: (place.client, own_name.to_owned()),
+        origin: (context.client, own_name.to_owned()),
         further: entry.further,
     };
     match entry.server {
         NamedServer::Program { words, variables } => {
-            let kept_words = imported.without_credentials(&words, place);
+            let kept_words = imported.without_credentials(&words, context);
             check_command(&kept_words)?;
             let [program, arguments @ ..] = &kept_words[..] else {
                 return Err(ServerStartError::Empty.into());
@@ -171,7 +167,7 @@ pub(super) fn import_server(
             }
             imported.add_presets(program);
             for (variable, value) in &variables {
-                imported.add_variable(variable, value, place)?;
+                imported.add_variable(variable, value, context)?;
             }
         }
         NamedServer::Url { url, headers, token_variable } => {
@@ -184,7 +180,7 @@ pub(super) fn import_server(
                 imported.add_secret("token", [("env", token.as_str())]);
             }
             for (header, value) in &headers {
-                imported.add_header(header, value, place)?;
+                imported.add_header(header, value, context)?;
             }
         }
     }
@@ -194,50 +190,51 @@ pub(super) fn import_server(
     Ok(imported)
 }
 
-/// Refuses a command that names no program or contains a credential.
+/// Checks that a command line has a program, and no plain credential in an argument.
 pub(crate) fn check_command(words: &[String]) -> Result<(), ServerStartError> {
     if words.first().is_none_or(|program| program.trim().is_empty()) {
         return Err(ServerStartError::Empty);
     }
-    let plain: Vec<String> = words.iter().map(|word| without_references(word)).collect();
-    for index in 1..plain.len() {
-        if credential_in(&plain, index).is_some() {
+    let plain_words: Vec<String> = words.iter().map(|word| without_references(word)).collect();
+    for index in 1..plain_words.len() {
+        if credential_in(&plain_words, index).is_some() {
             return Err(ServerStartError::CredentialArgument(index));
         }
     }
     Ok(())
 }
 
-/// Returns an argument without its references to secrets.
+/// Removes the `${secret:NAME}` references from an argument.
 fn without_references(argument: &str) -> String {
     let names = referenced_secrets(argument).into_iter();
     let empty: Vec<(&str, &str)> = names.map(|name| (name, "")).collect();
     fill_in_secrets(argument, &empty)
 }
 
-/// Returns the part of an argument that looks like a credential.
+/// Returns the part of `words[index]` that looks like a credential. `words[0]` is the program, so
+/// `index` is at least 1.
 pub(super) fn credential_in(words: &[String], index: usize) -> Option<&str> {
     let word = words[index].as_str();
+    let previous_word = words[index - 1].as_str();
     let (option, value) = match word.split_once('=') {
         Some((option, value)) if option.starts_with('-') => (option, value),
-        // An option with a value of its own says nothing about the next word.
-        _ if words[index - 1].contains('=') => ("", word),
-        _ => (words[index - 1].as_str(), word),
+        // After `--token=VALUE`, the next word isn't the option's value.
+        _ if previous_word.contains('=') => ("", word),
+        _ => (previous_word, word),
     };
     let is_credential_of_option = is_secret_option(option) && is_long(value);
     if is_credential_of_option || has_secret(value) {
         return Some(value);
     }
-    has_secret(word).then_some(word)
+    if has_secret(word) { Some(word) } else { None }
 }
 
-/// Checks whether an address is one of the SSE transport, which Toolhold doesn't speak.
+/// Checks whether `url` is for the SSE transport, which Toolhold doesn't support.
 fn is_sse(url: &str) -> bool {
     let path = url.split(['?', '#']).next().unwrap_or_default();
     path.trim_end_matches('/').ends_with("/sse")
 }
 
-/// Refuses an address that can't be used or contains a credential.
 pub(crate) fn check_address(url: &str) -> Result<(), ServerStartError> {
     if has_secret(url) {
         return Err(ServerStartError::CredentialAddress);
@@ -246,21 +243,22 @@ pub(crate) fn check_address(url: &str) -> Result<(), ServerStartError> {
     Ok(())
 }
 
-/// The least characters of a path segment that may be a credential.
+/// The least bytes of a URL's part that may be a credential.
 const MIN_CREDENTIAL: usize = 20;
 
-/// Checks whether a segment of an address's path may be a credential. A credential is long, and has
-/// letters and digits.
+/// Checks whether a part after the URL's host is long and has letters and digits.
 pub(super) fn may_hold_credential(url: &str) -> bool {
-    url.split(['/', '?', '#']).skip(3).any(|part| {
+    // `https://HOST/PATH` has the parts `https:`, an empty part, `HOST` and `PATH`.
+    let parts_up_to_host = 3;
+    url.split(['/', '?', '#']).skip(parts_up_to_host).any(|part| {
         part.len() >= MIN_CREDENTIAL
             && part.contains(|letter: char| letter.is_ascii_alphabetic())
             && part.contains(|letter: char| letter.is_ascii_digit())
     })
 }
 
-/// Returns the credentials in variables or headers. Each has its name, the text before the
-/// credential, and the credential.
+/// Returns the credentials in variables or headers: the name, the text before the value (such as
+/// `Bearer `), and the value.
 pub(super) fn credentials(server: &NamedServer) -> Vec<(&str, &str, &str)> {
     let (pairs, is_header) = match server {
         NamedServer::Program { variables, .. } => (variables, false),
@@ -287,23 +285,30 @@ fn is_authorization(header: &str) -> bool {
     header.eq_ignore_ascii_case("authorization")
 }
 
-/// Splits the value of a header after the scheme and its space. Only `Authorization` has a scheme.
-/// For other headers, the scheme is empty.
+/// Splits the value of `Authorization` into a scheme, such as `Bearer `, and the credential. Other
+/// headers have an empty scheme.
 fn split_scheme<'t>(header: &str, text: &'t str) -> (&'t str, &'t str) {
     match text.find(' ') {
-        Some(at) if is_authorization(header) => text.split_at(at + 1),
+        Some(space) if is_authorization(header) => text.split_at(space + " ".len()),
         _ => ("", text),
     }
 }
 
 impl Imported {
-    /// Replaces the credentials in arguments by references to secrets, which are kept in files.
-    fn without_credentials(&mut self, words: &[String], place: &ImportContext<'_>) -> Vec<String> {
+    /// Moves credentials in arguments into secret files. Returns the words with references in place
+    /// of the credentials.
+    fn without_credentials(
+        &mut self,
+        words: &[String],
+        context: &ImportContext<'_>,
+    ) -> Vec<String> {
         let mut replaced = words.to_vec();
         for index in 1..words.len() {
             if let Some(credential) = credential_in(words, index) {
                 let name = format!("ARGUMENT_{index}");
-                self.keep_secret(&name, credential, &[], place);
+                let further_keys = [];
+                self.keep_secret(&name, credential, &further_keys, context);
+                // The credential is the word or its end.
                 let before = words[index].strip_suffix(credential).unwrap_or_default();
                 replaced[index] = format!("{before}${{secret:{name}}}");
             }
@@ -311,7 +316,7 @@ impl Imported {
         replaced
     }
 
-    /// Adds presets for the folders of the user that a package runner needs.
+    /// Adds the preset that a package runner needs, if `program` is a package runner.
     fn add_presets(&mut self, program: &str) {
         let preset = match program {
             "npx" => "node",
@@ -321,51 +326,57 @@ impl Imported {
         self.table.insert("presets", value(Array::from_iter([preset])));
     }
 
+    /// Adds an environment variable. `text`: the value, or a reference to a variable of the client.
     fn add_variable(
         &mut self,
         name: &str,
         text: &str,
-        place: &ImportContext<'_>,
+        context: &ImportContext<'_>,
     ) -> Result<(), ImportError> {
         match variable(text) {
-            Some(known) if known == name => {
+            Some(source) if source == name => {
                 let names = self.table.entry("env").or_insert(value(Array::new()));
                 if let Some(names) = names.as_array_mut() {
                     names.push(name);
                 }
             }
-            Some(known) => self.add_secret(name, [("env", known)]),
+            Some(source) => self.add_secret(name, [("env", source)]),
             None if text.contains("${") => {
-                return Err(ImportError::MadeVariable(name.to_owned()));
+                return Err(ImportError::GeneratedVariable(name.to_owned()));
             }
-            None if is_secret(name, text) => self.keep_secret(name, text, &[], place),
+            None if is_secret(name, text) => {
+                let further_keys = [];
+                self.keep_secret(name, text, &further_keys, context);
+            }
             None => self.add_pair("variables", name, text),
         }
         Ok(())
     }
 
+    /// Adds a header. `text`: the value, which may have a reference to a variable of the client.
     fn add_header(
         &mut self,
         name: &str,
         text: &str,
-        place: &ImportContext<'_>,
+        context: &ImportContext<'_>,
     ) -> Result<(), ImportError> {
         let is_allowed = match HeaderName::try_from(name) {
-            Ok(name) => !OF_CONNECTION.contains(&name) && is_value(text),
+            Ok(header) => !OF_CONNECTION.contains(&header) && is_value(text),
             Err(_) => false,
         };
         if !is_allowed {
             return Err(ImportError::Header(name.to_owned()));
         }
         let (prefix, credential) = split_scheme(name, text);
-        let keys = [("header", name), ("prefix", prefix)];
+        let header_key = ("header", name);
+        let prefix_key = ("prefix", prefix);
         match variable(credential) {
-            Some(source) => self.add_secret(name, [("env", source), keys[0], keys[1]]),
+            Some(source) => self.add_secret(name, [("env", source), header_key, prefix_key]),
             None if text.contains("${") => {
-                return Err(ImportError::MadeHeader(name.to_owned()));
+                return Err(ImportError::GeneratedHeader(name.to_owned()));
             }
             None if is_authorization(name) || is_secret(name, text) => {
-                self.keep_secret(name, credential, &keys, place);
+                self.keep_secret(name, credential, &[header_key, prefix_key], context);
             }
             None => self.add_pair("headers", name, text),
         }
@@ -379,34 +390,35 @@ impl Imported {
         }
     }
 
-    /// Plans a file for a secret, under a name that no other file has. `more` are further keys of
-    /// the secret's table.
+    /// Adds a secret and a file with a new name. `further_keys`: more keys of the secret's table.
     fn keep_secret(
         &mut self,
         name: &str,
         text: &str,
-        more: &[(&str, &str)],
-        place: &ImportContext<'_>,
+        further_keys: &[(&str, &str)],
+        context: &ImportContext<'_>,
     ) {
-        let plain =
+        let plain_name =
             name.replace(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_', "_");
-        let first = format!("{}-{plain}", self.name);
+        let first = format!("{}-{plain_name}", self.name);
         let mut file = first.clone();
-        for number in 2.. {
-            if !self.is_taken(&file, place) {
-                break;
-            }
+        let mut number = 2;
+        while self.is_taken(&file, context) {
             file = format!("{first}-{number}");
+            number += 1;
         }
+
         let path = format!("{SECRETS}/{file}");
-        self.add_secret(name, [("file", path.as_str())].into_iter().chain(more.iter().copied()));
+        let mut keys = vec![("file", path.as_str())];
+        keys.extend_from_slice(further_keys);
+        self.add_secret(name, keys);
         self.secrets.push((file, text.to_owned()));
     }
 
-    /// Checks whether the secret file already exists, or will exist after this import.
-    fn is_taken(&self, file: &str, place: &ImportContext<'_>) -> bool {
-        let exists = place.files.iter().any(|other| other == file);
-        let others = place.others.iter().flat_map(|imported| &imported.secrets);
+    /// Checks whether a secret file of this name exists or is planned.
+    fn is_taken(&self, file: &str, context: &ImportContext<'_>) -> bool {
+        let exists = context.files.iter().any(|other| other == file);
+        let others = context.others.iter().flat_map(|imported| &imported.secrets);
         exists || self.secrets.iter().chain(others).any(|(other, _)| other == file)
     }
 
@@ -415,6 +427,7 @@ impl Imported {
         for (key, text) in keys {
             secret.insert(key, value(text));
         }
+        // Only `[secrets.NAME]` becomes a header of the file, and not `[secrets]`.
         let mut implicit = Table::new();
         implicit.set_implicit(true);
         let secrets = self.table.entry("secrets").or_insert(Item::Table(implicit));
@@ -424,8 +437,8 @@ impl Imported {
     }
 }
 
-/// Makes a Toolhold server name from a client's server name. The name has lower-case letters,
-/// digits and `-`.
+/// Converts a client's name for a server to lower-case letters, digits and `-`. Refuses a name that
+/// is too long, starts with a digit, or has `..` or letters outside ASCII.
 pub(super) fn fit_name(name: &str) -> Result<String, ImportError> {
     if name.contains("..") || name.chars().any(char::is_control) || !name.is_ascii() {
         return Err(ImportError::Name);
@@ -440,26 +453,25 @@ pub(super) fn fit_name(name: &str) -> Result<String, ImportError> {
     Ok(fitted.to_owned())
 }
 
-/// Checks whether a value looks like a credential, from its name or from the value itself. In
-/// doubt, a value is stored as a credential, because this loses nothing.
+/// Checks whether a value looks like a credential. A doubtful value counts as a credential, because
+/// a secret file works for any value.
 pub(crate) fn is_secret(name: &str, value: &str) -> bool {
     field(name, value, Keys::Settings) != value
         || has_secret(value)
         || (names_secret(name) && !is_plain(value))
 }
 
-/// Checks whether the value of an option is a credential by the option's name.
 fn is_secret_option(option: &str) -> bool {
     let last = option.rsplit('-').next().unwrap_or_default();
     option.starts_with('-') && !["auth", "cookie", "pin"].contains(&last) && names_secret(last)
 }
 
-/// Checks whether a value is long enough for a credential, and not an obvious setting.
+/// Checks whether `value` can be a credential, which has at least six bytes.
 fn is_long(value: &str) -> bool {
     value.len() >= 6 && !value.starts_with('-') && !is_plain(value) && variable(value).is_none()
 }
 
-/// Checks whether a value is a path, a number or a switch.
+/// Checks whether `value` is a path, a number or a switch.
 fn is_plain(value: &str) -> bool {
     value.is_empty()
         || value.starts_with('/')
@@ -467,7 +479,6 @@ fn is_plain(value: &str) -> bool {
         || ["true", "false"].contains(&value)
 }
 
-/// Checks whether a name contains a word for credentials.
 fn names_secret(name: &str) -> bool {
     let mut words = name.split(|letter: char| !letter.is_ascii_alphanumeric());
     words.any(|word| SECRET_WORDS.iter().any(|secret| word.eq_ignore_ascii_case(secret)))
@@ -487,10 +498,10 @@ mod tests {
     }
 
     fn read(name: &str, server: NamedServer, files: &[String]) -> Result<Imported, ImportError> {
-        let place =
+        let context =
             ImportContext { client: "A Client", config: &Config::default(), others: &[], files };
         let entry = ServerEntry { server, is_enabled: true, further: Vec::new() };
-        import_server(name, entry, &place)
+        import_server(name, entry, &context)
     }
 
     fn program(words: &[&str], variables: &[(&str, &str)]) -> Result<Imported, ImportError> {

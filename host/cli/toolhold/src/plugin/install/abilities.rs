@@ -1,22 +1,21 @@
-//! Describes the requests of a plugin in plain words, before a person installs the plugin.
+//! Describes the requests of a plugin for the person who installs it.
 
 use toolhold_core::{Capability, CapabilityRequest, Manifest};
 
-/// One kind of access that a plugin can get.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ability {
-    /// The capability in manifests.
+    /// The name of the capability in manifests.
     pub(crate) capability: &'static str,
-    /// The capability in a word or two.
+    /// A name of one or two words.
     pub(crate) noun: &'static str,
-    /// A description in words that follow "asks to".
+    /// A description that can follow "asks to".
     pub(crate) words: &'static str,
-    /// The plugin's reason for requesting this ability. The plugin wrote this text, so neutralise
-    /// it.
+    /// The manifest's reason for the request. `None`: not requested. The plugin's author wrote the
+    /// text, so it must be neutralised.
     pub(crate) reason: Option<String>,
 }
 
-/// Returns every ability. The plugin asks for the abilities with a reason.
+/// Returns all abilities, even if they aren't requested.
 pub(crate) fn abilities(manifest: &Manifest) -> Vec<Ability> {
     Capability::ALL.into_iter().map(|capability| ability(capability, manifest)).collect()
 }

@@ -1,15 +1,20 @@
-//! `toolhold plugin add`, `grant`, `remove`, `update`, `outdated`, `verify`, `history` and
-//! `rollback`.
+//! `toolhold plugin add`, `grant`, `install`, `remove`, `update`, `outdated`, `verify`, `history`
+//! and `rollback`.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::absolute;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value, json};
 use toolhold_core::config::Folders;
 use toolhold_core::config::insert::WrittenGrants;
+use toolhold_core::outbound_client;
 use toolhold_core::text::neutral_line;
-use toolhold_core::{ApprovedPlugin, Difference, LockedPlugin, PluginInspection, SignerChange};
+use toolhold_core::{
+    ApprovedPlugin, Difference, LockedPlugin, PluginInfo, PluginInspection, SignerChange,
+};
 use toolhold_registry::{Credentials, FetchError, FetchOptions, Fetched, Source, fetch};
 
 use crate::arguments::install::{AddArguments, InstallCommand};
@@ -17,43 +22,44 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::options::Options;
 use crate::plugin::Setting;
-use crate::plugin::approve::tell_hosts;
 use crate::plugin::install::{
     Comparison, Installed, Installer, Offer, abilities, check_source, grants,
 };
+use crate::plugin::running_hosts::tell_hosts;
 use crate::plugin_description::{Differences, Header, LeftOutTools, SignedBy};
 use crate::style::{FAINT, STRONG};
 use crate::{allow, ask, host, progress};
 
-/// The least digits of a digest that identify a component.
+/// The fewest digits of a digest that identify a component.
 const MIN_DIGITS: usize = 32;
 
-/// Runs the command.
 pub(crate) fn run(command: &InstallCommand, options: &Options) -> Result<Exit, Error> {
     let setting = Setting::from_options(options)?;
     let built_in = built_in_names();
     let installer = Installer::new(&setting.folders, &setting.loaded, &built_in);
-    let shop = Shop { setting: &setting, installer };
+    let context = CommandContext { setting: &setting, installer };
     match command {
-        InstallCommand::Add(arguments) => shop.add(arguments, options),
+        InstallCommand::Add(arguments) => context.add(arguments, options),
         InstallCommand::Grant { name, grants } => grants::grant(name, grants, &setting, options),
-        InstallCommand::Install { yes } => shop.install_wanted(*yes, options),
-        InstallCommand::Remove { name } => shop.remove(name),
+        InstallCommand::Install { yes } => context.install_wanted(*yes, options),
+        InstallCommand::Remove { name } => context.remove(name),
         InstallCommand::Update { name, check, yes, downgrade, json } => {
             let mode = UpdateMode { check: *check, yes: *yes, downgrade: *downgrade };
-            shop.update(name.as_deref(), mode, *json)
+            context.update(name.as_deref(), mode, *json)
         }
         InstallCommand::Outdated { json } => {
+            let all_plugins = None;
             let mode = UpdateMode { check: true, yes: false, downgrade: false };
-            shop.update(None, mode, *json)
+            context.update(all_plugins, mode, *json)
         }
-        InstallCommand::Verify { json } => shop.verify(*json),
-        InstallCommand::History { name, json } => shop.history(name, *json),
-        InstallCommand::Rollback { name } => shop.roll_back(name),
+        InstallCommand::Verify { json } => context.verify(*json),
+        InstallCommand::History { name, json } => context.history(name, *json),
+        InstallCommand::Rollback { name } => context.roll_back(name),
     }
 }
 
-/// Installs the missing plugins that the configuration names, for `toolhold trust`.
+/// Installs the missing plugins of the configuration, for `toolhold trust`. `yes`: whether `--yes`
+/// is set.
 pub(crate) fn install_wanted(yes: bool, options: &Options) -> Result<Exit, Error> {
     let setting = Setting::from_options(options)?;
     let built_in = built_in_names();
@@ -61,43 +67,38 @@ pub(crate) fn install_wanted(yes: bool, options: &Options) -> Result<Exit, Error
     if installer.wanted()?.is_empty() {
         return Ok(Exit::Success);
     }
-    Shop { setting: &setting, installer }.install_wanted(yes, options)
+    CommandContext { setting: &setting, installer }.install_wanted(yes, options)
 }
 
-/// Returns the names of the built-in plugins.
 pub(crate) fn built_in_names() -> Vec<&'static str> {
     toolhold_builtins::all().iter().map(|builtin| builtin.name).collect()
 }
 
-/// A person's consent to an installation.
 #[derive(Clone, Copy)]
 struct Consent<'a> {
-    /// Whether the current component may be installed without a question.
+    /// Whether every component may be installed without a question.
     yes: bool,
     /// The digest of the component that may be installed without a question.
     digest: Option<&'a str>,
-    /// The name that the plugin has to have.
+    /// The name that the plugin must have.
     name: Option<&'a str>,
 }
 
-/// The data for all installation commands.
-struct Shop<'a> {
+struct CommandContext<'a> {
     setting: &'a Setting,
     installer: Installer<'a>,
 }
 
-/// The options of an update.
 #[derive(Clone, Copy)]
 struct UpdateMode {
-    /// Only shows the updates.
+    /// Whether updates are only shown.
     check: bool,
-    /// Approves updates that can do more.
+    /// Whether updates that request more are approved.
     yes: bool,
-    /// Allows older versions.
+    /// Whether older versions are allowed.
     downgrade: bool,
 }
 
-/// The result of one plugin's update.
 struct Update {
     name: String,
     from: String,
@@ -106,9 +107,12 @@ struct Update {
     difference: Option<Box<Difference>>,
     signer: Option<SignerChange>,
     error: Option<String>,
+    /// The installed component, which may still need grants.
+    installed: Option<Arc<PluginInfo>>,
 }
 
 impl Update {
+    /// Makes the report about a plugin without an update. `state`: the reason.
     fn new(name: &str, locked: &LockedPlugin, state: &'static str) -> Self {
         Self {
             name: name.to_owned(),
@@ -118,11 +122,12 @@ impl Update {
             difference: None,
             signer: None,
             error: None,
+            installed: None,
         }
     }
 }
 
-impl Shop<'_> {
+impl CommandContext<'_> {
     fn add(&self, arguments: &AddArguments, options: &Options) -> Result<Exit, Error> {
         let digest = arguments.digest.as_deref();
         let consent = Consent { yes: arguments.yes, digest, name: None };
@@ -130,7 +135,7 @@ impl Shop<'_> {
         self.install(&arguments.source, consent, grants, options)
     }
 
-    /// Installs the plugins that the configuration names and that aren't installed.
+    /// Installs the missing plugins of the configuration. Returns the most serious exit code.
     fn install_wanted(&self, yes: bool, options: &Options) -> Result<Exit, Error> {
         let wanted = self.installer.wanted()?;
         if wanted.is_empty() {
@@ -148,7 +153,6 @@ impl Shop<'_> {
         Ok(exit)
     }
 
-    /// Shows the component of a source, asks, and installs it.
     fn install(
         &self,
         source: &str,
@@ -157,7 +161,7 @@ impl Shop<'_> {
         options: &Options,
     ) -> Result<Exit, Error> {
         let written = Source::parse(source).map_err(Error::usage)?;
-        // The lock file is used from other directories.
+        // The lock file is used from other directories too.
         let source = match &written {
             Source::Path(path) => Source::Path(
                 absolute(path)
@@ -165,7 +169,7 @@ impl Shop<'_> {
             ),
             other => other.clone(),
         };
-        // Grants that can't be written are an error before anything is fetched.
+        // Nothing is downloaded if the grants can't be written.
         if grants != WrittenGrants::default() {
             allow::folders_of_own_file(options)?;
         }
@@ -182,22 +186,24 @@ impl Shop<'_> {
         }
         self.installer.check_new(&offer)?;
         check_digest(consent.digest, &offer)?;
+        let manifest = &offer.inspection.info.manifest;
+        grants::check_requested(&grants, manifest)?;
         let mut out = anstream::stdout().lock();
         show(&mut out, &offer.inspection, &offer.signed_by)?;
-        let manifest = &offer.inspection.info.manifest;
         grants::show_granted(&mut out, manifest, &self.setting.loaded)?;
         out.flush()?;
 
         grants::narrow(&mut grants, manifest);
         if !consent.yes && consent.digest.is_none() {
             let message = "there is no terminal to ask at; `--yes` installs the current component, \
-                 `--digest SHA256` only the component with that digest";
+                           `--digest SHA256` installs only the component with that digest";
             let mut dialogue = ask::open_dialogue("the plugin is not installed")
                 .ok_or_else(|| Error::Unasked(message.to_owned()))?;
             if allow::folders_of_own_file(options).is_ok() {
                 grants::ask(&mut dialogue, manifest, &mut grants, self.setting)?;
             }
-            if !dialogue.yes_or_no(&format!("Install {name}?"), false)? {
+            let default_answer = false;
+            if !dialogue.yes_or_no(&format!("Install {name}?"), default_answer)? {
                 writeln!(out, "{name} is not installed.")?;
                 return Ok(Exit::Denied);
             }
@@ -206,13 +212,13 @@ impl Shop<'_> {
         self.installer.install(&offer, &grants)?;
         writeln!(out, "\nInstalled {name} {}.", neutral_line(offer.version()))?;
         grants::write_granted(&mut out, name, &grants, &self.setting.folders)?;
-        grants::write_missing(&mut out, manifest, &grants, &self.setting.loaded)?;
+        grants::write_missing(&mut out, &offer.inspection.info, &grants, &self.setting.loaded)?;
         tell_hosts(&mut out, &self.setting.folders, name, offer.digest())?;
         Ok(Exit::Success)
     }
 
-    /// Downloads and examines the component of a source. `written`: the source on the command line.
-    /// `source`: the source's name in the lock file.
+    /// Downloads and examines a component. `written`: the source on the command line. `source`: the
+    /// source in the lock file.
     async fn offer(&self, written: &Source, source: &Source) -> Result<Offer, Error> {
         let fetched = self.fetch(written).await?;
         let folders = &self.setting.folders;
@@ -224,19 +230,20 @@ impl Shop<'_> {
     async fn fetch(&self, source: &Source) -> Result<Fetched, Error> {
         let folders = &self.setting.folders;
         let loaded = &self.setting.loaded;
-        // A path is checked when its file is known.
+        // `Offer::examine` checks the policy for a path, after the file was found.
         if !matches!(source, Source::Path(_)) {
             check_source(loaded, source)?;
         }
-        let door = toolhold_core::door(loaded, folders, "toolhold plugin");
+        let network = outbound_client(loaded, folders, "toolhold plugin");
         let options = fetch_options(source, folders)?;
         let bytes_so_far = AtomicU64::new(0);
         let all_bytes = AtomicU64::new(0);
         let count = |bytes: u64, length: Option<u64>| {
             bytes_so_far.store(bytes, Ordering::Relaxed);
+            // 0: the length is unknown.
             all_bytes.store(length.unwrap_or_default(), Ordering::Relaxed);
         };
-        progress::show(fetch(source, &door, &options, &count), || {
+        progress::show(fetch(source, &network, &options, &count), || {
             let bytes = bytes_so_far.load(Ordering::Relaxed);
             let all = all_bytes.load(Ordering::Relaxed);
             format!("fetching the component, {}", describe_transfer(bytes, all))
@@ -245,7 +252,7 @@ impl Shop<'_> {
         .map_err(fetch_failed)
     }
 
-    /// Finds the installed plugin of a name from the command line.
+    /// Finds an installed plugin. The error for an unknown name lists the installed plugins.
     fn find(&self, name: &str) -> Result<LockedPlugin, Error> {
         let mut installed = self.installer.all()?;
         if let Some(locked) = installed.remove(name) {
@@ -259,6 +266,7 @@ impl Shop<'_> {
         Err(Error::Usage(format!("no plugin `{name}` is installed; installed: {names}")))
     }
 
+    /// Removes a plugin, and prints whether its grants remain.
     fn remove(&self, name: &str) -> Result<Exit, Error> {
         self.find(name)?;
         self.installer.remove(name)?;
@@ -270,13 +278,24 @@ impl Shop<'_> {
                 "[plugins.{name}] stays in your configuration: its grants apply to the next plugin \
                  of this name."
             )?;
+            let place = self.setting.loaded.own_table(&format!("plugins.{name}")).place;
+            if let Some(line) = place.line {
+                let file = neutral_line(&place.file.to_string());
+                writeln!(
+                    out,
+                    "Until then, each start reports the table. To remove the grants, remove \
+                     [plugins.{name}] and the tables below it from {file}, line {line}."
+                )?;
+            }
         }
         Ok(Exit::Success)
     }
 
+    /// Updates the plugin `name`, or all plugins. An error of one plugin doesn't stop the other
+    /// updates.
     fn update(&self, name: Option<&str>, mode: UpdateMode, as_json: bool) -> Result<Exit, Error> {
         let installed = match name {
-            Some(name) => [(name.to_owned(), self.find(name)?)].into(),
+            Some(name) => BTreeMap::from([(name.to_owned(), self.find(name)?)]),
             None => self.installer.all()?,
         };
         let mut updates = Vec::new();
@@ -290,6 +309,7 @@ impl Shop<'_> {
             };
             if !as_json {
                 print_update(&update)?;
+                self.print_missing_grants(&update)?;
             }
             updates.push(update);
         }
@@ -305,6 +325,13 @@ impl Shop<'_> {
         }
         let is_held = updates.iter().any(|update| update.state == "held");
         Ok(if is_held { Exit::Denied } else { Exit::Success })
+    }
+
+    fn print_missing_grants(&self, update: &Update) -> Result<(), Error> {
+        let Some(info) = &update.installed else { return Ok(()) };
+        let no_new_grants = WrittenGrants::default();
+        let mut out = anstream::stdout().lock();
+        grants::write_missing(&mut out, info, &no_new_grants, &self.setting.loaded)
     }
 
     fn update_plugin(
@@ -330,14 +357,14 @@ impl Shop<'_> {
             let comparison = self.installer.compare(current, name, &offer, mode.downgrade).await?;
             Ok((offer, comparison))
         })?;
-        let Comparison::Other { difference, signer, is_more } = comparison else {
+        let Comparison::Other { difference, signer, needs_approval } = comparison else {
             return Ok(Update::new(name, locked, "same"));
         };
         let state = if mode.check {
-            if is_more { "more" } else { "available" }
+            if needs_approval { "more" } else { "available" }
         } else {
-            let mut is_approved = !is_more || mode.yes;
-            // A program that reads JSON can't answer a question.
+            let mut is_approved = !needs_approval || mode.yes;
+            // With `--json`, a program is the caller and can't answer.
             if !is_approved && !as_json {
                 is_approved = self.approves_more(name, &difference, signer.as_ref())?;
             }
@@ -353,10 +380,14 @@ impl Shop<'_> {
         update.to = Some(offer.version().to_owned());
         update.difference = Some(difference);
         update.signer = signer;
+        if state == "updated" {
+            update.installed = Some(Arc::clone(&offer.inspection.info));
+        }
         Ok(update)
     }
 
-    /// Asks whether an update that can do more is approved. Returns `false` without a terminal.
+    /// Asks whether to approve an update that requests more. Returns `false` if there is no
+    /// terminal.
     fn approves_more(
         &self,
         name: &str,
@@ -370,37 +401,23 @@ impl Shop<'_> {
             "{name}, changes since the current version:\n{}",
             Differences(difference, signer)
         ))?;
-        dialogue.yes_or_no(&format!("Approve this update of {name}?"), false)
+        let default_answer = false;
+        dialogue.yes_or_no(&format!("Approve this update of {name}?"), default_answer)
     }
 
     fn verify(&self, as_json: bool) -> Result<Exit, Error> {
         let problems_by_name = self.installer.verify()?;
-        let count = problems_by_name.len();
-        let broken = problems_by_name.values().filter(|problems| !problems.is_empty()).count();
-        let is_ok = broken == 0;
+        let is_ok = problems_by_name.values().all(Vec::is_empty);
         if as_json {
             let mut plugins = Vec::new();
             for (name, problems) in &problems_by_name {
-                let is_ok = problems.is_empty();
-                plugins.push(json!({ "name": name, "ok": is_ok, "problems": problems }));
+                let is_plugin_ok = problems.is_empty();
+                plugins.push(json!({ "name": name, "ok": is_plugin_ok, "problems": problems }));
             }
             let object = json!({ "ok": is_ok, "plugins": plugins });
             writeln!(std::io::stdout().lock(), "{object:#}")?;
         } else {
-            let mut out = anstream::stdout().lock();
-            for (name, problems) in &problems_by_name {
-                if problems.is_empty() {
-                    writeln!(out, "{name}: matches toolhold.lock")?;
-                }
-                for problem in problems {
-                    writeln!(out, "{STRONG}{name}{STRONG:#}: {}", neutral_line(problem))?;
-                }
-            }
-            if is_ok {
-                writeln!(out, "{count} verified.")?;
-            } else {
-                writeln!(out, "{broken} of {count} differ from toolhold.lock.")?;
-            }
+            print_verification(&problems_by_name)?;
         }
         Ok(if is_ok { Exit::Success } else { Exit::ToolFailure })
     }
@@ -425,29 +442,51 @@ impl Shop<'_> {
 
     fn roll_back(&self, name: &str) -> Result<Exit, Error> {
         self.find(name)?;
-        let (now, before) = self.installer.roll_back(name)?;
+        let (restored, replaced) = self.installer.roll_back(name)?;
         let mut out = anstream::stdout().lock();
         writeln!(
             out,
             "{name} {} is in use again, instead of {}. `toolhold plugin update {name}` installs \
-             the version of its source again.",
-            neutral_line(&now.version),
-            neutral_line(&before.version)
+             the version of the source again.",
+            neutral_line(&restored.version),
+            neutral_line(&replaced.version)
         )?;
-        tell_hosts(&mut out, &self.setting.folders, name, &now.digest)?;
+        tell_hosts(&mut out, &self.setting.folders, name, &restored.digest)?;
         Ok(Exit::Success)
     }
 }
 
-/// Returns the options of requests for a source, with the user's logins for registries.
+fn print_verification(problems_by_name: &BTreeMap<String, Vec<String>>) -> Result<(), Error> {
+    let mut out = anstream::stdout().lock();
+    let mut broken = 0;
+    for (name, problems) in problems_by_name {
+        if problems.is_empty() {
+            writeln!(out, "{name}: matches toolhold.lock")?;
+        } else {
+            broken += 1;
+        }
+        for problem in problems {
+            writeln!(out, "{STRONG}{name}{STRONG:#}: {}", neutral_line(problem))?;
+        }
+    }
+    let count = problems_by_name.len();
+    if broken == 0 {
+        writeln!(out, "{count} verified.")?;
+    } else {
+        writeln!(out, "{broken} of {count} differ from toolhold.lock.")?;
+    }
+    Ok(())
+}
+
+/// Returns the options of a download: the user's logins, for OCI registries.
 pub(crate) fn fetch_options(source: &Source, folders: &Folders) -> Result<FetchOptions, Error> {
     if !matches!(source, Source::Oci(_)) {
         return Ok(FetchOptions::default());
     }
-    let docker = std::env::var("DOCKER_CONFIG").ok();
+    let docker_folder = std::env::var("DOCKER_CONFIG").ok();
     let home = folders.home.clone().unwrap_or_default();
-    let credentials = Credentials::load(&Credentials::usual_path(docker.as_deref(), &home))
-        .map_err(fetch_failed)?;
+    let path = Credentials::usual_path(docker_folder.as_deref(), &home);
+    let credentials = Credentials::load(&path).map_err(fetch_failed)?;
     Ok(FetchOptions { credentials, ..FetchOptions::default() })
 }
 
@@ -455,6 +494,7 @@ pub(crate) fn fetch_failed(error: FetchError) -> Error {
     Error::Fetch(error.to_string())
 }
 
+/// Checks that the offer's digest starts with the digits that the person gave.
 fn check_digest(wanted: Option<&str>, offer: &Offer) -> Result<(), Error> {
     let Some(wanted) = wanted else { return Ok(()) };
     if wanted.len() < MIN_DIGITS {
@@ -473,7 +513,7 @@ fn check_digest(wanted: Option<&str>, offer: &Offer) -> Result<(), Error> {
     }
 }
 
-/// Shows the facts that a person needs before installing a plugin.
+/// Shows a plugin to the person who decides about the installation.
 pub(crate) fn show(
     out: &mut impl Write,
     inspection: &PluginInspection,
@@ -481,19 +521,23 @@ pub(crate) fn show(
 ) -> Result<(), Error> {
     write!(out, "{}", Header(&inspection.info))?;
     writeln!(out, "{signed_by}")?;
-    let abilities = abilities(&inspection.info.manifest).into_iter();
-    let (requested, others): (Vec<_>, Vec<_>) =
-        abilities.partition(|ability| ability.reason.is_some());
+    let mut requested = Vec::new();
+    let mut other_nouns = Vec::new();
+    for ability in abilities(&inspection.info.manifest) {
+        // Only requested abilities have a reason.
+        match ability.reason {
+            Some(reason) => requested.push((ability.words, neutral_line(&reason))),
+            None => other_nouns.push(ability.noun),
+        }
+    }
     if requested.is_empty() {
         writeln!(out, "\n{STRONG}The plugin asks for nothing{STRONG:#}")?;
     } else {
         writeln!(out, "\n{STRONG}The plugin asks to{STRONG:#}")?;
     }
-    for ability in &requested {
-        let reason = neutral_line(ability.reason.as_deref().unwrap_or_default());
-        writeln!(out, "  {}\n    {FAINT}reason: {reason}{FAINT:#}", ability.words)?;
+    for (words, reason) in &requested {
+        writeln!(out, "  {words}\n    {FAINT}reason: {reason}{FAINT:#}")?;
     }
-    let other_nouns: Vec<&str> = others.iter().map(|ability| ability.noun).collect();
     if !other_nouns.is_empty() {
         writeln!(out, "\n{STRONG}The plugin does not ask for{STRONG:#}")?;
         writeln!(out, "  {}", other_nouns.join(", "))?;
@@ -504,9 +548,10 @@ pub(crate) fn show(
     Ok(())
 }
 
+/// Prints the result of an update and, if the update waits for the person, the differences.
 fn print_update(update: &Update) -> Result<(), Error> {
     let mut out = anstream::stdout().lock();
-    let Update { name, from, to, state, difference, signer, error } = update;
+    let Update { name, from, to, state, difference, signer, error, .. } = update;
     let from = neutral_line(from);
     let to = neutral_line(to.as_deref().unwrap_or_default());
     match *state {
@@ -514,7 +559,7 @@ fn print_update(update: &Update) -> Result<(), Error> {
         "bundle" => {
             writeln!(
                 out,
-                "{name} {from}: installed by a bundle; only another bundle can update it"
+                "{name} {from}: installed by a bundle; only another bundle can update this plugin"
             )?;
         }
         "failed" => writeln!(
@@ -525,53 +570,58 @@ fn print_update(update: &Update) -> Result<(), Error> {
         "updated" => writeln!(out, "{name} {from} -> {to}: updated")?,
         "held" => writeln!(
             out,
-            "{STRONG}{name}{STRONG:#} {from} -> {to}: held, because it asks for more, has other \
-             descriptions or another signer; {from} stays in use until `toolhold plugin approve \
-             {name}`"
+            "{STRONG}{name}{STRONG:#} {from} -> {to}: held, because the update asks for more, has \
+             other descriptions or another signer; {from} stays in use until `toolhold plugin \
+             approve {name}`"
         )?,
         state => {
-            let more = if state == "more" { "; it needs approval" } else { "" };
+            let more = if state == "more" { "; the update needs approval" } else { "" };
             writeln!(out, "{STRONG}{name}{STRONG:#} {from} -> {to}{more}")?;
         }
     }
-    let is_pending = matches!(*state, "more" | "available" | "held");
-    if is_pending && let Some(difference) = difference {
+    let waits_for_person = matches!(*state, "more" | "available" | "held");
+    if waits_for_person && let Some(difference) = difference {
         write!(out, "{}", Differences(difference, signer.as_ref()))?;
     }
     Ok(())
 }
 
 fn update_as_json(update: &Update) -> Value {
-    let Update { name, from, to, state, difference, signer, error } = update;
+    let Update { name, from, to, state, difference, signer, error, .. } = update;
     let signer = signer.as_ref().map(|SignerChange { old, new }| json!({ "old": old, "new": new }));
     json!({ "name": name, "from": from, "to": to, "state": state, "difference": difference, "signer": signer, "error": error })
 }
 
+/// The shown digits of a digest.
+const SHORT_DIGEST: usize = 12;
+
+/// Writes two lines about a version. `state`: for example `current`.
 fn write_version(
     out: &mut impl Write,
     plugin: &ApprovedPlugin,
     state: &str,
 ) -> std::io::Result<()> {
     let version = neutral_line(&plugin.version);
-    let digest = &plugin.digest[..plugin.digest.len().min(12)];
+    let digest = &plugin.digest[..plugin.digest.len().min(SHORT_DIGEST)];
     let source = plugin.source.as_ref().map(|source| neutral_line(&source.resolved));
     writeln!(out, "{version}  {digest}  {STRONG}{state}{STRONG:#}")?;
     writeln!(out, "  {FAINT}{}{FAINT:#}", source.unwrap_or_default())
 }
 
-/// Describes the transferred bytes, with a bar if the number of all bytes is known.
+/// Describes the progress of a download. `all`: the length, or 0 if the length is unknown.
 fn describe_transfer(bytes: u64, all: u64) -> String {
-    const BAR: usize = 20;
+    const BAR_WIDTH: u64 = 20;
     if all == 0 {
         return format!("{} MiB", format_mebibytes(bytes));
     }
-    let twentieths = bytes.min(all).saturating_mul(20) / all;
-    let filled = usize::try_from(twentieths).unwrap_or(BAR);
-    let bar = format!("{}{}", "=".repeat(filled), " ".repeat(BAR - filled));
+    let filled = bytes.min(all).saturating_mul(BAR_WIDTH) / all;
+    let mut bar = String::new();
+    for position in 0..BAR_WIDTH {
+        bar.push(if position < filled { '=' } else { ' ' });
+    }
     format!("[{bar}] {} of {} MiB", format_mebibytes(bytes), format_mebibytes(all))
 }
 
-/// Formats a number of bytes in MiB with one decimal.
 fn format_mebibytes(bytes: u64) -> String {
     let tenths = bytes.saturating_mul(10) >> 20;
     format!("{}.{}", tenths / 10, tenths % 10)

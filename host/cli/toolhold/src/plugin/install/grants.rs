@@ -1,27 +1,27 @@
-//! The grants of a plugin: those of the command line, those that a person gives at the terminal,
-//! and those that are missing. `toolhold plugin grant` writes more of them.
+//! The grants of a plugin: from the command line, from questions, and in the configuration.
 
 use std::io::{BufRead, Write};
+use std::path::Path;
 
 use toolhold_core::config::insert::{self, WrittenGrants};
 use toolhold_core::config::{Config, Folders, PathAccess};
 use toolhold_core::text::neutral_line;
-use toolhold_core::{Capability, CapabilityRequest, Manifest, grant_in_words};
+use toolhold_core::{Capability, CapabilityRequest, Manifest, PluginInfo, grant_in_words};
 
 use crate::arguments::install::GrantArguments;
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::granted_folder::{FolderError, folder};
+use crate::granted_folder::{FolderError, real_folder};
 use crate::options::Options;
 use crate::plugin::Setting;
 use crate::style::STRONG;
 use crate::{allow, ask};
 
-/// MiB that a plugin may store if a person agrees at the terminal.
+/// The storage in MiB that the question at the terminal offers.
 const USUAL_STORE: u32 = 16;
 
-/// Writes more grants of a plugin. Without any, lists those that the plugin has and those that are
-/// missing.
+/// Writes more grants of a plugin into the configuration. If the command line has no grants, lists
+/// the existing and the missing grants.
 pub(crate) fn grant(
     name: &str,
     arguments: &GrantArguments,
@@ -32,9 +32,10 @@ pub(crate) fn grant(
     let manifest = &candidate.info().manifest;
     let mut grants = from_arguments(arguments, setting)?;
     let mut out = anstream::stdout().lock();
-    if grants == WrittenGrants::default() {
+    let no_grants = WrittenGrants::default();
+    if grants == no_grants {
         show_granted(&mut out, manifest, &setting.loaded)?;
-        write_missing(&mut out, manifest, &grants, &setting.loaded)?;
+        write_missing(&mut out, candidate.info(), &grants, &setting.loaded)?;
         return Ok(Exit::Success);
     }
     check_requested(&grants, manifest)?;
@@ -45,19 +46,18 @@ pub(crate) fn grant(
     Ok(Exit::Success)
 }
 
-/// Returns the grants of the command line.
 pub(crate) fn from_arguments(
     arguments: &GrantArguments,
     setting: &Setting,
 ) -> Result<WrittenGrants, Error> {
-    let read = arguments.allow_read.iter().map(|path| (path, PathAccess::Read));
-    let write = arguments.allow_path.iter().map(|path| (path, PathAccess::ReadWrite));
     let mut directories = Vec::new();
-    for (path, access) in read.chain(write) {
-        let written = path
-            .to_str()
-            .ok_or_else(|| Error::Usage("a directory's name is not UTF-8".to_owned()))?;
-        directories.push((directory(written, setting).map_err(Error::usage)?, access));
+    for path in &arguments.allow_read {
+        let path = directory(path, setting).map_err(Error::usage)?;
+        directories.push((path, PathAccess::Read));
+    }
+    for path in &arguments.allow_path {
+        let path = directory(path, setting).map_err(Error::usage)?;
+        directories.push((path, PathAccess::ReadWrite));
     }
     Ok(WrittenGrants {
         directories,
@@ -68,19 +68,16 @@ pub(crate) fn from_arguments(
     })
 }
 
-/// Returns the real path of a directory to grant.
-fn directory(written: &str, setting: &Setting) -> Result<String, FolderError> {
-    let here = &setting.directory;
-    let path = if written == "." { here.display().to_string() } else { written.to_owned() };
-    folder(&path, &setting.folders, here)
+fn directory(path: &Path, setting: &Setting) -> Result<String, FolderError> {
+    real_folder(path, &setting.folders, &setting.directory)
 }
 
-/// Refuses a grant that the plugin doesn't ask for: it would have no effect now, and could have one
-/// after an update.
-fn check_requested(grants: &WrittenGrants, manifest: &Manifest) -> Result<(), Error> {
+/// Refuses a grant that the plugin doesn't request. The grant has no effect now, but could get an
+/// effect by an update of the plugin.
+pub(crate) fn check_requested(grants: &WrittenGrants, manifest: &Manifest) -> Result<(), Error> {
     for capability in Capability::ALL {
         let is_requested = match capability {
-            // The directories are the grant of both.
+            // Both capabilities use granted directories.
             Capability::Files | Capability::Search => {
                 manifest.asks_for(Capability::Files).is_some()
                     || manifest.asks_for(Capability::Search).is_some()
@@ -98,10 +95,12 @@ fn check_requested(grants: &WrittenGrants, manifest: &Manifest) -> Result<(), Er
     Ok(())
 }
 
-/// Narrows the grants to what the plugin asks for: a plugin that only reads gets no more.
+/// Narrows the granted directories to reading, unless the plugin requests to write files. A request
+/// for `search` doesn't include writing.
 pub(crate) fn narrow(grants: &mut WrittenGrants, manifest: &Manifest) {
     let request = manifest.asks_for(Capability::Files);
-    if !request.is_some_and(CapabilityRequest::is_read_only) {
+    let asks_to_write = request.is_some_and(|request| !request.is_read_only());
+    if asks_to_write {
         return;
     }
     for (_, access) in &mut grants.directories {
@@ -109,44 +108,64 @@ pub(crate) fn narrow(grants: &mut WrittenGrants, manifest: &Manifest) {
     }
 }
 
-/// Asks for the grants that the plugin wants and the command line doesn't give.
+/// Asks for requested grants that are neither in `grants` nor in the configuration.
 pub(crate) fn ask(
     dialogue: &mut ask::Dialogue<impl BufRead, impl Write>,
     manifest: &Manifest,
     grants: &mut WrittenGrants,
     setting: &Setting,
 ) -> Result<(), Error> {
+    let default_answer = false;
     if let Some(request) = manifest.asks_for(Capability::Files)
         && grants.directories.is_empty()
+        && !is_configured(setting, manifest, Capability::Files)
     {
         grants.directories = ask_for_directories(dialogue, request, setting)?;
     }
-    if manifest.asks_for(Capability::Http).is_some() && grants.hosts.is_empty() {
+    if manifest.asks_for(Capability::Http).is_some()
+        && grants.hosts.is_empty()
+        && !is_configured(setting, manifest, Capability::Http)
+    {
         let answer =
             dialogue.ask("Hosts that the plugin may reach, separated by commas [Enter: none]:")?;
         grants.hosts = items(&answer).map(str::to_owned).collect();
     }
-    if manifest.asks_for(Capability::Store).is_some() && grants.store_mib.is_none() {
+    if manifest.asks_for(Capability::Store).is_some()
+        && grants.store_mib.is_none()
+        && !is_configured(setting, manifest, Capability::Store)
+    {
         let question = format!("May the plugin store up to {USUAL_STORE} MiB of data?");
-        if dialogue.yes_or_no(&question, false)? {
+        if dialogue.yes_or_no(&question, default_answer)? {
             grants.store_mib = Some(USUAL_STORE);
         }
     }
-    if manifest.asks_for(Capability::Index).is_some() && grants.index_mib.is_none() {
+    if manifest.asks_for(Capability::Index).is_some()
+        && grants.index_mib.is_none()
+        && !is_configured(setting, manifest, Capability::Index)
+    {
         let question =
             format!("May the plugin store up to {USUAL_STORE} MiB of documents for search?");
-        if dialogue.yes_or_no(&question, false)? {
+        if dialogue.yes_or_no(&question, default_answer)? {
             grants.index_mib = Some(USUAL_STORE);
         }
     }
-    if manifest.asks_for(Capability::Session).is_some() && !grants.session {
-        grants.session = dialogue
-            .yes_or_no("May the plugin keep its memory between the calls of a session?", false)?;
+    if manifest.asks_for(Capability::Session).is_some()
+        && !grants.session
+        && !is_configured(setting, manifest, Capability::Session)
+    {
+        grants.session = dialogue.yes_or_no(
+            "May the plugin keep its memory between the calls of a session?",
+            default_answer,
+        )?;
     }
     Ok(())
 }
 
-/// Asks until the answer is a list of directories that can be granted.
+fn is_configured(setting: &Setting, manifest: &Manifest, capability: Capability) -> bool {
+    grant_in_words(&setting.loaded, &manifest.name, capability.name()).is_some()
+}
+
+/// Asks for directories until all of them can be granted.
 fn ask_for_directories(
     dialogue: &mut ask::Dialogue<impl BufRead, impl Write>,
     request: &CapabilityRequest,
@@ -161,20 +180,31 @@ fn ask_for_directories(
         format!("Directories that the plugin may {verbs}, separated by commas [Enter: none]:");
     loop {
         let answer = dialogue.ask(&question)?;
-        let directories: Result<Vec<_>, FolderError> =
-            items(&answer).map(|item| Ok((directory(item, setting)?, access))).collect();
-        match directories {
+        match directories(&answer, access, setting) {
             Ok(directories) => return Ok(directories),
             Err(error) => dialogue.print(&format!("  {}", neutral_line(&error.to_string())))?,
         }
     }
 }
 
+fn directories(
+    list: &str,
+    access: PathAccess,
+    setting: &Setting,
+) -> Result<Vec<(String, PathAccess)>, FolderError> {
+    let mut directories = Vec::new();
+    for item in items(list) {
+        directories.push((directory(Path::new(item), setting)?, access));
+    }
+    Ok(directories)
+}
+
 fn items(list: &str) -> impl Iterator<Item = &str> {
     list.split(',').map(str::trim).filter(|item| !item.is_empty())
 }
 
-/// Shows the grants that the configuration has for the name already, perhaps for another plugin.
+/// Shows the grants that the configuration already has. An earlier plugin with the same name may
+/// have got them.
 pub(crate) fn show_granted(
     out: &mut impl Write,
     manifest: &Manifest,
@@ -196,7 +226,7 @@ pub(crate) fn show_granted(
     Ok(())
 }
 
-/// Writes the grants that were written.
+/// Prints the grants that were just written.
 pub(crate) fn write_granted(
     out: &mut impl Write,
     name: &str,
@@ -215,26 +245,30 @@ pub(crate) fn write_granted(
     Ok(())
 }
 
-/// Writes the requests that neither the configuration nor `grants` grants, with the command and the
-/// lines that grant them.
+/// Writes the requests without grants, with the command and the lines that grant them.
 pub(crate) fn write_missing(
     out: &mut impl Write,
-    manifest: &Manifest,
+    info: &PluginInfo,
     grants: &WrittenGrants,
     loaded: &Config,
 ) -> Result<(), Error> {
+    let manifest = &info.manifest;
     let name = &manifest.name;
     let mut missing_options: Vec<&str> = Vec::new();
     let mut missing_lines = Vec::new();
+    let mut needed = Vec::new();
     for request in &manifest.capabilities {
         let is_configured = grant_in_words(loaded, name, &request.name).is_some();
         if is_configured || is_granted(grants, &request.name) {
             continue;
         }
-        // The directories of `files` are the grant of `search` too.
+        // `search` uses the directories of `files`.
         let is_search = request.name == Capability::Search.name();
         if is_search && manifest.asks_for(Capability::Files).is_some() {
             continue;
+        }
+        if is_needed_to_load(&request.name, info) {
+            needed.push(format!("`{}`", request.name));
         }
         match request.grant_option() {
             Some(option) => missing_options.push(option),
@@ -255,7 +289,28 @@ pub(crate) fn write_missing(
     for line in missing_lines {
         writeln!(out, "  {line}")?;
     }
+    if !needed.is_empty() {
+        writeln!(out, "Without {}, the plugin doesn't load.", needed.join(" and "))?;
+    }
     Ok(())
+}
+
+/// Checks whether the component can't be loaded without a grant of the capability, because it
+/// imports interfaces that only exist with the grant.
+fn is_needed_to_load(capability: &str, info: &PluginInfo) -> bool {
+    let Some(capability) = Capability::named(capability) else { return false };
+    // The interfaces of files and search always exist.
+    if matches!(capability, Capability::Files | Capability::Search) {
+        return false;
+    }
+    info.imports.iter().any(|import| {
+        // The name may have a version, as in `NAME@1.0.0`.
+        let interface = match import.split_once('@') {
+            Some((name, _)) => name,
+            None => import.as_str(),
+        };
+        capability.admits(interface)
+    })
 }
 
 fn is_granted(grants: &WrittenGrants, capability: &str) -> bool {
@@ -265,6 +320,7 @@ fn is_granted(grants: &WrittenGrants, capability: &str) -> bool {
         "store" => grants.store_mib.is_some(),
         "index" => grants.index_mib.is_some(),
         "session" => grants.session,
+        // Other capabilities have no grants on the command line.
         _ => false,
     }
 }

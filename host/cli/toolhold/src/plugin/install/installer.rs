@@ -1,5 +1,4 @@
-//! Installs, updates, removes, rolls back and verifies plugins, and refuses an offer that the rules
-//! or the user's own table don't allow.
+//! Installs, updates, removes, rolls back and verifies plugins.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -14,9 +13,9 @@ use toolhold_core::{
 use toolhold_registry::Source;
 
 use crate::plugin::install::names::check_name;
-use crate::plugin::install::offer::{Offer, is_more};
+use crate::plugin::install::offer::{Offer, needs_approval};
 
-/// The installed plugins of a user. The functions block, except the functions that load components.
+/// The user's installed plugins. All functions except `compare` block.
 pub(crate) struct Installer<'a> {
     pub(crate) folders: &'a Folders,
     pub(crate) loaded: &'a Config,
@@ -24,54 +23,41 @@ pub(crate) struct Installer<'a> {
     approvals: PluginApprovals,
 }
 
-/// The result of an offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Installed {
-    /// The offered version is in force.
+    /// The offered version is installed.
     InForce,
-    /// The offered version waits for approval, and the version before serves.
+    /// The offered version waits for approval, and the previous version stays in use.
     Held,
 }
 
-/// The offer of a source, compared with the version in force.
 #[derive(Debug)]
 pub(crate) enum Comparison {
-    /// The source gives the version that is in force.
     Same,
-    /// The source gives another version.
     Other {
-        /// The differences from the version in force.
+        /// The differences from the installed version.
         difference: Box<Difference>,
-        /// The signers, if they differ.
+        /// The old and the new signer, if they differ.
         signer: Option<SignerChange>,
         /// Whether the update needs a new approval.
-        is_more: bool,
+        needs_approval: bool,
     },
 }
 
 impl<'a> Installer<'a> {
-    /// Makes an installer. `built_in` contains the names of the built-in plugins.
     pub(crate) fn new(folders: &'a Folders, loaded: &'a Config, built_in: &'a [&'a str]) -> Self {
         Self { folders, loaded, built_in, approvals: PluginApprovals::open(folders) }
     }
 
-    /// Returns the installed plugins, by name.
-    ///
-    /// # Errors
-    ///
-    /// The lock file can't be read.
+    /// Returns the installed plugins by name.
     pub(crate) fn all(&self) -> Result<BTreeMap<String, LockedPlugin>, HostError> {
         let mut all = self.approvals.all()?;
         all.retain(|_, locked| locked.approved.source.is_some());
         Ok(all)
     }
 
-    /// Returns the names and sources of plugins that the configuration names by a source but that
-    /// aren't installed.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the lock file can't be read.
+    /// Returns the name and source of each plugin that the configuration names but that isn't
+    /// installed.
     pub(crate) fn wanted(&self) -> Result<Vec<(String, String)>, HostError> {
         let installed = self.all()?;
         let mut wanted = Vec::new();
@@ -83,8 +69,8 @@ impl<'a> Installer<'a> {
         Ok(wanted)
     }
 
-    /// Resolves the source in a plugin's table. As with `path`, a relative path starts at the
-    /// folder of the file that contains the table.
+    /// Makes the path of a source absolute. A relative path starts at the folder of the file with
+    /// the plugin's table. Other sources stay unchanged.
     fn resolve_source(&self, name: &str, source: &str) -> String {
         let Ok(Source::Path(path)) = Source::parse(source) else { return source.to_owned() };
         if let Some(home) = &self.folders.home
@@ -101,11 +87,8 @@ impl<'a> Installer<'a> {
         path.display().to_string()
     }
 
-    /// Checks whether an offer can be installed under its name. Call this before asking the person.
-    ///
-    /// # Errors
-    ///
-    /// Returns the reason and the remedy if the offer can't be installed.
+    /// Checks whether an offer can be installed, before the person is asked. The error says what to
+    /// do.
     pub(crate) fn check_new(&self, offer: &Offer) -> Result<(), HostError> {
         let name = offer.name();
         let locked = self.approvals.all()?;
@@ -113,18 +96,18 @@ impl<'a> Installer<'a> {
             return Err(failed(
                 name,
                 &format!(
-                    "the plugin is already installed; to grant it more, run `toolhold plugin grant \
+                    "the plugin is already installed; to add grants, run `toolhold plugin grant \
                      {name}`; to change the version, run `toolhold plugin update {name}`, or \
                      remove the plugin first"
                 ),
             ));
         }
         self.check_table(name, offer.digest())?;
-        let others: Vec<&str> = locked.keys().map(String::as_str).collect();
-        self.check_name(name, &others)
+        let installed_names: Vec<&str> = locked.keys().map(String::as_str).collect();
+        self.check_name(name, &installed_names)
     }
 
-    /// Refuses an offer that the user's own table of a name doesn't allow.
+    /// Checks that a component doesn't contradict the user's table `[plugins.NAME]`.
     pub(crate) fn check_table(&self, name: &str, digest: &str) -> Result<(), HostError> {
         let Some(table) = self.loaded.values.plugins.get(name) else { return Ok(()) };
         if !table.path.is_empty() {
@@ -149,8 +132,8 @@ impl<'a> Installer<'a> {
         Ok(())
     }
 
-    /// Refuses a new name that looks like another plugin's name. Other plugins are built-in,
-    /// configured, or in `others`.
+    /// Checks that a name doesn't look like the name of a built-in plugin, a configured plugin, or
+    /// a plugin in `others`.
     pub(crate) fn check_name(&self, name: &str, others: &[&str]) -> Result<(), HostError> {
         let configured = self.loaded.values.plugins.keys().map(String::as_str);
         let others = others.iter().copied().chain(configured);
@@ -158,30 +141,22 @@ impl<'a> Installer<'a> {
             .map_err(|error| failed(name, &error.to_string()))
     }
 
-    /// Installs an offer that a person approved, with the person's grants. The lock file is written
-    /// last, and the plugin is used only after that.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a file can't be written, or if another process has changed the plugin in
-    /// the meantime.
+    /// Installs an approved offer with the person's grants. Fails if another process has changed
+    /// the plugin. The lock file is written last, so that no host uses the plugin after an error.
     pub(crate) fn install(&self, offer: &Offer, grants: &WrittenGrants) -> Result<(), HostError> {
         self.check_new(offer)?;
         if *grants != WrittenGrants::default() {
             insert::plugin(self.folders, offer.name(), grants)?;
         }
-        let before = self.approvals.all()?.remove(offer.name()).map(|one| one.approved.digest);
+        let current = self.approvals.all()?.remove(offer.name());
+        let current_digest = current.map(|locked| locked.approved.digest);
         let source = offer.source.clone();
         let signatures = &offer.signatures;
-        self.approvals.install(&offer.candidate, source, signatures, before.as_deref())
+        self.approvals.install(&offer.candidate, source, signatures, current_digest.as_deref())
     }
 
-    /// Compares the offer of an installed plugin's source with the version in force.
-    ///
-    /// # Errors
-    ///
-    /// The offer has another name or is older (unless `downgrade`), or the version in force is
-    /// damaged.
+    /// Compares an offer with the installed version. Fails if the offer has another name or, unless
+    /// `downgrade` is set, is older.
     pub(crate) async fn compare(
         &self,
         locked: &ApprovedPlugin,
@@ -199,22 +174,22 @@ impl<'a> Installer<'a> {
             check_not_older(name, offer.version(), &locked.version)?;
         }
         let candidate = self.approvals.component(name, locked)?.ok_or_else(|| {
-            failed(name, "the stored component is damaged; remove the plugin and add it again")
+            failed(
+                name,
+                "the stored component is damaged; remove the plugin and add the plugin again",
+            )
         })?;
         let command = self.loaded.command_of_plugin(name)?;
         let old = PluginInspection::new(candidate, self.folders, command).await?;
         let difference = Difference::between(&old, &offer.inspection);
         let signer = SignerChange::between(locked.source.as_ref(), Some(&offer.source));
-        let is_more = is_more(&difference) || signer.as_ref().is_some_and(SignerChange::is_loss);
-        Ok(Comparison::Other { difference: Box::new(difference), signer, is_more })
+        let loses_signer = signer.as_ref().is_some_and(SignerChange::is_loss);
+        let needs_approval = needs_approval(&difference) || loses_signer;
+        Ok(Comparison::Other { difference: Box::new(difference), signer, needs_approval })
     }
 
-    /// Installs an update, or stores it until it is approved.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a file can't be written, or if another process has changed the plugin in
-    /// the meantime.
+    /// Installs an approved update, or stores an update for a later approval. Fails if another
+    /// process has changed the plugin.
     pub(crate) fn update(
         &self,
         locked: &ApprovedPlugin,
@@ -222,32 +197,24 @@ impl<'a> Installer<'a> {
         is_approved: bool,
     ) -> Result<Installed, HostError> {
         let source = offer.source.clone();
-        let before = &*locked.digest;
+        let current_digest = &*locked.digest;
+        let signatures = &offer.signatures;
         if is_approved {
-            self.approvals.install(&offer.candidate, source, &offer.signatures, Some(before))?;
+            self.approvals.install(&offer.candidate, source, signatures, Some(current_digest))?;
             Ok(Installed::InForce)
         } else {
-            self.approvals.offer(&offer.candidate, source, &offer.signatures, before)?;
+            self.approvals.offer(&offer.candidate, source, signatures, current_digest)?;
             Ok(Installed::Held)
         }
     }
 
-    /// Removes a plugin if it is in the lock file. The plugin's table stays in the configuration,
-    /// and applies to the next plugin with this name.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the lock file can't be written.
+    /// Removes a plugin from the lock file. The plugin's table in the configuration stays, and
+    /// applies to the next plugin of this name.
     pub(crate) fn remove(&self, name: &str) -> Result<(), HostError> {
         self.approvals.remove(name).map(drop)
     }
 
-    /// Restores the previous version. Returns the restored version and the replaced version.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if there is no previous version, if its copy is damaged, or if the lock
-    /// file can't be written.
+    /// Returns the restored version and the replaced version.
     pub(crate) fn roll_back(
         &self,
         name: &str,
@@ -255,12 +222,8 @@ impl<'a> Installer<'a> {
         self.approvals.roll_back(name)
     }
 
-    /// Returns the faults of each installed plugin by name. A fault is a missing copy, or a copy
-    /// that differs from the lock file. A plugin without a fault has an empty list.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the lock file can't be read.
+    /// Returns the faults of each plugin by name: stored components that are missing or differ from
+    /// the lock file. The list may be empty.
     pub(crate) fn verify(&self) -> Result<BTreeMap<String, Vec<String>>, HostError> {
         let mut installed = self.all()?;
         loop {
@@ -272,7 +235,7 @@ impl<'a> Installer<'a> {
             if faults_by_name.values().all(Vec::is_empty) {
                 return Ok(faults_by_name);
             }
-            // In the meantime, another process may have removed the plugin of a missing copy.
+            // Another process may have changed the lock file, so the comparison starts again.
             let installed_now = self.all()?;
             if installed_now == installed {
                 return Ok(faults_by_name);
@@ -281,6 +244,7 @@ impl<'a> Installer<'a> {
         }
     }
 
+    /// Returns the difference of a stored component from its lock entry, if there is a difference.
     fn fault(&self, name: &str, version: &ApprovedPlugin) -> Option<String> {
         let why = match self.approvals.component(name, version) {
             Ok(Some(candidate)) if candidate.info().manifest.version == version.version => {
@@ -294,7 +258,7 @@ impl<'a> Installer<'a> {
     }
 }
 
-/// Refuses a version that is older than the current one, or that can't be compared with it.
+/// Checks that `new` isn't older than `current`, and that both can be compared.
 fn check_not_older(plugin: &str, new: &str, current: &str) -> Result<(), HostError> {
     if new == current {
         return Ok(());
@@ -307,8 +271,8 @@ fn check_not_older(plugin: &str, new: &str, current: &str) -> Result<(), HostErr
     Err(failed(
         plugin,
         &format!(
-            "the source has version {new}, which {relation}; to install it nevertheless, add \
-             `--downgrade`"
+            "the source has version {new}, which {relation}; to install this version nevertheless, \
+             add `--downgrade`"
         ),
     ))
 }

@@ -1,8 +1,7 @@
-//! Installs other people's plugins. First, a downloaded component is examined and shown. Then a
-//! person decides. Writing the lock file installs the component in one step.
+//! Installs third-party plugins.
 //!
-//! This module doesn't ask or print. A front end does this between [`Offer::examine`] and
-//! [`Installer::install`].
+//! [`Offer::examine`] examines a downloaded component. After the person has agreed,
+//! [`Installer::install`] installs the component.
 
 mod abilities;
 mod bundle;

@@ -1,9 +1,8 @@
-//! Refuses the name of a new plugin that could be taken for another plugin's.
+//! Refuses the names of new plugins that look like other plugins' names.
 
 use thiserror::Error;
 use toolhold_terminal::nearest::look_alike;
 
-/// A new name that could be taken for another plugin's.
 #[derive(Debug, Error, PartialEq)]
 pub(crate) enum NameError {
     #[error("`{0}` is the name of a built-in plugin, which an installed plugin can't replace")]
@@ -15,11 +14,8 @@ pub(crate) enum NameError {
     LooksLike { name: String, other: String },
 }
 
-/// Refuses a new name that another plugin has, or that looks like another plugin's name.
-///
-/// # Errors
-///
-/// The name could be taken for another plugin's.
+/// Checks that a name doesn't look like a name in `built_in` or `others`, and isn't a name in
+/// `built_in`.
 pub(crate) fn check_name<'a>(
     name: &str,
     built_in: impl IntoIterator<Item = &'a str>,

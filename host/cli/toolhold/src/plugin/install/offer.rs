@@ -1,5 +1,4 @@
-//! Examines a downloaded component before it is installed. Also checks whether an update can do
-//! more than the previous version.
+//! Examines a downloaded component before it is installed.
 
 use std::fs::File;
 use std::io::{Seek, Write};
@@ -14,28 +13,18 @@ use toolhold_registry::{Fetched, Source};
 use crate::plugin::install::signatures::{check_signatures, check_source};
 use crate::plugin_description::SignedBy;
 
-/// A component that was fetched and examined.
 pub(crate) struct Offer {
     pub(crate) candidate: Candidate,
-    /// The plugin's manifest, requests, imports and tools.
     pub(crate) inspection: PluginInspection,
-    /// The source of the component.
     pub(crate) source: PluginSource,
-    /// The plugin's signer.
     pub(crate) signed_by: SignedBy,
-    /// The signatures of the component.
     pub(crate) signatures: Vec<Vec<u8>>,
 }
 
 impl Offer {
-    /// Examines a downloaded component. The component is compiled and asked for its tools, without
-    /// any grants. `given`: the source as the user wrote it.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`HostError::Load`] if plugins from this source aren't allowed, if the file isn't a
-    /// component, if its manifest is invalid or requests less than it imports, if a required
-    /// signature is missing, or if the component doesn't load.
+    /// Makes an offer of a downloaded component: compiles it, and lists its tools without any
+    /// grants. Fails if the configuration doesn't allow the component. `given`: the source as the
+    /// user wrote it.
     pub(crate) async fn examine(
         fetched: &Fetched,
         given: &Source,
@@ -48,7 +37,7 @@ impl Offer {
         let name = &candidate.info().manifest.name;
         let signed_by = check_signatures(fetched, name, &candidate.info().digest, loaded)?;
         let command = loaded.command_of_plugin(name)?;
-        // Inspecting consumes a candidate. The other candidate is installed.
+        // `PluginInspection::new` consumes a candidate, so the component is opened again.
         let inspected = open_in_memory(&fetched.bytes, &resolved)?;
         let inspection = PluginInspection::new(inspected, folders, command).await?;
         let installed_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -63,23 +52,21 @@ impl Offer {
         Ok(Self { candidate, inspection, source, signed_by, signatures })
     }
 
-    /// The plugin's name.
     pub(crate) fn name(&self) -> &str {
         &self.candidate.info().manifest.name
     }
 
-    /// The plugin's version.
     pub(crate) fn version(&self) -> &str {
         &self.candidate.info().manifest.version
     }
 
-    /// SHA-256 of the component.
+    /// The SHA-256 of the component.
     pub(crate) fn digest(&self) -> &str {
         &self.candidate.info().digest
     }
 }
 
-/// Opens a component that is only in memory. `shown`: the name that errors use instead of a path.
+/// `shown`: the component's name in errors.
 fn open_in_memory(bytes: &[u8], shown: &str) -> Result<Candidate, HostError> {
     let file = memory_file(bytes).map_err(HostError::io(format!("reading {shown}")))?;
     Candidate::opened(file, Path::new(shown))
@@ -92,10 +79,10 @@ fn memory_file(bytes: &[u8]) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// Checks whether an update can do more than the previous version, or changes the descriptions for
-/// models. Such an update needs a new approval.
-pub(crate) fn is_more(difference: &Difference) -> bool {
-    // Imports don't matter here, because an import that not every plugin has needs a capability.
+/// Checks whether an update requests more, or changes the tools that models see.
+/// tools that models see.
+pub(crate) fn needs_approval(difference: &Difference) -> bool {
+    // New imports don't matter, because only a capability allows more than the basic imports.
     let Difference { capabilities_added, tools_added, tools_changed, .. } = difference;
     !capabilities_added.is_empty() || !tools_added.is_empty() || !tools_changed.is_empty()
 }

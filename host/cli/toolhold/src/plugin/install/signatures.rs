@@ -1,34 +1,32 @@
-//! Applies `[installing]`, the rules for the sources and required signatures of plugins.
+//! Applies `[installing]`: the allowed sources and the required signatures.
 
 use std::path::Path;
 
 use toolhold_core::HostError;
 use toolhold_core::config::Config;
 use toolhold_registry::{Fetched, Source};
-use toolhold_signing::{SignedPlugin, TrustedKey, read_signatures_beside, today, verify_plugin};
+use toolhold_signing::{
+    SignatureRefusal, SignedPlugin, TrustedKey, read_signatures_beside, today, verify_plugin,
+};
 use toolhold_terminal::plugin_description::SignedBy;
 
-/// Checks whether plugins from a source are allowed. Call this before downloading anything.
-///
-/// # Errors
-///
-/// Returns an error if `sources` of `[installing]` doesn't contain the source.
+/// Checks that `sources` of `[installing]` allows a source, before a download.
 pub(crate) fn check_source(loaded: &Config, source: &Source) -> Result<(), HostError> {
     let written = source.to_string();
     toolhold_core::check_source(loaded, &written)
         .map_err(|error| HostError::Load { plugin: written, reason: error.to_string() })
 }
 
-/// Returns the signer of a downloaded component.
+/// Returns the signer of a download.
 ///
 /// # Errors
 ///
-/// Returns an error in these cases:
+/// Returns an error for:
 ///
-/// * A required signature of a trusted key is missing.
-/// * A signature of a trusted key is wrong, or the key is revoked. Such a signature is never
-///   ignored.
-/// * `allowed` of `[installing]` doesn't contain the plugin.
+/// - a component without a required signature
+/// - a plugin that `allowed` of `[installing]` doesn't contain
+/// - a wrong signature of a trusted key
+/// - a signature of a revoked key
 pub(crate) fn check_signatures(
     fetched: &Fetched,
     name: &str,
@@ -38,12 +36,12 @@ pub(crate) fn check_signatures(
     let source = fetched.resolved.to_string();
     let plugin = SignedPlugin { wasm: &fetched.bytes, name, source: Some(&source) };
     toolhold_core::check_signed(loaded, plugin, digest, &fetched.signatures)
-        .map(SignedBy::from)
+        .map(|signer| describe_signer(signer, loaded))
         .map_err(|error| HostError::Load { plugin: name.to_owned(), reason: error.to_string() })
 }
 
-/// Returns the signer of the component in a file, by the signature next to the file. Returns `None`
-/// if there is no signature. Blocks.
+/// Verifies the signatures next to the component `file`. Returns the signer, or `None` if there are
+/// no signatures. Blocks.
 pub(crate) fn file_signer(file: &Path, name: &str, loaded: &Config) -> Option<SignedBy> {
     let signatures = match read_signatures_beside(file) {
         Ok(signatures) if signatures.is_empty() => return None,
@@ -58,10 +56,21 @@ pub(crate) fn file_signer(file: &Path, name: &str, loaded: &Config) -> Option<Si
     let source = path.display().to_string();
     let plugin = SignedPlugin { wasm: &wasm, name, source: Some(&source) };
     let verified = verify_plugin(plugin, &signatures, &keys(loaded), today());
-    Some(verified.map(|signer| signer.name).into())
+    Some(describe_signer(verified.map(|signer| signer.name), loaded))
 }
 
-/// Returns the trusted keys of the configuration.
+/// Describes the signer, and says how to trust an unknown key.
+fn describe_signer(signer: Result<String, SignatureRefusal>, loaded: &Config) -> SignedBy {
+    match signer {
+        Err(refusal @ SignatureRefusal::UnknownKey(_)) => SignedBy::Nobody(format!(
+            "{refusal}. To trust the key, add it to [[installing.keys]] in {}; `toolhold plugin \
+             key show` of the author prints it",
+            loaded.own_file()
+        )),
+        signer => signer.into(),
+    }
+}
+
 pub(crate) fn keys(loaded: &Config) -> Vec<TrustedKey> {
     loaded.values.installing.keys.iter().map(toolhold_core::config::InstallKey::trusted).collect()
 }

@@ -69,7 +69,7 @@ fn advise(advisor: &SandboxAdvisor, stderr: &str) -> Vec<String> {
 
 #[test]
 fn sandbox_failures_name_the_line_to_change() {
-    let network = "network = \"allow\"` in [tools.shell] of /c/toolhold.toml";
+    let network = "`hosts = [\"HOST\"]` in [tools.shell] of /c/toolhold.toml";
     let cargo = "presets = [\"git\", \"cargo\"]` in [tools.shell] of /c/toolhold.toml";
     let processes = "processes = 1024` in [tools.shell.limits] of /c/toolhold.toml";
     let repository = "`allowed_paths = [\".\", \"~/main\"]` in [tools.shell] of /c/toolhold.toml";
@@ -107,9 +107,9 @@ fn sandbox_failures_name_the_line_to_change() {
         ("wget: unable to resolve host address 'example.com'", network),
         (
             "psql: connection to server at \"localhost\" (127.0.0.1), port 5432 failed: Connection refused",
-            "its own `localhost`",
+            "its `localhost` is private",
         ),
-        ("Error: connect ECONNREFUSED ::1:6379", "its own `localhost`"),
+        ("Error: connect ECONNREFUSED ::1:6379", "its `localhost` is private"),
         ("cat: /home/u/books/x.txt: Permission denied", ""),
         (
             "bash: /home/u/books/x.txt: Read-only file system",
@@ -157,7 +157,7 @@ fn sandbox_failures_name_the_line_to_change() {
         ("cat: /home/u/.ssh/id_ed25519: No such file or directory", "may hold credentials"),
         (
             "error: could not lock config file /home/u/.gitconfig: Read-only file system",
-            "by a preset",
+            "is granted read-only by a preset",
         ),
         (
             "bash: line 1: DATABASE_URL: unbound variable",
@@ -305,10 +305,11 @@ fn network_advice_depends_on_the_grant() {
         advise(&advisor, "connect: Network is unreachable").remove(0)
     };
     assert!(notice(NetworkGrant::Deny, ProcessKind::Shell, "tools.shell").contains(
-        "`network = \"ask\"` in [tools.shell] of /c/toolhold.toml, where it is \"deny\" now"
+        "`network = \"ask\"` in [tools.shell] of /c/toolhold.toml, where `network` is \"deny\" now"
     ));
     assert!(
-        notice(NetworkGrant::Allow, ProcessKind::Shell, "tools.shell").contains("it is granted")
+        notice(NetworkGrant::Allow, ProcessKind::Shell, "tools.shell")
+            .contains("needs no approval")
     );
     assert!(
         notice(NetworkGrant::Deny, ProcessKind::Plugin, "plugins.x")
@@ -366,6 +367,7 @@ fn advice_on_a_server_names_the_line_of_its_table() {
         kind: ProcessKind::Server,
         network: NetworkGrant::Deny,
         table: table_of("mcp.servers.x"),
+        directory: "/home/u/elsewhere".into(),
         ..context()
     };
     let advisor = SandboxAdvisor { context };
@@ -373,18 +375,30 @@ fn advice_on_a_server_names_the_line_of_its_table() {
     for (words, line) in [
         (
             "Error: getaddrinfo EAI_AGAIN api.example.com",
-            "The server had no network. To grant it: `network = true`",
+            "The server had no network. To grant a host: `hosts = [\"api.example.com\"]` in",
         ),
+        ("TypeError: fetch failed", "To grant a host: `hosts = [\"HOST\"]` in"),
         ("EACCES: permission denied, open '/home/u/notes/a.md'", "the server sees"),
+        ("2026/11/30 09:00:00 open /home/u/notes/a.md: permission denied", "\"~/notes\""),
         ("KeyError: 'X_TOKEN'", "Servers don't get the variable `X_TOKEN`."),
         ("rustup could not choose a version of rustc", "`presets = [\"git\", \"rustup\"]`"),
     ] {
-        let advice = advisor.advise_on_words(words);
+        let advice = advisor.advise_on_words(words, false);
         assert!(advice.len() == 1 && advice[0].contains(line), "{words}: {advice:?}");
         assert!(advice[0].contains(place), "{words}: {advice:?}");
     }
-    assert!(advisor.advise_on_words("there is no such note").is_empty());
+    assert!(advisor.advise_on_words("there is no such note", false).is_empty());
+    // A server chooses its words, and gets no keys and no hooks by them.
+    for words in [
+        "error: Couldn't load public key /home/u/.ssh/sign.pub: No such file or directory",
+        "error: could not write config file .git/config: Device or resource busy",
+        "cat: /home/u/.ssh/id_ed25519: No such file or directory",
+    ] {
+        let advice = advisor.advise_on_words(words, false);
+        assert!(!advice.concat().contains("allowed_paths"), "{words}: {advice:?}");
+    }
+    assert!(advisor.advise_on_words("getaddrinfo EAI_AGAIN api.example.com", true).is_empty());
     let context = ProcessContext { network: NetworkGrant::Allow, ..advisor.context };
     let connected = SandboxAdvisor { context };
-    assert!(connected.advise_on_words("getaddrinfo EAI_AGAIN api.example.com").is_empty());
+    assert!(connected.advise_on_words("getaddrinfo EAI_AGAIN api.example.com", false).is_empty());
 }

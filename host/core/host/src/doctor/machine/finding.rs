@@ -1,16 +1,15 @@
-//! A finding of `toolhold doctor` with its state, and the report of all findings. Each check has a
-//! time limit.
+//! The findings of `toolhold doctor`, and the time limit of its checks.
 
 use std::time::Duration;
 
 use serde::Serialize;
 use toolhold_contract::text::neutral_line;
 
-/// The state of one finding.
+/// How serious a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// The checked part works, or the problem has no consequence.
+    /// The checked part works, or its problem has no consequence.
     Ok,
     /// Toolhold works, but a part of it is slower, missing or close to its limit.
     Warning,
@@ -18,7 +17,7 @@ pub enum State {
     Failure,
 }
 
-/// One finding. Each of its texts is one line without control characters.
+/// One finding. Its texts are without control characters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The group of the finding.
@@ -29,31 +28,30 @@ pub struct Finding {
     pub state: State,
     /// The result.
     pub found: String,
-    /// A command or a line of the configuration that fixes the problem. Always present unless the
-    /// state is `Ok`.
+    /// A command or a configuration line that fixes the problem. `None` only if the state is `Ok`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }
 
 impl Finding {
-    /// Makes a finding that all is well.
+    /// Creates a finding without a problem.
     pub fn ok(name: impl Into<String>, found: impl AsRef<str>) -> Self {
         Self::new(name.into(), State::Ok, found.as_ref(), None)
     }
 
-    /// Creates a finding about a part that could be better.
+    /// Creates a finding about a problem that Toolhold tolerates.
     pub fn warning(name: impl Into<String>, found: impl AsRef<str>, fix: impl AsRef<str>) -> Self {
         Self::new(name.into(), State::Warning, found.as_ref(), Some(fix.as_ref()))
     }
 
-    /// Makes a finding that something doesn't work or isn't safe.
+    /// Creates a finding about a part that doesn't work or isn't safe.
     pub fn failure(name: impl Into<String>, found: impl AsRef<str>, fix: impl AsRef<str>) -> Self {
         Self::new(name.into(), State::Failure, found.as_ref(), Some(fix.as_ref()))
     }
 
     fn new(name: String, state: State, found: &str, fix: Option<&str>) -> Self {
-        // Paths and the texts of a configuration or a plugin are untrusted.
-        // Lines to paste stay lines.
+        // Paths and texts of a configuration or a plugin are untrusted. A fix can have several
+        // lines, so line ends stay.
         Self {
             group: "",
             name: neutral_line(&name),
@@ -67,7 +65,7 @@ impl Finding {
 /// All findings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// By group, in the order of the checks.
+    /// The findings by group, in the order of the checks.
     pub findings: Vec<Finding>,
 }
 
@@ -83,7 +81,7 @@ impl Report {
     }
 }
 
-/// Runs blocking checks on a separate thread, and waits at most `patience`.
+/// Runs blocking checks on a separate thread. Waits at most `patience`.
 pub async fn within(
     patience: Duration,
     checks: impl FnOnce() -> Vec<Finding> + Send + 'static,
@@ -91,7 +89,7 @@ pub async fn within(
     within_or(patience, checks).await.unwrap_or_else(|finding| vec![finding])
 }
 
-/// Runs blocking work like [`within`], and returns its value.
+/// Runs blocking work on a separate thread. Waits at most `patience` for the result of the work.
 ///
 /// # Errors
 ///
@@ -101,7 +99,7 @@ pub async fn within_or<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Finding> {
     match tokio::time::timeout(patience, tokio::task::spawn_blocking(work)).await {
-        Ok(Ok(done)) => Ok(done),
+        Ok(Ok(result)) => Ok(result),
         Ok(Err(error)) => Err(Finding::failure(
             "this check",
             format!("the check crashed: {error}"),
@@ -115,33 +113,33 @@ fn neutral_lines(text: &str) -> String {
     text.lines().map(neutral_line).collect::<Vec<_>>().join("\n")
 }
 
-/// Makes the finding of a check that takes longer than `patience`.
+/// Creates the finding of a check that takes longer than `patience`.
 pub fn late(patience: Duration) -> Finding {
-    let found = format!("no answer within {} s", patience.as_secs());
+    let found = format!("the check didn't finish within {} s", patience.as_secs());
     Finding::failure(
         "this check",
         found,
-        "check whether a folder of Toolhold, or a granted one, is on a server that does not answer",
+        "check whether a folder of Toolhold, or a granted folder, is on a server that does not \
+         answer",
     )
 }
 
-/// Formats a number of bytes for people. The unit is the largest one with a value of at least one,
-/// with tenths.
+/// Formats a number of bytes with a unit and tenths, such as `1.5 MiB`.
 pub fn size(bytes: u64) -> String {
-    let units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
-    let mut unit = 0;
+    const STEP: u64 = 1024;
+    let mut unit = "bytes";
     let mut whole = bytes;
-    // The remainder, in parts of 1/1024.
-    let mut fraction = 0;
-    while unit + 1 < units.len() && whole >= 1024 {
-        fraction = whole % 1024;
-        whole /= 1024;
-        unit += 1;
+    let mut remainder = 0;
+    for larger_unit in ["KiB", "MiB", "GiB", "TiB"] {
+        if whole < STEP {
+            break;
+        }
+        remainder = whole % STEP;
+        whole /= STEP;
+        unit = larger_unit;
     }
-    match fraction * 10 / 1024 {
-        0 => format!("{whole} {}", units[unit]),
-        tenth => format!("{whole}.{tenth} {}", units[unit]),
-    }
+    let tenths = remainder * 10 / STEP;
+    if tenths == 0 { format!("{whole} {unit}") } else { format!("{whole}.{tenths} {unit}") }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `toolhold doctor`: checks whether Toolhold's own folders are private, usable and not full.
+//! `toolhold doctor`: checks whether Toolhold's own folders are private, writable and not full.
 
 use std::path::Path;
 
@@ -13,25 +13,33 @@ use crate::doctor::machine::finding::size;
 /// Number of bytes that compiled plugins may need soon.
 const LITTLE_SPACE: u64 = 256 << 20;
 
-/// Below this number of free bytes, not even the record of a call can be written for sure.
+/// With fewer free bytes, an audit entry may fail.
 const NO_SPACE: u64 = 64 << 10;
 
-/// The purpose of a folder, which determines how private it must be.
+const ROOT: u32 = 0;
+
+/// The mode bits that let the group or other users write.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+
+/// The mode bits that give the group or other users any access.
+const ACCESSIBLE_BY_OTHERS: u32 = 0o077;
+
+/// The purpose of a folder, which determines how private the folder must be.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Purpose {
-    /// A user with write access can grant anything or load code. Any user may read the folder.
+    /// A user with write access could grant anything. All users may read the folder.
     Config,
-    /// A user with write access can forge state. A user with read access sees the data of others.
+    /// A user with write access could forge state, and a user with read access sees private data.
     Data,
-    /// A user with write access could run code, so Toolhold doesn't use the folder in this case.
+    /// A user with write access could run code, so Toolhold then ignores the folder.
     Cache,
 }
 
 /// Checks Toolhold's own folders.
 pub fn findings(folders: &Folders, loaded: &Config) -> Vec<Finding> {
     let compiled = compiled_folder(folders);
-    // Without a working directory, relative paths lead nowhere.
-    let plugins = loaded.plugin_folder(folders, &std::env::current_dir().unwrap_or_default());
+    let directory = std::env::current_dir().unwrap_or_default();
+    let plugins = loaded.plugin_folder(folders, &directory);
     let mut findings = vec![
         folder("configuration", &folders.config, Purpose::Config),
         folder("data", &folders.data, Purpose::Data),
@@ -53,21 +61,20 @@ pub fn findings(folders: &Folders, loaded: &Config) -> Vec<Finding> {
 fn folder(name: &str, path: &Path, purpose: Purpose) -> Finding {
     let shown = path.display();
     match folder::look_at(path) {
-        Err(error) => worse(
+        Err(error) => unusable(
             name,
             purpose,
             format!("{shown} can't be examined: {error}"),
             format!("ls -ld {}", quoted(path)),
         ),
-        Ok(Folder::NoFolder) => worse(
+        Ok(Folder::NoFolder) => unusable(
             name,
             purpose,
             format!("{shown} is not a folder"),
             format!("rm {0} && mkdir -m 700 {0}", quoted(path)),
         ),
-        // A link to a private folder is fine. The exception is code, which is never mapped from a
-        // folder behind a link.
-        Ok(Folder::Link) if path.ends_with("compiled") => worse(
+        // A link to a private folder is accepted, except for compiled code.
+        Ok(Folder::Link) if path.ends_with("compiled") => unusable(
             name,
             purpose,
             format!("{shown} is a link"),
@@ -75,7 +82,7 @@ fn folder(name: &str, path: &Path, purpose: Purpose) -> Finding {
         ),
         Ok(Folder::Link) => match path.canonicalize() {
             Ok(target) => folder(name, &target, purpose),
-            Err(error) => worse(
+            Err(error) => unusable(
                 name,
                 purpose,
                 format!("{shown} is a broken link: {error}"),
@@ -97,67 +104,65 @@ fn folder(name: &str, path: &Path, purpose: Purpose) -> Finding {
                 format!("as the owner of {}: mkdir -p -m 700 {}", above.display(), quoted(path)),
             )
         }
-        Ok(Folder::There(there)) => check_kept_folder(name, path, purpose, &there),
+        Ok(Folder::There(there)) => check_existing(name, path, purpose, &there),
     }
 }
 
 /// Creates the finding about a folder that can't be used. For the cache, the finding is only a
-/// warning.
-fn worse(name: &str, purpose: Purpose, found: String, fix: String) -> Finding {
+/// warning, because Toolhold also works without a cache.
+fn unusable(name: &str, purpose: Purpose, found: String, fix: String) -> Finding {
     match purpose {
         Purpose::Cache => {
-            Finding::warning(name, format!("{found}; compiled code is not stored"), fix)
+            Finding::warning(name, format!("{found}, so compiled code is not stored"), fix)
         }
         _ => Finding::failure(name, found, fix),
     }
 }
 
-fn check_kept_folder(name: &str, path: &Path, purpose: Purpose, there: &FolderStatus) -> Finding {
+/// Checks the owner and the mode of an existing folder.
+fn check_existing(name: &str, path: &Path, purpose: Purpose, status: &FolderStatus) -> Finding {
     let shown = path.display();
-    let word = quoted(path);
-    let mode = there.mode;
+    let quoted_path = quoted(path);
+    let mode = status.mode;
     let user = rustix::process::geteuid().as_raw();
     // The folder of the configuration may belong to an administrator.
-    let may_be_of_root = purpose == Purpose::Config;
-    let is_trusted = there.owner == user || (there.owner == 0 && may_be_of_root);
-    if !is_trusted {
-        return worse(
+    let is_of_administrator = purpose == Purpose::Config && status.owner == ROOT;
+    if status.owner != user && !is_of_administrator {
+        return unusable(
             name,
             purpose,
-            format!("{shown} belongs to user {}, not to you", there.owner),
-            format!("chown {user} {word}"),
+            format!("{shown} belongs to user {}, not to you", status.owner),
+            format!("chown {user} {quoted_path}"),
         );
     }
-    // A user with write access to a folder can replace its entries, unless the folder is sticky and
-    // another user owns the entry.
-    if mode & 0o022 != 0 {
-        return worse(
+    // A user with write access to a folder can replace its entries.
+    if mode & WRITABLE_BY_OTHERS != 0 {
+        return unusable(
             name,
             purpose,
             format!("{shown}: other users can write to it (mode {mode:o})"),
-            format!("chmod 700 {word}"),
+            format!("chmod 700 {quoted_path}"),
         );
     }
-    // The parent of the code folder need not be private.
+    // The parent of the folder with compiled code may be readable.
     let is_outer_cache = purpose == Purpose::Cache && !path.ends_with("compiled");
     let may_be_readable = purpose == Purpose::Config || is_outer_cache;
-    if mode & 0o077 != 0 && !may_be_readable {
+    if mode & ACCESSIBLE_BY_OTHERS != 0 && !may_be_readable {
         let found = format!("{shown}: other users can read it (mode {mode:o})");
-        return Finding::warning(name, found, format!("chmod 700 {word}"));
+        return Finding::warning(name, found, format!("chmod 700 {quoted_path}"));
     }
-    check_file_system(name, path, purpose, there)
+    check_file_system(name, path, purpose, status)
 }
 
-/// Checks the file system of the folder.
 fn check_file_system(name: &str, path: &Path, purpose: Purpose, there: &FolderStatus) -> Finding {
     let shown = path.display();
     let below = &there.file_system;
     let mode = there.mode;
     let local = match purpose {
         Purpose::Cache => {
-            "TOOLHOLD_CACHE_DIR=/var/tmp/… (a folder of your own on a local disk without noexec)"
+            "TOOLHOLD_CACHE_DIR=/var/tmp/… (your own folder on a local disk without noexec)"
         }
-        _ => "TOOLHOLD_DATA_DIR=… (a folder of your own on a local disk)",
+        _ => "TOOLHOLD_DATA_DIR=… (your own folder on a local disk)",
     };
     match purpose {
         Purpose::Config => {}
@@ -173,7 +178,7 @@ fn check_file_system(name: &str, path: &Path, purpose: Purpose, there: &FolderSt
         }
         Purpose::Data if below.free < NO_SPACE => {
             let found = format!(
-                "{shown}: only {} free; calls that act can't be recorded and are denied",
+                "{shown}: only {} free, too little to record calls, so calls that act are denied",
                 size(below.free)
             );
             return Finding::failure(name, found, "free space on that disk");
@@ -189,7 +194,7 @@ fn check_file_system(name: &str, path: &Path, purpose: Purpose, there: &FolderSt
             if let Some(network) = below.network {
                 return Finding::warning(
                     name,
-                    format!("{shown}: is on {network}, where other machines can write"),
+                    format!("{shown}: the folder is on {network}, where other machines can write"),
                     local,
                 );
             }
@@ -198,7 +203,6 @@ fn check_file_system(name: &str, path: &Path, purpose: Purpose, there: &FolderSt
     Finding::ok(name, format!("{shown}: mode {mode:o}, {} free", size(below.free)))
 }
 
-/// Writes the path as a word for a shell.
 fn quoted(path: &Path) -> String {
     shell_word(&path.display().to_string())
 }
@@ -214,7 +218,7 @@ mod tests {
     fn full_disk_is_a_failure_if_calls_are_recorded() {
         let check = |purpose, free, expected| {
             let file_system = FileSystem { network: None, no_exec: false, read_only: false, free };
-            let found = check_kept_folder(
+            let found = check_existing(
                 "it",
                 Path::new("/d"),
                 purpose,

@@ -7,8 +7,8 @@ use crate::doctor::machine::Finding;
 /// The oldest supported kernel, which is the first with `openat2`.
 const OLDEST: (u32, u32) = (5, 6);
 
-/// The number of watchers that other programs should leave for Toolhold. `FEW_WATCHES` is the
-/// number of watches. An editor alone may use thousands.
+/// Numbers of inotify instances and watches that are too small. An editor alone may use thousands
+/// of watches.
 const FEW_WATCHERS: u64 = 64;
 const FEW_WATCHES: u64 = 8192;
 
@@ -17,51 +17,59 @@ pub fn findings() -> Vec<Finding> {
     vec![version(), proc(), resolving(), filter(), watching()]
 }
 
+/// Checks the version of the kernel.
 fn version() -> Finding {
     let name = "version";
     let Some(release) = machine::release() else {
         return Finding::warning(name, "unknown: /proc is not mounted", "mount -t proc proc /proc");
     };
-    match machine::version(&release) {
-        Some(version) if version < OLDEST => {
-            let found = format!("Linux {release}; Toolhold needs {}.{}", OLDEST.0, OLDEST.1);
-            Finding::failure(name, found, "install a newer kernel")
-        }
-        _ => Finding::ok(name, format!("Linux {release}")),
+    let is_too_old = machine::version(&release).is_some_and(|version| version < OLDEST);
+    if is_too_old {
+        let (major, minor) = OLDEST;
+        let found = format!("Linux {release}; Toolhold needs {major}.{minor}");
+        return Finding::failure(name, found, "install a newer kernel");
     }
+    Finding::ok(name, format!("Linux {release}"))
 }
 
+/// Checks `/proc`, through which real paths are found.
 fn proc() -> Finding {
     let name = "/proc";
     if machine::proc_works() {
         return Finding::ok(name, "mounted, and the kernel's own");
     }
-    let found = "not mounted, or not the kernel's own: real paths are unknown, so no directory can be granted";
+    let found = "not mounted, or not the kernel's own, so real paths are unknown and no directory \
+                 can be granted";
     Finding::failure(name, found, "mount -t proc proc /proc")
 }
 
+/// Checks whether the kernel resolves file names only within a directory.
 fn resolving() -> Finding {
     let name = "openat2";
     match machine::resolving_works() {
-        Ok(()) => Finding::ok(name, "names can't lead out of their directory"),
+        Ok(()) => Finding::ok(name, "file names can't lead out of a granted directory"),
         Err(error) => {
-            let fix = "Linux 5.6 or later; in a container, a runtime whose seccomp profile allows openat2";
-            Finding::failure(name, format!("names can't be resolved safely: {error}"), fix)
+            let fix = "use Linux 5.6 or later; in a container, use a runtime whose seccomp profile \
+                       allows openat2";
+            Finding::failure(name, format!("file names can't be resolved safely: {error}"), fix)
         }
     }
 }
 
+/// Checks whether a system call filter can confine the process that compiles plugins.
 fn filter() -> Finding {
     let name = "system call filter";
     match machine::filter_works() {
         Ok(()) => Finding::ok(name, "enforced"),
         Err(reason) => {
-            let fix = "a kernel with CONFIG_SECCOMP_FILTER; in a container, a profile that allows seccomp and prctl";
+            let fix = "use a kernel with CONFIG_SECCOMP_FILTER; in a container, use a profile that \
+                       allows seccomp and prctl";
             Finding::failure(name, format!("plugins can't be compiled: {reason}"), fix)
         }
     }
 }
 
+/// Checks whether changes of files can be watched.
 fn watching() -> Finding {
     let name = "watching files";
     if let Err(error) = machine::watching_works() {
@@ -82,6 +90,6 @@ fn watching() -> Finding {
         Some(limits) => {
             Finding::ok(name, format!("{} watchers, {} watches", limits.instances, limits.watches))
         }
-        None => Finding::ok(name, "works; its limits are unknown"),
+        None => Finding::ok(name, "works; the limits are unknown"),
     }
 }

@@ -1,5 +1,4 @@
-//! `toolhold doctor`: checks whether the limits of this process (files, processes, stack, memory)
-//! are high enough.
+//! `toolhold doctor`: checks whether the limits of this process are high enough.
 
 use toolhold_catalogue::plugins::{most_memory, runtime_config};
 use toolhold_config::Config;
@@ -9,12 +8,12 @@ use toolhold_system::machine;
 use crate::doctor::machine::Finding;
 use crate::doctor::machine::finding::size;
 
-/// The number of descriptors below which a search omits files. Below `FEW_FILES`, parallel calls
-/// may omit files, too.
+/// Below `FEWEST_FILES` descriptors, a search omits files. Below `FEW_FILES`, parallel calls may
+/// omit files.
 const FEWEST_FILES: u64 = 64;
 const FEW_FILES: u64 = 1024;
 
-/// Threads that a busy host takes.
+/// Number of threads of a busy host.
 const FEW_PROCESSES: u64 = 256;
 
 /// Checks the limits of this process.
@@ -30,34 +29,36 @@ fn describe(bound: Option<u64>) -> String {
     }
 }
 
+/// Checks the limit of open files. `None` means no limit.
 fn files(bound: Option<u64>) -> Finding {
     let name = "open files";
     let fix = "ulimit -n 4096 (for a service: LimitNOFILE=4096)";
     match bound {
-        Some(few) if few < FEWEST_FILES => {
-            Finding::failure(name, format!("{few}: too few, so searches leave files out"), fix)
+        Some(files) if files < FEWEST_FILES => {
+            Finding::failure(name, format!("{files}: too few, so searches leave out files"), fix)
         }
-        Some(few) if few < FEW_FILES => Finding::warning(
+        Some(files) if files < FEW_FILES => Finding::warning(
             name,
-            format!("{few}: may be too few for concurrent calls and searches"),
+            format!("{files}: may be too few for concurrent calls and searches"),
             fix,
         ),
-        bound => Finding::ok(name, describe(bound)),
+        Some(_) | None => Finding::ok(name, describe(bound)),
     }
 }
 
+/// Checks the limit of processes. `None` means no limit.
 fn processes(bound: Option<u64>) -> Finding {
     let name = "processes";
     match bound {
-        Some(few) if few < FEW_PROCESSES => {
+        Some(processes) if processes < FEW_PROCESSES => {
             let fix = "ulimit -u 4096 (for a service: LimitNPROC=4096)";
             Finding::warning(
                 name,
-                format!("{few}, including threads: may be too few for concurrent calls"),
+                format!("{processes}, including threads: may be too few for concurrent calls"),
                 fix,
             )
         }
-        bound => Finding::ok(name, describe(bound)),
+        Some(_) | None => Finding::ok(name, describe(bound)),
     }
 }
 
@@ -69,29 +70,32 @@ fn stack(bound: Option<u64>) -> Finding {
     }
 }
 
-/// Checks whether there is enough memory for all calls at their limit.
+/// Checks whether the memory is sufficient for all concurrent calls.
 fn memory(loaded: &Config) -> Finding {
     let name = "memory";
     let Some((available, source)) = machine::memory() else {
         return Finding::ok(name, "unknown: /proc is not mounted");
     };
-    let calls = runtime_config(loaded, None, None).places() as u64;
-    let each = most_memory(loaded) as u64;
-    let most = calls.saturating_mul(each);
+    let folders = None;
+    let helper = None;
+    let max_calls = runtime_config(loaded, folders, helper).places() as u64;
+    let bytes_of_call = most_memory(loaded) as u64;
+    let bytes_of_all = max_calls.saturating_mul(bytes_of_call);
     let shown = format!(
         "{} ({source}); {} may take {} each",
         size(available),
-        counted(calls, "concurrent call"),
-        size(each)
+        counted(max_calls, "concurrent call"),
+        size(bytes_of_call)
     );
-    if most <= available {
+    if bytes_of_all <= available {
         return Finding::ok(name, shown);
     }
-    let fit = (available / each.max(1)).max(1);
+    // `max(1)` prevents a division by 0, and a proposal of 0 calls.
+    let fitting_calls = (available / bytes_of_call.max(1)).max(1);
     let fix = format!(
-        "`max_concurrent = {fit}` in {}, or a smaller `memory_mib` in {}",
+        "`max_concurrent = {fitting_calls}` in {}, or a smaller `memory_mib` in {}",
         loaded.own_table("tools"),
         loaded.own_table("tools.limits")
     );
-    Finding::warning(name, format!("{shown}, {} together", size(most)), fix)
+    Finding::warning(name, format!("{shown}, {} together", size(bytes_of_all)), fix)
 }

@@ -1,8 +1,6 @@
-//! `toolhold doctor`: examines the machine without the configuration, and describes how to fix
-//! missing parts.
+//! `toolhold doctor`: examines the machine.
 //!
-//! `toolhold_core::doctor` adds the parts that only a host knows: its configuration, its plugins
-//! and its stored state.
+//! [`doctor`](super) adds the checks of the configuration, the plugins and the stored state.
 
 /// The engine: whether components run and are compiled.
 pub mod engine;

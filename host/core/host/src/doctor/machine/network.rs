@@ -1,5 +1,5 @@
-//! `toolhold doctor`: checks how requests leave this machine, and whether the configured proxy and
-//! authorities exist. The checks open no connection and read no secret.
+//! `toolhold doctor`: checks the network settings without a connection and without reading a
+//! secret.
 
 use std::path::Path;
 
@@ -10,24 +10,28 @@ use toolhold_policy::OwnTable;
 
 use crate::doctor::machine::Finding;
 
-/// Checks everything that requests need: certificates, resolvers and addresses.
+/// Checks whether the configured proxy, certificate authorities and secrets exist.
 pub fn findings(folders: &Folders, loaded: &Config) -> Vec<Finding> {
     let directory = loaded.directory();
     let mut findings = vec![proxy(loaded)];
-    let table = loaded.own_table("network");
+    let network_table = loaded.own_table("network");
     for path in &loaded.authorities(folders, &directory) {
-        findings.push(authority(path, &table));
+        findings.push(authority(path, &network_table));
     }
     for (table, name, secret) in loaded.secrets() {
-        let key = format!("{table}.secrets.{}", toolhold_config::dotted_name(name));
+        let key = toolhold_config::secret_key(&table, name);
         let label = format!("secret {name}");
-        findings.push(match examine(&loaded.source_of(&key, &secret, folders, &directory)) {
-            Ok(None) => Finding::ok(label, "its source exists"),
+        let source = loaded.source_of(&key, &secret, folders, &directory);
+        findings.push(match examine(&source) {
+            Ok(None) => Finding::ok(label, "the source of the secret exists"),
             Ok(Some(exposed)) => Finding::warning(label, exposed, "make the file private"),
             Err(error) => Finding::warning(
                 label,
                 error.to_string(),
-                format!("create the secret, or change [{key}]; requests that need it fail"),
+                format!(
+                    "create the secret, or change [{key}]; until then, requests that need the \
+                     secret fail"
+                ),
             ),
         });
     }
@@ -35,14 +39,18 @@ pub fn findings(folders: &Folders, loaded: &Config) -> Vec<Finding> {
     findings
 }
 
-/// Finds the secrets of plugins that no request can carry, because no grant reaches their hosts.
+/// Finds secrets that no request can carry, because their plugin has no grant for their hosts.
 fn unsent_secrets(folders: &Folders, loaded: &Config, directory: &Path) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for plugin in loaded.values.plugins.keys() {
-        // A fault of the grants is one of the configuration, which is reported there.
-        let Ok(Some(settings)) = loaded.egress_of_plugin(plugin, folders, directory) else {
-            continue;
-        };
+    let plugins = loaded.values.plugins.keys().map(|plugin| {
+        let settings = loaded.egress_of_plugin(plugin, folders, directory);
+        (format!("plugins.{plugin}"), format!("request of the plugin `{plugin}`"), settings)
+    });
+    let shell = loaded.egress_of_shell(folders, directory);
+    let shell = ("tools.shell".to_owned(), "command".to_owned(), shell);
+    for (table, carrier, settings) in plugins.chain([shell]) {
+        // Invalid grants are reported with the configuration.
+        let Ok(Some(settings)) = settings else { continue };
         for secret in settings.secrets {
             if secret.rule.may_be_sent(&settings.reach) {
                 continue;
@@ -51,12 +59,12 @@ fn unsent_secrets(folders: &Folders, loaded: &Config, directory: &Path) -> Vec<F
             findings.push(Finding::warning(
                 format!("hosts of secret {name}"),
                 format!(
-                    "no request of the plugin `{plugin}` can carry the secret: its `hosts` differ \
-                     from those that the plugin may reach"
+                    "no {carrier} can carry the secret, because `hosts` of the secret and `hosts` \
+                     in [{table}] have no host in common"
                 ),
                 format!(
-                    "write the same host, scheme and port in `hosts` of \
-                     [plugins.{plugin}.secrets.{name}] and of [plugins.{plugin}]"
+                    "write the same host, scheme and port in `hosts` of [{table}.secrets.{name}] \
+                     and of [{table}]"
                 ),
             ));
         }
@@ -69,32 +77,34 @@ fn proxy(loaded: &Config) -> Finding {
         Some(url) => Some(("[network]", url.as_str().to_owned())),
         None => loaded.variable_of(&["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]),
     };
-    match proxy {
-        None => Finding::ok("proxy", "none"),
-        Some((_, url)) if url.is_empty() => Finding::ok("proxy", "none"),
-        // The address may contain a password.
-        Some((from, url)) if url.contains("://") && !url.starts_with("http://") => {
-            let fix = format!(
-                "set `proxy` in {} to an http:// address, or to \"\" for no proxy",
-                loaded.own_table("network")
-            );
-            Finding::warning(
-                "proxy",
-                format!("the value of {from} isn't an HTTP proxy, so requests fail"),
-                fix,
-            )
-        }
-        Some((from, _)) => Finding::ok("proxy", format!("from {from}")),
+    let Some((source, url)) = proxy else { return Finding::ok("proxy", "none") };
+    if url.is_empty() {
+        return Finding::ok("proxy", "none");
     }
+    // The URL may contain a password, so the findings don't show it.
+    let has_other_scheme = url.contains("://") && !url.starts_with("http://");
+    if has_other_scheme {
+        let fix = format!(
+            "set `proxy` in {} to an http:// address, or to \"\" for no proxy",
+            loaded.own_table("network")
+        );
+        return Finding::warning(
+            "proxy",
+            format!("the value of {source} isn't an HTTP proxy, so requests fail"),
+            fix,
+        );
+    }
+    Finding::ok("proxy", format!("from {source}"))
 }
 
+/// Checks a configured file with certificates.
 fn authority(path: &Path, table: &OwnTable) -> Finding {
-    let called = format!("authority {}", path.display());
+    let name = format!("authority {}", path.display());
     match toolhold_net::examine_authority(path) {
-        Ok(count) => Finding::ok(called, counted(count, "certificate")),
+        Ok(count) => Finding::ok(name, counted(count, "certificate")),
         Err(why) => Finding::failure(
-            called,
-            format!("{why}; no request can be made"),
+            name,
+            format!("{why}, so no request can be sent"),
             format!("fix the file, or remove it from `authorities` in {table}"),
         ),
     }

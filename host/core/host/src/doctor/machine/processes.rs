@@ -1,5 +1,4 @@
-//! `toolhold doctor`: checks which parts of the process sandbox this kernel supports, by entering a
-//! sandbox.
+//! `toolhold doctor`: enters a sandbox for processes, and reports which parts this kernel supports.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,25 +10,27 @@ use toolhold_engine::own_helper;
 use toolhold_policy::OwnTable;
 use toolhold_system::confine::{Limits, Sandbox};
 use toolhold_system::files::{GrantError, Grants};
-use toolhold_system::machine;
+use toolhold_system::machine::{self, Namespaces};
 use toolhold_system::process::{Child, Command, Places, RememberedPlaces, StartError};
 
 use crate::doctor::machine::Finding;
 
-/// Time for the harmless program.
-const TIME: Duration = Duration::from_secs(20);
+/// Time limit for a trial program.
+const TRIAL_TIME: Duration = Duration::from_secs(20);
 
-/// The oldest kernel with everything that the sandbox needs. It counts the processes of each user
-/// namespace separately.
+/// Maximum length of the output of a trial program in bytes. The program `true` writes nothing.
+const MAX_TRIAL_OUTPUT: usize = 1024;
+
+/// The oldest kernel with all parts of the sandbox, including a count of processes for each user
+/// namespace.
 const OLDEST: (u32, u32) = (5, 14);
 
-/// The first version of Landlock that is used in a sandbox with its own mounts.
-const MOVES: u32 = 2;
+/// The first version of Landlock that works in a sandbox with its own mounts.
+const LANDLOCK_WITH_MOUNTS: u32 = 2;
 
-/// The first version of Landlock that keeps processes from sockets without a path.
-const SCOPES: u32 = 6;
+/// The first version of Landlock that blocks sockets without a path.
+const LANDLOCK_WITH_SOCKETS: u32 = 6;
 
-/// The reason why a harmless program can't run in the sandbox.
 #[derive(Debug, thiserror::Error)]
 enum TrialError {
     #[error(transparent)]
@@ -38,7 +39,7 @@ enum TrialError {
     Start(#[from] StartError),
 }
 
-/// Checks every part of the sandbox.
+/// Checks all parts of the sandbox.
 pub fn findings(helper: Option<PathBuf>, table: &OwnTable) -> Vec<Finding> {
     let Some(helper) = helper.or_else(own_helper) else {
         let found = "not tried: this program has no sandbox helper, so it starts no processes";
@@ -52,16 +53,21 @@ pub fn findings(helper: Option<PathBuf>, table: &OwnTable) -> Vec<Finding> {
     let (state, missing) = match find_missing(&helper, Sandbox::Strict) {
         Ok(_) => (Ok(started_at.elapsed()), Vec::new()),
         Err(error) => {
-            let missing = find_missing(&helper, Sandbox::BestEffort)
-                .unwrap_or_else(|error| vec![error.to_string()]);
+            let missing = match find_missing(&helper, Sandbox::BestEffort) {
+                Ok(missing) => missing,
+                Err(second_error) => vec![second_error.to_string()],
+            };
             (Err(error), missing)
         }
     };
 
     let failed = state.as_ref().err().map(ToString::to_string);
-    // A part that is missing because of another part isn't reported twice.
-    let namespaces = match (&failed, find_reason(&missing, "namespaces")) {
-        (Some(reason), None) if missing.is_empty() || is_view(reason) => Some(reason.as_str()),
+    // Missing namespaces are the reason if the sandbox fails at its mounts, or for no other known
+    // reason.
+    let namespaces_reason = match (&failed, find_reason(&missing, "namespaces")) {
+        (Some(reason), None) if missing.is_empty() || is_about_mounts(reason) => {
+            Some(reason.as_str())
+        }
         (_, found) => found,
     };
     let filter_reason = find_reason(&missing, "the filter")
@@ -69,14 +75,13 @@ pub fn findings(helper: Option<PathBuf>, table: &OwnTable) -> Vec<Finding> {
         .or(find_reason(&missing, "seccomp"));
     vec![
         check_sandbox(&state, table),
-        self::namespaces(namespaces),
-        landlock(find_reason(&missing, "Landlock"), namespaces.is_none()),
+        namespaces(namespaces_reason),
+        landlock(find_reason(&missing, "Landlock"), namespaces_reason.is_none()),
         filter(filter_reason),
         processes(),
     ]
 }
 
-/// Finds the reason why a part of the sandbox is missing.
 fn find_reason<'a>(missing: &'a [String], part: &str) -> Option<&'a str> {
     missing.iter().find(|reason| reason.starts_with(part)).map(String::as_str)
 }
@@ -100,9 +105,9 @@ pub fn configured(loaded: &Config) -> Vec<Finding> {
     }
 }
 
-/// Checks whether the reason is a step that makes the view of files.
-fn is_view(reason: &str) -> bool {
-    [
+fn is_about_mounts(reason: &str) -> bool {
+    // Error messages about mounts start with the failed step.
+    let steps = [
         "mounting",
         "cloning",
         "protecting",
@@ -111,12 +116,11 @@ fn is_view(reason: &str) -> bool {
         "hiding",
         "entering",
         "leaving",
-    ]
-    .iter()
-    .any(|step| reason.starts_with(step))
+    ];
+    steps.iter().any(|step| reason.starts_with(step))
 }
 
-/// Runs a harmless program in the sandbox, and returns the missing parts of the sandbox.
+/// Runs a trial program in the sandbox, and returns the missing parts.
 fn find_missing(helper: &std::path::Path, sandbox: Sandbox) -> Result<Vec<String>, TrialError> {
     let places = Places {
         grants: Arc::new(Grants::open(Vec::new(), Vec::new(), |rules| rules)?),
@@ -137,25 +141,31 @@ fn find_missing(helper: &std::path::Path, sandbox: Sandbox) -> Result<Vec<String
         path_rules: None,
         changes: None,
         shared_network: None,
+        connections: None,
+        authority: None,
         output: None,
         shell: None,
     };
+    let end = Instant::now() + TRIAL_TIME;
     let mut child =
-        Child::start(&places, &command, 1024, Instant::now() + TIME, &CancellationToken::new())?;
+        Child::start(&places, &command, MAX_TRIAL_OUTPUT, end, &CancellationToken::new())?;
     child.wait_for_end(&mut |_, _| {});
     Ok(child.missing().to_vec())
 }
 
+/// Reports whether a program has run in the strict sandbox.
 fn check_sandbox(state: &Result<Duration, TrialError>, table: &OwnTable) -> Finding {
     let name = "sandbox";
     match state {
         Ok(time) => {
-            let parts = "the view of files, writes, the network, processes and system calls";
-            Finding::ok(name, format!("strict: {parts}, in {} ms", time.as_millis()))
+            let parts = "visible files, writes, the network, processes and system calls are \
+                         restricted";
+            Finding::ok(name, format!("strict: {parts} (checked in {} ms)", time.as_millis()))
         }
         Err(reason) => {
             let fix = format!(
-                "fix the findings below, or accept a weaker sandbox: `sandbox = \"best-effort\"` in {table}"
+                "fix the problems below, or accept a weaker sandbox: `sandbox = \"best-effort\"` \
+                 in {table}"
             );
             Finding::warning(
                 name,
@@ -166,81 +176,87 @@ fn check_sandbox(state: &Result<Duration, TrialError>, table: &OwnTable) -> Find
     }
 }
 
-/// Reports the namespaces of users, mounts, processes and the network, and the file view that they
-/// make possible.
-fn namespaces(missing: Option<&str>) -> Finding {
+/// Reports the namespaces of the sandbox. `missing_reason` is the reason for their absence.
+fn namespaces(missing_reason: Option<&str>) -> Finding {
     let name = "namespaces";
-    let known = machine::namespaces();
-    let Some(reason) = missing else {
+    let Some(reason) = missing_reason else {
         return Finding::ok(
             name,
-            "own users, mounts, processes and network; commands see only the granted directories",
+            "commands have private users, mounts, processes and network, and see only the granted \
+             directories",
         );
     };
-    let absent: Vec<&str> = ["user", "mnt", "pid", "net"]
-        .into_iter()
-        .filter(|kind| !known.kinds.contains(kind))
-        .collect();
+    let found = format!(
+        "missing ({reason}): commands see the names of all files and all processes of your user, \
+         and the network is only partly blocked"
+    );
+    Finding::warning(name, found, namespaces_fix(&machine::namespaces()))
+}
+
+/// Returns the remedy for the most likely reason for missing namespaces.
+fn namespaces_fix(known: &Namespaces) -> String {
+    let has_all_kinds = ["user", "mnt", "pid", "net"].iter().all(|kind| known.kinds.contains(kind));
+    // An unknown release isn't too old.
     let release = machine::release().unwrap_or_default();
     let container = "in a container: `docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined \
                      --security-opt systempaths=unconfined …`; elsewhere, a service's RestrictNamespaces=no";
     let settings = format!("sysctl {}", known.forbidden_by.join(" "));
-    let fix = if !absent.is_empty() {
-        "a kernel with CONFIG_NAMESPACES and CONFIG_USER_NS".to_owned()
-    } else if machine::version(&release).is_some_and(|version| version < OLDEST) {
-        format!("Linux {}.{} or later; this is {release}", OLDEST.0, OLDEST.1)
+    let is_too_old = machine::version(&release).is_some_and(|version| version < OLDEST);
+    if !has_all_kinds {
+        "use a kernel with CONFIG_NAMESPACES and CONFIG_USER_NS".to_owned()
+    } else if is_too_old {
+        let (major, minor) = OLDEST;
+        format!("use Linux {major}.{minor} or later; this is {release}")
+    } else if known.forbidden_by.is_empty() {
+        container.to_owned()
+    } else if known.is_confined {
+        format!("{settings}; {container}")
     } else {
-        match (known.forbidden_by.is_empty(), known.is_confined) {
-            (true, _) => container.to_owned(),
-            (false, false) => settings,
-            (false, true) => format!("{settings}; {container}"),
-        }
-    };
-    let found = format!(
-        "missing ({reason}): commands see the names of all files and all processes of your user, and the network is blocked only in part"
-    );
-    Finding::warning(name, found, fix)
-}
-
-/// Reports Landlock. `view` says whether mounts protect files without Landlock.
-fn landlock(missing: Option<&str>, view: bool) -> Finding {
-    let name = "Landlock";
-    match (missing, machine::landlock_version()) {
-        (None, Some(version)) if version >= SCOPES => {
-            Finding::ok(name, format!("version {version}"))
-        }
-        (None, Some(version)) if version >= MOVES => Finding::ok(
-            name,
-            format!(
-                "version {version}; with the network, commands can create Unix sockets only from version {SCOPES} on (Linux 6.12)"
-            ),
-        ),
-        (reason, version) => {
-            let found = match (reason, version) {
-                (Some(reason), _) => reason.trim_start_matches("Landlock: ").to_owned(),
-                (None, Some(version)) => format!("version {version} isn't used"),
-                (None, None) => "not supported by this kernel".to_owned(),
-            };
-            let rest =
-                if view { "only mounts protect files" } else { "files are protected only in part" };
-            let fix = "Linux 5.19 or later, with the kernel parameter lsm=landlock,…, before the modules that are there; in a container, a \
-                       seccomp profile that allows landlock_create_ruleset";
-            Finding::warning(name, format!("{found}, so {rest}"), fix)
-        }
+        settings
     }
 }
 
-fn filter(missing: Option<&str>) -> Finding {
+/// Reports Landlock. `missing_reason` is the reason for its absence. `has_mounts` means that mounts
+/// protect files without Landlock.
+fn landlock(missing_reason: Option<&str>, has_mounts: bool) -> Finding {
+    let name = "Landlock";
+    let problem = match (missing_reason, machine::landlock_version()) {
+        (None, Some(version)) if version >= LANDLOCK_WITH_SOCKETS => {
+            return Finding::ok(name, format!("version {version}"));
+        }
+        (None, Some(version)) if version >= LANDLOCK_WITH_MOUNTS => {
+            let found = format!(
+                "version {version}; commands with the network can create Unix sockets only with \
+                 version {LANDLOCK_WITH_SOCKETS} or later (Linux 6.12)"
+            );
+            return Finding::ok(name, found);
+        }
+        (Some(reason), _) => reason.trim_start_matches("Landlock: ").to_owned(),
+        (None, Some(version)) => format!("version {version} isn't used"),
+        (None, None) => "not supported by this kernel".to_owned(),
+    };
+    let consequence =
+        if has_mounts { "only mounts protect files" } else { "files are only partly protected" };
+    let fix = "use Linux 5.19 or later, with the kernel parameter lsm=landlock,… before \
+               the other modules; in a container, use a seccomp profile that allows \
+               landlock_create_ruleset";
+    Finding::warning(name, format!("{problem}, so {consequence}"), fix)
+}
+
+/// Reports the filter of system calls. `missing_reason` is the reason for its absence.
+fn filter(missing_reason: Option<&str>) -> Finding {
     let name = "filter of system calls";
-    match missing {
+    match missing_reason {
         None => Finding::ok(name, "enforced"),
         Some(reason) => {
-            let fix = "a kernel with CONFIG_SECCOMP_FILTER; in a container, a profile that allows seccomp and prctl";
+            let fix = "use a kernel with CONFIG_SECCOMP_FILTER; in a container, use a profile that \
+                       allows seccomp and prctl";
             Finding::warning(name, format!("missing: {reason}"), fix)
         }
     }
 }
 
+/// Reports whether the kernel limits the number of processes in a sandbox.
 fn processes() -> Finding {
     let name = "number of processes";
     if machine::bounds_namespaces() {

@@ -1,5 +1,4 @@
-//! `toolhold:host/embeddings` for guests: makes vectors with the operator's model, within limits of
-//! texts and time.
+//! `toolhold:host/embeddings`: makes vectors of texts with the configured model.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,64 +15,67 @@ use crate::guest::capability::{CallCapability, CallFacts};
 use crate::guest::convert::host_error;
 use crate::guest::{CallState, HasState};
 
-/// Most texts of one call.
+/// Most texts of a call. Further texts are refused.
 const MAX_TEXTS_OF_CALL: usize = 2048;
 
-/// Texts at once.
+/// Most texts at a time.
 const MAX_TEXTS: usize = 64;
 
-/// Most bytes of a text. Models cut longer texts, and a long text has several meanings.
+/// Longest text in bytes. Models cut longer texts, and a long text has several meanings.
 const MAX_TEXT: usize = 8192;
 
-/// Most numbers of a vector. An index has the same limit.
+/// Most numbers of a vector. Equals the limit of an index.
 const MAX_NUMBERS: usize = toolhold_store::index::MAX_VECTOR;
 
-/// The base time limit for one request to the model. Each text adds to this limit.
+/// Time limit of a request to the model: `TIME`, and `TIME_OF_TEXT` for each text, up to
+/// `MAX_TIME`.
 const TIME: Duration = Duration::from_secs(10);
 const TIME_OF_TEXT: Duration = Duration::from_secs(1);
 const MAX_TIME: Duration = Duration::from_secs(30);
 
-/// Bytes of what a model's server says of a failure.
+/// Longest error message of a model in bytes. Longer messages are cut.
 const MAX_REASON: usize = 400;
 
-/// A reason why a model's vectors are refused.
 #[derive(Debug, thiserror::Error)]
 enum VectorsError {
-    #[error("it made {made} of {count} vectors")]
+    #[error("the model returned only {made} of {count} vectors")]
     Count { made: usize, count: usize },
-    #[error("its vectors have {0} numbers; the limit is {MAX_NUMBERS} (`dimensions` in its table)")]
+    #[error(
+        "the model's vectors have {0} numbers; the limit is {MAX_NUMBERS} (`dimensions` in the \
+         model's table)"
+    )]
     ManyNumbers(usize),
-    #[error("its vectors have different lengths")]
+    #[error("the model's vectors have different lengths")]
     Lengths,
-    #[error("a vector is zero, or has a value that isn't a number")]
+    #[error("a vector of the model is zero, or has a value that isn't a number")]
     NoDirection,
 }
 
 /// A model that makes vectors of texts.
 pub trait EmbeddingModel: fmt::Debug + Send + Sync + 'static {
-    /// Returns the model's name in the configuration, for people.
+    /// Returns the model's name in the configuration.
     fn name(&self) -> String;
 
-    /// Returns an identifier that differs from those of other models. Doesn't contact the model.
+    /// Returns an identifier that no other model has. Doesn't contact the model.
     fn id(&self) -> String;
 
-    /// Makes the vector of each text, in the same order. The model gets the texts unchanged. The
-    /// caller limits the time, and drops the future when the time is over.
+    /// Makes a vector of each text, in the same order. The caller limits the time by dropping the
+    /// future.
     fn embed(&self, texts: Vec<String>) -> BoxFuture<'_, Result<Vec<Vec<f32>>, String>>;
 }
 
-/// How a plugin gets vectors of texts.
+/// The grant for making vectors.
 #[derive(Clone, Debug)]
 pub struct EmbeddingsGrant {
-    /// The model. `None` if the operator chose no model, or this program has no access to models.
+    /// The model. `None` if the configuration chooses no model, or this program has none.
     pub model: Option<Arc<dyn EmbeddingModel>>,
 }
 
-/// How a call's plugin gets vectors.
+/// The state of this capability in a call.
 pub(crate) struct Embeddings {
     model: Option<Arc<dyn EmbeddingModel>>,
-    /// The number of texts that the call may still send.
-    left: usize,
+    /// Texts that the call may still send.
+    texts_left: usize,
     report: Arc<Report>,
 }
 
@@ -82,7 +84,7 @@ impl CallCapability for Option<Embeddings> {
 
     fn begin(grant: &EmbeddingsGrant, facts: &CallFacts<'_>) -> Self {
         let report = Arc::clone(&facts.call.report);
-        Some(Embeddings { model: grant.model.clone(), left: MAX_TEXTS_OF_CALL, report })
+        Some(Embeddings { model: grant.model.clone(), texts_left: MAX_TEXTS_OF_CALL, report })
     }
 
     fn link(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
@@ -104,7 +106,7 @@ impl wit::Host for &mut CallState {
 impl CallState {
     async fn make_vectors(&mut self, texts: Vec<String>) -> Result<Vec<Vec<i8>>, Error> {
         let Some(access) = &mut self.capabilities.embeddings else {
-            // The instance has no call yet, or the plugin was only loaded to be inspected.
+            // The instance has no call yet, or the plugin is only inspected.
             return Err(host_error("denied", "no embeddings are granted to this plugin"));
         };
         check_texts(&texts)?;
@@ -112,17 +114,19 @@ impl CallState {
             let table = &self.call.table.name;
             return Err(host_error(
                 "unavailable",
-                format!("no model makes vectors; `embeddings` in [{table}] names one"),
+                format!("no embedding model is configured; set `embeddings` in [{table}]"),
             ));
         };
-        let Some(left) = access.left.checked_sub(texts.len()) else {
+        let Some(texts_left) = access.texts_left.checked_sub(texts.len()) else {
             return Err(host_error(
                 "limit",
-                format!("the call sends more than {MAX_TEXTS_OF_CALL} texts, the limit"),
+                format!(
+                    "the call sends more than {MAX_TEXTS_OF_CALL} strings to the model, the limit"
+                ),
             ));
         };
-        access.left = left;
-        // The host can't check whether an answer from vectors is still true.
+        access.texts_left = texts_left;
+        // The answer depends on the model's data, which the report can't name.
         access.report.mark_incomplete();
         let watch = Arc::clone(&self.call.watch);
         watch.may_block().await;
@@ -133,7 +137,7 @@ impl CallState {
         let plugin = &*self.call.plugin;
         let texts_time = TIME_OF_TEXT.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
         let time_left = watch.deadline().saturating_duration_since(Instant::now());
-        // The tool has to go on if the model doesn't answer.
+        // Half of the time is left for the tool, which must continue if the model doesn't answer.
         let time = (TIME + texts_time).min(MAX_TIME).min(time_left / 2);
 
         let embedding = tokio::time::timeout(time, model.embed(texts));
@@ -141,7 +145,7 @@ impl CallState {
             return Err(model_failed(plugin, &name, "the call was cancelled"));
         };
         let Ok(answer) = in_time else {
-            let why = format!("no answer within {:.1} s", time.as_secs_f64());
+            let why = format!("the model didn't answer within {:.1} s", time.as_secs_f64());
             return Err(model_failed(plugin, &name, &why));
         };
         let vectors = answer.map_err(|why| model_failed(plugin, &name, &why))?;
@@ -150,22 +154,22 @@ impl CallState {
     }
 }
 
-/// Logs the failure of a model, and returns the guest's error.
 fn model_failed(plugin: &str, model: &str, why: &str) -> Error {
     let why = neutral_line(cut(why, MAX_REASON));
-    tracing::warn!(plugin, "{model} made no vectors: {why}");
-    host_error("failed", format!("{model} made no vectors: {why}"))
+    tracing::warn!(plugin, "the model {model} made no vectors: {why}");
+    host_error("failed", format!("the model {model} made no vectors: {why}"))
 }
 
 fn check_texts(texts: &[String]) -> Result<(), Error> {
     if texts.len() > MAX_TEXTS {
-        let message = format!("there are {} texts; the limit is {MAX_TEXTS}", texts.len());
+        let message = format!("the request has {} strings; the limit is {MAX_TEXTS}", texts.len());
         return Err(host_error("invalid", message));
     }
     for text in texts {
         let length = text.len();
-        if !(1..=MAX_TEXT).contains(&length) {
-            let message = format!("a text is {length} bytes; it needs 1 to {MAX_TEXT}");
+        let is_valid_length = (1..=MAX_TEXT).contains(&length);
+        if !is_valid_length {
+            let message = format!("a string is {length} bytes; valid strings have 1 to {MAX_TEXT}");
             return Err(host_error("invalid", message));
         }
     }
@@ -177,23 +181,28 @@ fn quantise_all(vectors: &[Vec<f32>], count: usize) -> Result<Vec<Vec<i8>>, Vect
     if vectors.len() != count {
         return Err(VectorsError::Count { made: vectors.len(), count });
     }
-    let numbers = vectors.first().map_or(0, Vec::len);
-    if numbers > MAX_NUMBERS {
-        return Err(VectorsError::ManyNumbers(numbers));
+    let vector_length = vectors.first().map_or(0, Vec::len);
+    if vector_length > MAX_NUMBERS {
+        return Err(VectorsError::ManyNumbers(vector_length));
     }
-    if vectors.iter().any(|vector| vector.len() != numbers) {
+    if vectors.iter().any(|vector| vector.len() != vector_length) {
         return Err(VectorsError::Lengths);
     }
-    let quantised: Option<_> = vectors.iter().map(|vector| quantise(vector)).collect();
-    quantised.ok_or(VectorsError::NoDirection)
+    let mut all_quantised = Vec::with_capacity(count);
+    for vector in vectors {
+        let Some(quantised) = quantise(vector) else { return Err(VectorsError::NoDirection) };
+        all_quantised.push(quantised);
+    }
+    Ok(all_quantised)
 }
 
-/// Converts a vector to signed bytes. Only its direction matters, so its largest number becomes
-/// 127. Returns `None` if the vector is empty, all numbers are zero, or a number isn't finite.
+/// Converts a vector to signed bytes. Only the direction matters, so the number with the largest
+/// magnitude becomes 127 or -127. Returns `None` if the vector is empty or zero, or if a number
+/// isn't finite.
 fn quantise(vector: &[f32]) -> Option<Vec<i8>> {
     let largest = vector.iter().fold(0.0_f32, |largest, number| largest.max(number.abs()));
-    let is_finite = vector.iter().all(|number| number.is_finite());
-    if largest <= 0.0 || !is_finite {
+    let all_finite = vector.iter().all(|number| number.is_finite());
+    if largest <= 0.0 || !all_finite {
         return None;
     }
     Some(vector.iter().map(|number| signed_byte(*number, largest)).collect())

@@ -1,9 +1,8 @@
-//! Gives a guest access to its store or index. Refuses access without a grant, refuses writes of
-//! read-only calls, and explains failed operations.
+//! Access to a plugin's store or index during a call.
 
 use std::sync::Arc;
 
-use toolhold_contract::{Denial, Report};
+use toolhold_contract::{Access, Denial, Report};
 use toolhold_store::{Stop, StoreError};
 
 use crate::guest::CallState;
@@ -11,66 +10,66 @@ use crate::guest::bindings::toolhold::host::types::Error;
 use crate::guest::capability::CallCapabilities;
 use crate::guest::convert::host_error;
 
-/// A kind of what plugins keep.
-pub(crate) trait KeptData: Sized {
-    /// The name of the capability.
+/// A kind of stored data of a plugin.
+pub(crate) trait StoredData: Sized {
     const NAME: &'static str;
-    /// The configuration keys that limit this kind of data.
+    /// The configuration keys that limit the data.
     const KEYS: &'static str;
 
-    /// Returns the data of a call's plugin, or `None` if the call has no grant for this kind.
-    fn of_call(capabilities: &CallCapabilities) -> Option<&KeptAccess<Self>>;
+    /// Returns the call's access to the data. Returns `None` without a grant.
+    fn access_of_call(capabilities: &CallCapabilities) -> Option<&StoredDataAccess<Self>>;
 }
 
-/// The data of one kind that a call's plugin keeps between its calls.
-pub(crate) struct KeptAccess<D> {
+/// A call's access to stored data of its plugin.
+pub(crate) struct StoredDataAccess<D> {
     data: Arc<D>,
-    /// Whether the call may not write. This flag is independent of read-only directories.
+    /// Whether writes to stored data are refused. Read-only directories have no effect on this.
     read_only: bool,
     report: Arc<Report>,
 }
 
-impl<D> KeptAccess<D> {
+impl<D> StoredDataAccess<D> {
     pub(crate) fn new(data: &Arc<D>, read_only: bool, report: &Arc<Report>) -> Self {
         Self { data: Arc::clone(data), read_only, report: Arc::clone(report) }
     }
 }
 
 impl CallState {
-    /// Runs an operation on the plugin's stored data, on a thread that may block.
-    pub(crate) async fn in_kept<D: KeptData, T>(
+    /// Runs an operation on a thread that may block. A read-only call that requests
+    /// [`Access::Write`] is denied.
+    pub(crate) async fn in_stored_data<D: StoredData, T>(
         &mut self,
-        writes: bool,
+        access: Access,
         operation: impl FnOnce(&Arc<D>, &Stop) -> Result<T, StoreError>,
     ) -> Result<T, Error> {
         let name = D::NAME;
-        let Some(access) = D::of_call(&self.capabilities) else {
-            // The instance has no call yet, or the plugin was only loaded to be inspected.
+        let Some(stored) = D::access_of_call(&self.capabilities) else {
+            // The instance has no call yet, or the plugin is only inspected.
             return Err(host_error("denied", format!("no {name} is granted to this plugin")));
         };
-        if writes && access.read_only {
+        if access == Access::Write && stored.read_only {
             let denial = Box::new(Denial {
                 capability: name.to_owned(),
                 action: format!("write to the {name}"),
                 rule: format!("read-only tools can't write to the {name}"),
                 place: "the tool's annotations".to_owned(),
-                remedy: "The tool's author has to drop `read-only`.".to_owned(),
+                remedy: "The tool's author has to remove `read-only`.".to_owned(),
             });
             let message = denial.to_string();
             self.files.denials().remember(denial);
             return Err(host_error("denied", message));
         }
-        // The host can't check whether an answer from stored data is still true.
-        access.report.mark_incomplete();
-        let data = Arc::clone(&access.data);
+        // The answer depends on stored data, but a report lists only files.
+        stored.report.mark_incomplete();
+        let data = Arc::clone(&stored.data);
+
         let watch = &self.call.watch;
         watch.may_block().await;
         let stop = Stop { deadline: watch.deadline(), cancel: watch.cancel.clone() };
         operation(&data, &stop).map_err(|error| self.store_error::<D>(&error))
     }
 
-    /// Converts an error of the plugin's data for the guest.
-    fn store_error<D: KeptData>(&self, error: &StoreError) -> Error {
+    fn store_error<D: StoredData>(&self, error: &StoreError) -> Error {
         let name = D::NAME;
         match error {
             StoreError::Invalid(message) => host_error("invalid", message),
@@ -79,7 +78,8 @@ impl CallState {
                 host_error("limit", format!("{reached} ({} in [{table}])", D::KEYS))
             }
             StoreError::Unavailable { .. } => {
-                // The reason contains a path of the user. The plugin may not know this path.
+                // The plugin must not learn the path in the reason, so the reason goes only to the
+                // log.
                 tracing::warn!(plugin = &*self.call.plugin, "{error}");
                 let message = format!("the {name} can't be used; see the host's log");
                 host_error("unavailable", message)

@@ -1,10 +1,9 @@
-//! The capabilities of plugins. Each capability has a file or folder with its grant, its state in a
-//! call, and its host functions.
+//! The capabilities of plugins. Each has a file or folder with its grant, its state in a call, and
+//! its host functions.
 //!
-//! Each capability is one line in the list below. The list generates the grants of a plugin, the
-//! state of a call and the linked functions. The common properties, such as names and keys, are in
-//! [`Capability`]. Files aren't in the list: `search` and `process` use the grant for files too,
-//! and the functions of WASI are always linked.
+//! The list in this file generates the grants of a plugin, the state of a call and the linked
+//! functions. [`Capability`] has names and keys. Files aren't in the list, because the functions of
+//! WASI are always linked, and `search` and `process` use the grant for files too.
 
 pub mod embeddings;
 mod grants;
@@ -42,34 +41,30 @@ use schedule::{ScheduleGrant, Tasks};
 use service::{PluginServices, Services};
 use store::StoreAccess;
 
-/// A call's share of a capability. The default is an empty share, which an instance has before and
-/// after a call, and without a grant.
+/// The state of a capability in a call. The default is the state without a grant or without a call.
 pub(crate) trait CallCapability: Default {
-    /// The operator's grant.
     type Grant;
 
-    /// Makes a call's share from the grant of its plugin.
+    /// Makes the state from the plugin's grant.
     fn begin(grant: &Self::Grant, facts: &CallFacts<'_>) -> Self;
 
-    /// Links the functions of the capability. The functions are also linked without a grant, and
-    /// then refuse every use.
+    /// Links the functions. Without a grant, they are linked too, but refuse every use.
     fn link(linker: &mut Linker<CallState>) -> wasmtime::Result<()>;
 }
 
-/// The data about a new call for its capabilities.
+/// The facts about a call that capabilities need.
 pub(crate) struct CallFacts<'a> {
     pub(crate) call: &'a Call,
-    /// The grants of the call's plugin.
     pub(crate) grants: &'a PluginGrants,
-    /// The plugin's pure components, and the engine that runs them.
+    /// The plugin's parts.
     pub(crate) parts: &'a Arc<Parts>,
     pub(crate) runtime: &'a Arc<Runtime>,
-    /// Whether the call only reads, because the tool promises this or the call is restricted to it.
+    /// Whether the call only reads, because its tool promises it or the call is restricted.
     pub(crate) only_reads: bool,
 }
 
 impl CallFacts<'_> {
-    /// Checks whether the granted directories are read-only in the call.
+    /// Checks whether the call must not write files.
     pub(crate) fn reads_files_only(&self) -> bool {
         self.only_reads || self.grants.read_only
     }
@@ -77,42 +72,40 @@ impl CallFacts<'_> {
 
 macro_rules! capabilities {
     ($($(#[$doc:meta])* $capability:ident $name:ident: $grant:ty => $state:ty;)*) => {
-        /// The granted capabilities of a plugin. `None` means that a capability isn't granted.
+        /// The granted capabilities of a plugin.
         #[derive(Clone, Debug, Default)]
         pub struct CapabilityGrants {
             $($(#[$doc])* pub $name: Option<$grant>,)*
         }
 
         impl CapabilityGrants {
-            /// Checks whether a capability is granted. Directories and sessions aren't in these
-            /// grants, since no import depends on them.
-            pub(crate) fn has(&self, capability: Capability) -> bool {
+            /// Checks whether the grants allow a plugin to import the functions of a capability.
+            /// The functions for files, searches and sessions need no grant.
+            pub(crate) fn allow_import(&self, capability: Capability) -> bool {
                 match capability {
                     $(Capability::$capability => self.$name.is_some(),)*
                     Capability::Files | Capability::Search | Capability::Session => true,
                 }
             }
 
-            /// Removes the grants that a plugin doesn't ask for.
             pub(crate) fn keep_requested(&mut self, manifest: &Manifest) {
                 $(if manifest.asks_for(Capability::$capability).is_none() {
                     self.$name = None;
                 })*
-                // A service is a program.
+                // A service is a program, so it needs the grant for programs.
                 if self.process.is_none() {
                     self.service = None;
                 }
             }
         }
 
-        /// A call's share of each capability.
+        /// The states of all capabilities in a call.
         #[derive(Default)]
         pub(crate) struct CallCapabilities {
             $(pub(crate) $name: $state,)*
         }
 
         impl CallCapabilities {
-            /// Makes a call's share of its plugin's grants.
             pub(crate) fn begin(facts: &CallFacts<'_>) -> Self {
                 let grants = &facts.grants.capabilities;
                 Self {
@@ -124,7 +117,6 @@ macro_rules! capabilities {
             }
         }
 
-        /// Links the functions of all capabilities.
         pub(crate) fn link(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
             $(<$state as CallCapability>::link(linker)?;)*
             search::link(linker)
@@ -151,8 +143,8 @@ capabilities! {
     Schedule schedule: ScheduleGrant => Option<Tasks>;
 }
 
-/// The models and databases that the program provides for capabilities, and their traits.
-/// `toolhold-core` re-exports the whole module.
+/// Models and databases that a program provides for capabilities. `toolhold-core` re-exports this
+/// module.
 pub mod providers {
     use std::collections::BTreeMap;
     use std::sync::Arc;
@@ -160,16 +152,14 @@ pub mod providers {
     pub use super::embeddings::EmbeddingModel;
     pub use super::index::{VectorDatabase, VectorPoint, VectorSet};
 
-    /// The models and databases of the program. Some grants do nothing without them.
+    /// Models and databases of a program. Some grants have no effect without them.
     #[derive(Clone, Debug, Default)]
     pub struct CapabilityProviders {
-        /// The models that make vectors of texts, by the names of their tables in `[providers]`.
-        /// `embeddings` of a tool or a plugin names one of them. `toolhold-models` makes these
-        /// models from the configuration.
+        /// Models that make vectors, by the names of their tables in `[providers]`. The key
+        /// `embeddings` of a plugin names one of them.
         pub embedding_models: BTreeMap<String, Arc<dyn EmbeddingModel>>,
-        /// The database that finds near vectors for `search_code`. `vector_backend` of `[index]`
-        /// names it, and `toolhold-models` makes it from the configuration. `None` if the index
-        /// compares all vectors itself.
+        /// The database that finds near vectors, from `vector_backend` in `[index]`. Without a
+        /// database, the index compares all vectors itself.
         pub vector_database: Option<Arc<dyn VectorDatabase>>,
     }
 }
@@ -199,8 +189,8 @@ pub(crate) mod bindings {
             }
         ",
         world: "toolhold:runtime/capabilities",
-        // The functions aren't async: a plugin that starts programs runs on a thread that may
-        // block.
+        // These functions aren't async, because a plugin that starts programs runs on a thread that
+        // may block.
         imports: {
             "toolhold:host/process": trappable,
             "toolhold:host/secrets": trappable,

@@ -1,4 +1,4 @@
-//! `toolhold:host/parts` for guests: runs a part of the plugin on inputs.
+//! `toolhold:host/parts`: runs a part of the plugin on inputs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use crate::guest::capability::{CallCapability, CallFacts};
 use crate::guest::convert::host_error;
 use crate::guest::{CallState, HasState};
 
-/// The parts of a call's plugin.
+/// The state of this capability in a call.
 pub(crate) struct PartsAccess {
     runtime: Arc<Runtime>,
     parts: Arc<Parts>,
-    /// The processor time that remains for the call's parts.
-    left: Duration,
-    /// The number of bytes that remain for all answers of one function call.
+    /// The remaining processor time of the call's parts.
+    cpu_left: Duration,
+    /// Most bytes of all answers of one function call.
     output: usize,
 }
 
@@ -30,7 +30,7 @@ impl CallCapability for Option<PartsAccess> {
         Some(PartsAccess {
             runtime: Arc::clone(facts.runtime),
             parts: Arc::clone(facts.parts),
-            left: *grant,
+            cpu_left: *grant,
             output: facts.grants.limits.host_allocation,
         })
     }
@@ -47,14 +47,13 @@ impl wit::Host for &mut CallState {
         inputs: Vec<Vec<u8>>,
     ) -> wasmtime::Result<Vec<Result<Vec<u8>, Error>>> {
         let count = inputs.len();
-        if self.capabilities.parts.is_none() {
-            // The instance has no call yet, or the plugin was only loaded to be inspected.
-            let denied = host_error("denied", "no parts are granted to this plugin");
+        let Some(access) = &mut self.capabilities.parts else {
+            // The instance has no call yet, or the plugin is only inspected.
+            let denied = host_error("denied", "no modules are granted to this plugin");
             return Ok(vec![Err(denied); count]);
-        }
+        };
         self.call.watch.may_block().await;
         let call = &self.call;
-        let Some(access) = &mut self.capabilities.parts else { return Ok(Vec::new()) };
         let engine = match access.runtime.part_engine.get() {
             Ok(engine) => engine,
             Err(error) => {
@@ -65,22 +64,24 @@ impl wit::Host for &mut CallState {
         let bounds = PartBounds {
             deadline: call.watch.deadline(),
             cancel: call.watch.cancel.clone(),
-            cpu: access.left,
+            cpu: access.cpu_left,
             output: access.output,
         };
         let compiler = &access.runtime.compiler;
-        let (results, used) = access.parts.run(engine, compiler, &part, inputs, bounds);
-        access.left = access.left.saturating_sub(used);
+        let (results, cpu_used) = access.parts.run(engine, compiler, &part, inputs, bounds);
+        access.cpu_left = access.cpu_left.saturating_sub(cpu_used);
+
         let table = &call.table.name;
-        Ok(results
-            .into_iter()
-            .map(|result| result.map_err(|error| convert_error(error, table)))
-            .collect())
+        let mut answers = Vec::with_capacity(count);
+        for result in results {
+            answers.push(result.map_err(|error| convert_error(error, table)));
+        }
+        Ok(answers)
     }
 }
 
-/// Converts an error of a part for the guest. `table`: the configuration table of the grant, for
-/// the remedy.
+/// Converts an error for the guest. An error about processor time names `table`, the configuration
+/// table of the grant.
 fn convert_error(error: PartError, table: &str) -> Error {
     let PartError { kind, message } = error;
     match kind {

@@ -1,8 +1,10 @@
-//! `toolhold:host/schedule` for guests: makes, lists and removes tasks of the plugin.
+//! `toolhold:host/schedule`: makes, lists and removes scheduled tasks of the plugin.
 
 use std::sync::Arc;
 
-use toolhold_contract::{Denial, TaskAction, TaskBook, TaskError, TaskOrder, TaskRun, TaskState};
+use toolhold_contract::{
+    Access, Denial, TaskAction, TaskBook, TaskError, TaskOrder, TaskRun, TaskState,
+};
 use wasmtime::component::Linker;
 
 use crate::guest::bindings::toolhold::host::types::Error;
@@ -11,14 +13,13 @@ use crate::guest::capability::{CallCapability, CallFacts};
 use crate::guest::convert::host_error;
 use crate::guest::{CallState, HasState};
 
-/// The right to create scheduled tasks. The task store limits their number and kind.
+/// The grant for scheduled tasks. The task store limits their number and kind.
 #[derive(Clone, Copy, Debug)]
 pub struct ScheduleGrant;
 
-/// The tasks of a call's plugin.
+/// The state of this capability in a call.
 pub(crate) struct Tasks {
     book: Arc<dyn TaskBook>,
-    /// Whether the call only reads.
     read_only: bool,
 }
 
@@ -36,23 +37,24 @@ impl CallCapability for Option<Tasks> {
 }
 
 impl CallState {
-    /// Runs an operation on the plugin's tasks, on a thread that may block.
+    /// Runs an operation on a thread that may block. A read-only call that requests
+    /// [`Access::Write`] is denied.
     async fn in_tasks<T>(
         &mut self,
-        changes: bool,
+        access: Access,
         operation: impl FnOnce(&dyn TaskBook) -> Result<T, TaskError>,
     ) -> Result<T, Error> {
         let Some(tasks) = &self.capabilities.schedule else {
-            // The instance has no call yet, or the plugin was only loaded to be inspected.
-            return Err(host_error("denied", "this plugin is granted no tasks"));
+            // The instance has no call yet, or the plugin is only inspected.
+            return Err(host_error("denied", "no scheduled tasks are granted to this plugin"));
         };
-        if changes && tasks.read_only {
+        if access == Access::Write && tasks.read_only {
             let denial = Box::new(Denial {
                 capability: "schedule".to_owned(),
                 action: "change tasks".to_owned(),
                 rule: "read-only tools can't change tasks".to_owned(),
                 place: "the tool's annotations".to_owned(),
-                remedy: "The tool's author has to drop `read-only`.".to_owned(),
+                remedy: "The tool's author has to remove `read-only`.".to_owned(),
             });
             let message = denial.to_string();
             self.files.denials().remember(denial);
@@ -68,8 +70,8 @@ fn convert_task(task: wit::Task) -> Result<TaskOrder, TaskError> {
     let wit::Task { name, kind, when, zone, missed, action, meta: _ } = task;
     let action = match action {
         wit::Action::Prompt(text) => TaskAction::Prompt(text),
-        wit::Action::Call(wit::ToolCall { tool, arguments }) => {
-            let arguments = serde_json::from_str(&arguments).map_err(|error| {
+        wit::Action::Call(wit::ToolCall { tool, arguments: json }) => {
+            let arguments = serde_json::from_str(&json).map_err(|error| {
                 TaskError::new("invalid", format!("the arguments aren't valid JSON: {error}"))
             })?;
             TaskAction::Call { tool, arguments }
@@ -98,29 +100,29 @@ fn run_for_guest(run: TaskRun) -> wit::Run {
 
 impl wit::Host for &mut CallState {
     async fn put(&mut self, task: wit::Task) -> wasmtime::Result<Result<wit::State, Error>> {
-        let state = self.in_tasks(true, |tasks| tasks.put(convert_task(task)?)).await;
+        let state = self.in_tasks(Access::Write, |tasks| tasks.put(convert_task(task)?)).await;
         Ok(state.map(state_for_guest))
     }
 
     async fn remove(&mut self, name: String) -> wasmtime::Result<Result<bool, Error>> {
-        Ok(self.in_tasks(true, |tasks| tasks.remove(&name)).await)
+        Ok(self.in_tasks(Access::Write, |tasks| tasks.remove(&name)).await)
     }
 
     async fn pause(&mut self, name: String, paused: bool) -> wasmtime::Result<Result<bool, Error>> {
-        Ok(self.in_tasks(true, |tasks| tasks.pause(&name, paused)).await)
+        Ok(self.in_tasks(Access::Write, |tasks| tasks.pause(&name, paused)).await)
     }
 
     async fn run_soon(&mut self, name: String) -> wasmtime::Result<Result<bool, Error>> {
-        Ok(self.in_tasks(true, |tasks| tasks.run_soon(&name)).await)
+        Ok(self.in_tasks(Access::Write, |tasks| tasks.run_soon(&name)).await)
     }
 
     async fn tasks(&mut self) -> wasmtime::Result<Result<Vec<wit::State>, Error>> {
-        let tasks = self.in_tasks(false, |tasks| tasks.tasks()).await;
+        let tasks = self.in_tasks(Access::Read, |tasks| tasks.tasks()).await;
         Ok(tasks.map(|tasks| tasks.into_iter().map(state_for_guest).collect()))
     }
 
     async fn runs(&mut self, name: String) -> wasmtime::Result<Result<Vec<wit::Run>, Error>> {
-        let runs = self.in_tasks(false, |tasks| tasks.runs(&name)).await;
+        let runs = self.in_tasks(Access::Read, |tasks| tasks.runs(&name)).await;
         Ok(runs.map(|runs| runs.into_iter().map(run_for_guest).collect()))
     }
 }

@@ -1,4 +1,4 @@
-//! `toolhold:host/search` for guests: finds files and lines below the granted directories.
+//! `toolhold:host/search`: finds files and lines in the granted directories.
 
 use std::sync::LazyLock;
 use std::time::Instant;
@@ -11,36 +11,34 @@ use crate::guest::capability::bindings::toolhold::host::search as wit;
 use crate::guest::convert::host_error;
 use crate::guest::{CallState, HasState};
 
-/// Most threads of one search. More threads gain little on one disk, and one call would occupy the
-/// whole machine. The number of processors is read once, since reading it takes twenty system
-/// calls.
+/// Threads of a search. More than four are hardly faster on one disk, and would occupy the machine.
+/// The number is read only once, because reading it takes twenty system calls.
 static THREADS: LazyLock<usize> =
     LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from).min(4));
 
-/// Links the functions for searches. The grant for `files` includes them.
+/// Links the functions, which belong to the grant for files.
 pub(super) fn link(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     wit::add_to_linker::<CallState, HasState>(linker, |state| state)
 }
 
 impl CallState {
-    /// Runs a search in the granted directories. `cpu`: reads the processor time from the result,
-    /// for the budget of the call.
+    /// Runs a search. `processor_time` returns the processor time in a result.
     fn search<T>(
         &mut self,
-        cpu: impl FnOnce(&T) -> std::time::Duration,
+        processor_time: impl FnOnce(&T) -> std::time::Duration,
         run: impl FnOnce(&toolhold_system::files::FileView, &Control) -> Result<T, SearchError>,
     ) -> Result<T, Error> {
         let Some(view) = self.files.view() else {
             return Err(host_error("denied", "no directory is granted to this plugin"));
         };
-        // The CPU budget includes the search threads. Their time is charged after the search, so
-        // only the deadline limits a running search.
+        // The deadline also limits the processor time, because the time of search threads is
+        // charged only after the search.
         let watch = &self.call.watch;
         let deadline = watch.deadline().min(Instant::now() + watch.cpu_left());
         let control = Control { deadline, cancel: watch.cancel.clone(), threads: *THREADS };
         match run(&view, &control) {
             Ok(result) => {
-                watch.meter.charge(cpu(&result));
+                watch.meter.charge(processor_time(&result));
                 Ok(result)
             }
             Err(SearchError::InvalidPattern(reason)) => Err(host_error("invalid", reason)),
@@ -62,10 +60,10 @@ impl wit::Host for &mut CallState {
         limit: u32,
     ) -> wasmtime::Result<Result<wit::Entries, Error>> {
         self.call.watch.may_block().await;
-        let scope = convert_scope(scope);
+        let search_scope = convert_scope(scope);
         let found = self.search(
             |found: &search::Entries| found.cpu,
-            |view, control| search::find(view, &scope, limit, control),
+            |view, control| search::find(view, &search_scope, limit, control),
         );
         Ok(found.map(|found| wit::Entries {
             items: found.items.into_iter().map(convert_entry).collect(),
@@ -81,11 +79,11 @@ impl wit::Host for &mut CallState {
         limit: u32,
     ) -> wasmtime::Result<Result<wit::Lines, Error>> {
         self.call.watch.may_block().await;
-        let scope = convert_scope(scope);
-        let pattern = convert_pattern(pattern);
+        let search_scope = convert_scope(scope);
+        let line_pattern = convert_pattern(pattern);
         let found = self.search(
             |found: &search::Lines| found.cpu,
-            |view, control| search::grep(view, &scope, &pattern, limit, control),
+            |view, control| search::grep(view, &search_scope, &line_pattern, limit, control),
         );
         Ok(found.map(|found| wit::Lines {
             items: found.items.into_iter().map(convert_line).collect(),
@@ -103,11 +101,11 @@ impl wit::Host for &mut CallState {
         limit: u32,
     ) -> wasmtime::Result<Result<wit::Counts, Error>> {
         self.call.watch.may_block().await;
-        let scope = convert_scope(scope);
-        let pattern = convert_pattern(pattern);
+        let search_scope = convert_scope(scope);
+        let line_pattern = convert_pattern(pattern);
         let found = self.search(
             |found: &search::SearchCounts| found.cpu,
-            |view, control| search::count(view, &scope, &pattern, limit, control),
+            |view, control| search::count(view, &search_scope, &line_pattern, limit, control),
         );
         Ok(found.map(|found| wit::Counts {
             items: found.items,

@@ -1,24 +1,24 @@
-//! `toolhold:host/store` for guests: reads and writes keys and values of the plugin.
+//! `toolhold:host/store`: reads and writes keys and values of the plugin.
 
 use std::sync::Arc;
 
+use toolhold_contract::Access;
 use toolhold_store::{KeyValue, Store};
 use wasmtime::component::Linker;
 
 use crate::guest::bindings::toolhold::host::types::Error;
 use crate::guest::capability::bindings::toolhold::host::store as wit;
-use crate::guest::capability::kept::{KeptAccess, KeptData};
+use crate::guest::capability::kept::{StoredData, StoredDataAccess};
 use crate::guest::capability::{CallCapabilities, CallCapability, CallFacts};
 use crate::guest::{CallState, HasState};
 
-/// The store of a call's plugin.
-pub(crate) type StoreAccess = KeptAccess<Store>;
+pub(crate) type StoreAccess = StoredDataAccess<Store>;
 
 impl CallCapability for Option<StoreAccess> {
     type Grant = Arc<Store>;
 
     fn begin(grant: &Arc<Store>, facts: &CallFacts<'_>) -> Self {
-        Some(KeptAccess::new(grant, facts.only_reads, &facts.call.report))
+        Some(StoredDataAccess::new(grant, facts.only_reads, &facts.call.report))
     }
 
     fn link(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
@@ -26,18 +26,20 @@ impl CallCapability for Option<StoreAccess> {
     }
 }
 
-impl KeptData for Store {
+impl StoredData for Store {
     const NAME: &'static str = "store";
     const KEYS: &'static str = "`store_mib`";
 
-    fn of_call(capabilities: &CallCapabilities) -> Option<&KeptAccess<Self>> {
+    fn access_of_call(capabilities: &CallCapabilities) -> Option<&StoredDataAccess<Self>> {
         capabilities.store.as_ref()
     }
 }
 
 impl wit::Host for &mut CallState {
     async fn get(&mut self, key: String) -> wasmtime::Result<Result<Option<Vec<u8>>, Error>> {
-        Ok(self.in_kept(false, |store: &Arc<Store>, stop| store.get(&key, stop)).await)
+        Ok(self
+            .in_stored_data(Access::Read, |store: &Arc<Store>, stop| store.get(&key, stop))
+            .await)
     }
 
     async fn list(
@@ -46,37 +48,40 @@ impl wit::Host for &mut CallState {
         cursor: Option<String>,
         limit: u32,
     ) -> wasmtime::Result<Result<wit::Page, Error>> {
-        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let page = self
-            .in_kept(false, |store: &Arc<Store>, stop| {
-                store.list(&prefix, cursor.as_deref(), limit, stop)
+        let listed = self
+            .in_stored_data(Access::Read, |store: &Arc<Store>, stop| {
+                store.list(&prefix, cursor.as_deref(), limit as usize, stop)
             })
             .await;
-        Ok(page.map(|page| {
-            let entries = page
-                .entries
-                .into_iter()
-                .map(|entry| wit::Entry { key: entry.key, value: entry.value })
-                .collect();
-            wit::Page { entries, cursor: page.cursor }
-        }))
+        let page = match listed {
+            Ok(page) => page,
+            Err(error) => return Ok(Err(error)),
+        };
+        let mut entries = Vec::with_capacity(page.entries.len());
+        for entry in page.entries {
+            entries.push(wit::Entry { key: entry.key, value: entry.value });
+        }
+        Ok(Ok(wit::Page { entries, cursor: page.cursor }))
     }
 
+    // All changes are made if all expected values are present. If not, no change is made.
     async fn write(
         &mut self,
         expected: Vec<wit::Expectation>,
         changes: Vec<wit::Change>,
     ) -> wasmtime::Result<Result<bool, Error>> {
-        let expected: Vec<_> = expected
-            .iter()
-            .map(|entry| KeyValue { key: &entry.key, value: entry.value.as_deref() })
-            .collect();
-        let changes: Vec<_> = changes
-            .iter()
-            .map(|entry| KeyValue { key: &entry.key, value: entry.value.as_deref() })
-            .collect();
+        let mut expected_values = Vec::with_capacity(expected.len());
+        for entry in &expected {
+            expected_values.push(KeyValue { key: &entry.key, value: entry.value.as_deref() });
+        }
+        let mut new_values = Vec::with_capacity(changes.len());
+        for entry in &changes {
+            new_values.push(KeyValue { key: &entry.key, value: entry.value.as_deref() });
+        }
         Ok(self
-            .in_kept(true, |store: &Arc<Store>, stop| store.write(&expected, &changes, stop))
+            .in_stored_data(Access::Write, |store: &Arc<Store>, stop| {
+                store.write(&expected_values, &new_values, stop)
+            })
             .await)
     }
 }

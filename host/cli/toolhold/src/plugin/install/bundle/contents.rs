@@ -1,5 +1,5 @@
-//! Checks that the parts of a verified bundle match: its lock, its plugins and its files. A signed
-//! bundle may have parts that don't match.
+//! Checks that the lock, the plugins and the files of a bundle match, because a signature doesn't
+//! ensure this.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,53 +19,42 @@ use toolhold_signing::{SignatureRefusal, today};
 use super::{CEILING, CEILING_SIGNATURE, FILTERS, LOCK, bundle_failed, component_name, refused};
 use crate::plugin::install::signatures::keys;
 
-/// The most bytes of the lock, the filters or the ceiling in a bundle.
+/// The most bytes of a bundle's lock, filters or ceiling.
 const MAX_TEXT: u64 = 1 << 20;
 
-/// A verified bundle and its content.
 #[derive(Debug)]
 pub(crate) struct BundleContents {
-    /// The bundle's file.
     pub(crate) path: PathBuf,
     /// The name of the trusted key that signed the bundle.
     pub(crate) signer: String,
-    /// The plugins of the bundle, sorted by name.
+    /// The plugins, sorted by name.
     pub(crate) plugins: Vec<BundledPlugin>,
     /// The rules for filters.
     pub(crate) filters: Option<Vec<u8>>,
-    /// The ceiling.
     pub(crate) ceiling: Option<Vec<u8>>,
-    /// The ceiling's signature.
     pub(crate) ceiling_signature: Option<Vec<u8>>,
     pub(super) bundle: Bundle,
 }
 
-/// A plugin in a bundle, from the bundle's lock.
 #[derive(Clone, Debug)]
 pub(crate) struct BundledPlugin {
-    /// The plugin's name.
     pub(crate) name: String,
-    /// The plugin's version.
     pub(crate) version: String,
-    /// SHA-256 of the component.
+    /// The SHA-256 of the component.
     pub(crate) digest: String,
-    /// The source that was named when the bundle was made.
+    /// The source that the user named when installing the plugin on the other machine.
     pub(crate) given: Source,
-    /// The source to which the named source was resolved at that time.
+    /// The exact source that `given` stood for.
     pub(crate) resolved: Source,
 }
 
 impl BundleContents {
-    /// Verifies a bundle with the keys of the configuration. The files of the bundle are in the
-    /// data folder until the contents are dropped. Blocks.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`HostError`] if no key that is trusted for bundles signed it, if a byte differs, or
-    /// if its parts don't match. In this case, the files are removed.
+    /// Opens a bundle, and verifies its signature with the configured keys. The bundle's files are
+    /// in the data folder until this value is dropped. Blocks.
     pub(crate) fn open(path: &Path, folders: &Folders, loaded: &Config) -> Result<Self, HostError> {
         let bundle = open(path, &keys(loaded), today(), &folders.data)
             .map_err(|error| unopened(path, error, loaded))?;
+        // A bundle without plugins may have no lock.
         let lock = read(&bundle, path, LOCK)?.unwrap_or_else(|| b"{}".to_vec());
         let plugins = check_lock(&bundle, &lock).map_err(|error| refused(path, error))?;
         let filters = read(&bundle, path, FILTERS)?;
@@ -79,7 +68,6 @@ impl BundleContents {
         Ok(Self { path, signer, plugins, filters, ceiling, ceiling_signature, bundle })
     }
 
-    /// The content as JSON, for programs.
     pub(crate) fn describe(&self) -> Value {
         let plugins = self.plugins.iter().map(|plugin| {
             json!({
@@ -99,11 +87,7 @@ impl BundleContents {
         })
     }
 
-    /// Reads a plugin of the bundle as if it came from its source.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`HostError`] if a file of the plugin can't be read.
+    /// Reads a plugin from the bundle, as if it were downloaded from its source.
     pub(super) fn fetch(&self, plugin: &BundledPlugin) -> Result<Fetched, HostError> {
         let component = component_name(&plugin.name);
         let mut signatures = Vec::new();
@@ -125,7 +109,6 @@ impl BundleContents {
         Ok(bytes)
     }
 
-    /// Opens a file of the bundle.
     pub(super) fn open_file(&self, name: &str) -> Result<File, HostError> {
         let file = match self.bundle.file(name) {
             Some(file) => file,
@@ -135,7 +118,6 @@ impl BundleContents {
     }
 }
 
-/// The signer and the content, for people.
 impl fmt::Display for BundleContents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "Signed by your trusted key `{}`.", neutral_line(&self.signer))?;
@@ -154,30 +136,32 @@ impl fmt::Display for BundleContents {
     }
 }
 
-/// Returns the reason why a bundle can't be opened, and the remedy.
+/// Converts the error of opening a bundle. If the bundle's key isn't trusted, the error says how to
+/// trust the key.
 fn unopened(path: &Path, error: BundleError, loaded: &Config) -> HostError {
     use SignatureRefusal::{OutOfScope, UnknownKey};
     let BundleError::Signature(refusal @ (UnknownKey(_) | OutOfScope { .. })) = &error else {
         return bundle_failed(path, error);
     };
     const KEYS: &str = "installing.keys";
-    let own = loaded.own_file();
-    let entry = "a table [[installing.keys]] of the key with `bundles = true`";
+    let own_file = loaded.own_file();
+    let needed_table = "a table [[installing.keys]] of the key with `bundles = true`";
+    // Only a ceiling with this key limits the trusted keys.
     let mut ceilings = loaded.ceilings.iter();
-    let limiting =
+    let limiting_ceiling =
         ceilings.find(|ceiling| ceiling.contents.source_below(KEYS) != ConfigSource::Default);
-    let remedy = match limiting {
+    let remedy = match limiting_ceiling {
         Some(ceiling) => format!(
-            "{refusal}; the ceiling ({}) limits the trusted keys: {entry} is needed there and in \
-             {own}",
+            "{refusal}; the ceiling ({}) limits the trusted keys, so the ceiling and {own_file} \
+             need {needed_table}",
             ceiling.contents.source_below(KEYS).place(KEYS)
         ),
-        None => format!("{refusal}; to trust the bundle, {own} needs {entry}"),
+        None => format!("{refusal}; to trust the bundle, {own_file} needs {needed_table}"),
     };
     refused(path, remedy)
 }
 
-/// A part of a bundle that can't be read or doesn't fit the others. `plugin` is a name to show.
+/// The reason why a bundle's content is refused.
 #[derive(Debug, Error)]
 enum ContentsError {
     #[error("`{name}` can't be read: {error}")]
@@ -186,11 +170,13 @@ enum ContentsError {
     TooLarge(String),
     #[error("the bundle's `{LOCK}` isn't valid: {}", neutral_line(cut(&.0.to_string(), 200)))]
     InvalidLock(serde_json::Error),
-    #[error("the bundle's `{LOCK}` doesn't have the plugin of `{0}`")]
+    #[error("the bundle's `{LOCK}` doesn't name the plugin of `{0}`")]
     NotInLock(String),
     #[error("the bundle doesn't have the component of `{plugin}`")]
     NoComponent { plugin: String },
-    #[error("the digest of `{plugin}` in the bundle's `{LOCK}` isn't that of the component")]
+    #[error(
+        "the digest of `{plugin}` in the bundle's `{LOCK}` differs from the component's digest"
+    )]
     OtherDigest { plugin: String },
     #[error("the bundle's `{LOCK}` has no source for `{plugin}`")]
     NoSource { plugin: String },
@@ -198,38 +184,46 @@ enum ContentsError {
     Source { plugin: String, error: FetchError },
 }
 
-/// Reads a small file of the bundle at `path`. Returns `None` if the bundle doesn't have the file.
+/// Reads a file of the bundle, if the bundle has the file.
 fn read(bundle: &Bundle, path: &Path, name: &str) -> Result<Option<Vec<u8>>, HostError> {
     let Some(file) = bundle.file(name) else { return Ok(None) };
     let mut bytes = Vec::new();
-    match file.and_then(|file| file.take(MAX_TEXT + 1).read_to_end(&mut bytes)) {
-        Err(error) => {
-            Err(refused(path, ContentsError::Unreadable { name: name.to_owned(), error }))
-        }
-        Ok(_) if bytes.len() as u64 > MAX_TEXT => {
-            Err(refused(path, ContentsError::TooLarge(name.to_owned())))
-        }
-        Ok(_) => Ok(Some(bytes)),
+    // One byte more than the limit shows that the file is too large.
+    let result = file.and_then(|file| file.take(MAX_TEXT + 1).read_to_end(&mut bytes));
+    if let Err(error) = result {
+        return Err(refused(path, ContentsError::Unreadable { name: name.to_owned(), error }));
     }
+    if bytes.len() as u64 > MAX_TEXT {
+        return Err(refused(path, ContentsError::TooLarge(name.to_owned())));
+    }
+    Ok(Some(bytes))
 }
 
-/// Returns the plugins of the lock. Checks that each plugin has a component in the bundle, and that
-/// each component has a plugin in the lock.
+/// Returns the plugins in the lock. Checks that each plugin has a component, and that each
+/// component is in the lock.
 fn check_lock(bundle: &Bundle, lock: &[u8]) -> Result<Vec<BundledPlugin>, ContentsError> {
     let lock: BTreeMap<String, ApprovedPlugin> =
         serde_json::from_slice(lock).map_err(ContentsError::InvalidLock)?;
-    let digests: BTreeMap<&str, &str> =
-        bundle.entries().iter().map(|entry| (&*entry.name, &*entry.sha256)).collect();
+    let mut digests: BTreeMap<&str, &str> = BTreeMap::new();
+    for entry in bundle.entries() {
+        digests.insert(&entry.name, &entry.sha256);
+    }
     for name in digests.keys().filter_map(|name| name.strip_prefix("plugins/")) {
-        // A component's name has no dot.
+        // The name is `PLUGIN.wasm`, or a name for its signature. A plugin's name has no dot.
         let plugin = name.split('.').next().unwrap_or_default();
         if !lock.contains_key(plugin) {
             return Err(ContentsError::NotInLock(name.to_owned()));
         }
     }
-    lock.into_iter().map(|(name, locked)| check_plugin(name, locked, &digests)).collect()
+    let mut plugins = Vec::new();
+    for (name, locked) in lock {
+        plugins.push(check_plugin(name, locked, &digests)?);
+    }
+    Ok(plugins)
 }
 
+/// Returns the plugin of a lock entry, which must have a component in the bundle and a source.
+/// `digests`: the digest of each file in the bundle.
 fn check_plugin(
     name: String,
     locked: ApprovedPlugin,

@@ -1,4 +1,4 @@
-//! Makes a bundle of installed plugins, for `toolhold plugin bundle create`.
+//! Makes a bundle of installed plugins.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +11,11 @@ use super::files::check_ceiling;
 use super::{CEILING, CEILING_SIGNATURE, FILTERS, LOCK, bundle_failed, component_name};
 use crate::arguments::bundle::CreateArguments;
 
-/// The most signatures of one plugin in a bundle.
+/// The most signatures of a plugin in a bundle.
 const MAX_SIGNATURES: usize = 9;
 
-/// Writes a bundle with the current versions of installed plugins, and with the files that the
-/// arguments name. Blocks.
-///
-/// # Errors
-///
-/// Returns [`HostError`] if a plugin isn't installed, if its copy is damaged, if a file can't be
-/// read, or if the bundle can't be written. In these cases, no bundle remains.
+/// Writes a bundle of installed plugins and of the files in `arguments`. The bundle is removed
+/// after an error. Blocks.
 pub(crate) fn create_bundle(
     arguments: &CreateArguments,
     key: &SecretKey,
@@ -63,17 +58,20 @@ pub(crate) fn create_bundle(
     create(&arguments.file, entries, key).map_err(|error| bundle_failed(&arguments.file, error))
 }
 
-/// Returns the lock entries of the named plugins, or of all installed plugins. The entries have no
-/// signers, because each machine trusts its own keys.
+/// Returns the lock entries of the plugins `names`, or of all plugins if `names` is empty. The
+/// signers and earlier bundles of a plugin are left out, because they concern only this machine.
 fn selected_plugins(
     approvals: &PluginApprovals,
     names: &[String],
 ) -> Result<BTreeMap<String, ApprovedPlugin>, HostError> {
-    let mut installed: BTreeMap<String, ApprovedPlugin> =
-        approvals.all()?.into_iter().map(|(name, locked)| (name, locked.approved)).collect();
-    installed.retain(|name, locked| {
-        locked.source.is_some() && (names.is_empty() || names.contains(name))
-    });
+    let mut installed = BTreeMap::new();
+    for (name, locked) in approvals.all()? {
+        let is_selected = names.is_empty() || names.contains(&name);
+        // A plugin without a source wasn't installed, but only approved.
+        if is_selected && locked.approved.source.is_some() {
+            installed.insert(name, locked.approved);
+        }
+    }
     if let Some(name) = names.iter().find(|name| !installed.contains_key(*name)) {
         return Err(failed(
             name,

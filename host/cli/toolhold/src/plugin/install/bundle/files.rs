@@ -1,4 +1,4 @@
-//! Plans and checks the bundle's files that aren't plugins: filter rules and a ceiling.
+//! Plans and checks the installation of a bundle's filter rules and ceiling.
 
 use std::fmt;
 use std::io::{ErrorKind, Read};
@@ -12,22 +12,20 @@ use toolhold_data_dir::PrivateFolder;
 
 use super::{BundleContents, CEILING, CEILING_SIGNATURE, FILTERS, refused};
 
-/// Lines of a file that are shown.
+/// The most shown lines of a file. More lines are only counted.
 const SHOWN: usize = 60;
 
-/// The file with the keys that sign a ceiling, next to the ceiling.
+/// The file with the keys that may sign the ceiling.
 const CEILING_KEYS: &str = "ceiling.pub";
 
-/// Bytes of a file that would be replaced.
+/// The most bytes of an existing file that are read and compared.
 const MAX_BEFORE: u64 = 4 << 20;
 
-/// A file that a bundle installs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PlannedFile {
-    /// The place of the file.
     pub(crate) place: FilePlace,
     pub(crate) content: Vec<u8>,
-    /// The current content of the file.
+    /// The current content. `None`: the file doesn't exist.
     pub(crate) before: Option<Vec<u8>>,
 }
 
@@ -38,17 +36,15 @@ impl PlannedFile {
         Ok(Self { place, content, before })
     }
 
-    /// Returns the path of the file.
     pub(crate) fn path(&self) -> PathBuf {
         self.place.folder.join(&self.place.name)
     }
 
-    /// Checks whether the file has the content already.
     pub(crate) fn is_same(&self) -> bool {
         self.before.as_ref() == Some(&self.content)
     }
 
-    /// Checks that the file hasn't changed since it was shown.
+    /// Fails if another process has changed the file since the user saw the plan.
     pub(super) fn check_unchanged(&self) -> Result<(), HostError> {
         if read(&self.place)? == self.before {
             return Ok(());
@@ -60,7 +56,6 @@ impl PlannedFile {
     }
 }
 
-/// The place and the first lines of the file, for people.
 impl fmt::Display for PlannedFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let effect = if self.before.is_some() { "replaces the existing file" } else { "is new" };
@@ -77,7 +72,7 @@ impl fmt::Display for PlannedFile {
     }
 }
 
-/// Reads a file that would be replaced. Returns `None` if the file doesn't exist.
+/// Reads the start of the file at `place`, or returns `None` if the file doesn't exist.
 fn read(place: &FilePlace) -> Result<Option<Vec<u8>>, HostError> {
     let path = place.folder.join(&place.name);
     let mut bytes = Vec::new();
@@ -91,7 +86,7 @@ fn read(place: &FilePlace) -> Result<Option<Vec<u8>>, HostError> {
     }
 }
 
-/// Plans the user's filter rules. Returns `None` if the bundle has no filter rules.
+/// Plans to write the bundle's filter rules, if it has rules.
 pub(super) fn plan_filters(
     contents: &BundleContents,
     folders: &Folders,
@@ -106,32 +101,33 @@ pub(super) fn plan_filters(
     if !is_toml {
         return Err(refused(&contents.path, "the bundle's `filters.toml` isn't TOML"));
     }
-    // In any other folder, tools may be able to change the rules.
-    if loaded.filter_rules_path(folders, working_directory) != folders.config.join(FILTERS) {
+    // Rules in other folders aren't replaced, because tools may be able to change other folders.
+    let usual_path = folders.config.join(FILTERS);
+    if loaded.filter_rules_path(folders, working_directory) != usual_path {
         return Err(refused(
             &contents.path,
-            "the bundle has filters, but your filter rules aren't in `filters.toml` in your \
-             configuration's folder; leave the bundle's filters out with `--without filters`",
+            "the bundle has filters, but your filter rules are in another file than `filters.toml` \
+             in your configuration's folder; leave out the bundle's filters with `--without \
+             filters`",
         ));
     }
     PlannedFile::new(&folders.config, FILTERS, filters).map(Some)
 }
 
-/// Plans the organisation's ceiling. Its signature comes first. Returns no files if the bundle has
-/// no ceiling.
+/// Plans to write the bundle's ceiling after its signature.
 pub(super) fn plan_ceiling(
     contents: &BundleContents,
     folders: &Folders,
     inputs: &Inputs,
 ) -> Result<Vec<PlannedFile>, HostError> {
     let Some(ceiling) = contents.ceiling.clone() else { return Ok(Vec::new()) };
-    let no_place = "the bundle has a ceiling, but this process has no place for a ceiling";
+    let no_place = "the bundle has a ceiling, but this process uses no ceiling file";
     let Some(path) = &inputs.ceiling else { return Err(refused(&contents.path, no_place)) };
     let Some(folder) = path.parent() else { return Err(refused(&contents.path, no_place)) };
     if !may_write(folder) {
         let why = format!(
             "the bundle has a ceiling, but this user can't write {}; run the command as root, or \
-             leave the ceiling out with `--without ceiling`",
+             leave out the ceiling with `--without ceiling`",
             path.display()
         );
         return Err(refused(&contents.path, why));
@@ -146,7 +142,7 @@ pub(super) fn plan_ceiling(
         return Err(refused(&contents.path, why));
     }
 
-    // The ceiling is loaded with the keys of this machine, as at every later start.
+    // As at each later start, the ceiling must be valid with this machine's keys.
     let private = contents.bundle.path();
     let keys = FilePlace { folder: folder.to_owned(), name: CEILING_KEYS.to_owned() };
     if let Some(keys) = read(&keys)? {
@@ -163,14 +159,17 @@ pub(super) fn plan_ceiling(
     Ok(planned)
 }
 
-/// Checks whether this process is root and can write to the folder, or make the folder.
+/// Checks whether this process is root, and can write to `folder` or create it.
 fn may_write(folder: &Path) -> bool {
     if !rustix::process::geteuid().is_root() {
         return false;
     }
-    match (check_write(folder), folder.parent()) {
-        (Err(rustix::io::Errno::NOENT), Some(parent)) => check_write(parent).is_ok(),
-        (result, _) => result.is_ok(),
+    match check_write(folder) {
+        Err(rustix::io::Errno::NOENT) => match folder.parent() {
+            Some(parent) => check_write(parent).is_ok(),
+            None => false,
+        },
+        result => result.is_ok(),
     }
 }
 
@@ -178,7 +177,8 @@ fn check_write(path: &Path) -> rustix::io::Result<()> {
     rustix::fs::accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS)
 }
 
-/// Makes the folders that the files need. Every user reads the ceiling.
+/// Creates the missing folders for the filters and the ceiling. All users can read the ceiling's
+/// folder.
 pub(super) fn make_folders(
     filters: Option<&PlannedFile>,
     ceiling: &[PlannedFile],
@@ -186,29 +186,36 @@ pub(super) fn make_folders(
     if let Some(PlannedFile { place, .. }) = filters {
         PrivateFolder::make(&place.folder).map_err(creating(&place.folder))?;
     }
+    // The ceiling and its signature have the same folder.
     if let Some(PlannedFile { place, .. }) = ceiling.first() {
-        match rustix::fs::mkdirat(CWD, &place.folder, Mode::from_raw_mode(0o755)) {
-            Err(rustix::io::Errno::EXIST) => {}
-            // The process's mask for new files doesn't apply to a later change.
-            result => result
-                .and_then(|()| rustix::fs::chmod(&place.folder, Mode::from_raw_mode(0o755)))
-                .map_err(|error| creating(&place.folder)(error.into()))?,
-        }
+        make_public_folder(&place.folder).map_err(|error| creating(&place.folder)(error.into()))?;
     }
     Ok(())
+}
+
+/// Creates a missing folder that all users can read.
+fn make_public_folder(folder: &Path) -> rustix::io::Result<()> {
+    let mode = Mode::from_raw_mode(0o755);
+    match rustix::fs::mkdirat(CWD, folder, mode) {
+        // `mkdirat` applies the umask, but `chmod` doesn't.
+        Ok(()) => rustix::fs::chmod(folder, mode),
+        Err(rustix::io::Errno::EXIST) => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 fn creating(folder: &Path) -> impl FnOnce(std::io::Error) -> HostError {
     HostError::io(format!("creating {}", folder.display()))
 }
 
-/// Checks that the configuration loads with a ceiling. With a ceiling that doesn't load, Toolhold
-/// can't start.
+/// Checks that the configuration can be loaded with the new ceiling. With an invalid ceiling, no
+/// command of Toolhold starts.
 pub(super) fn check_ceiling(
     path: &Path,
     folders: &Folders,
     inputs: &Inputs,
 ) -> Result<(), HostError> {
+    // The new ceiling replaces the current ceilings.
     let mut inputs = Inputs { ceiling: None, ..inputs.clone() };
     inputs.variables.retain(|(name, _)| name != "TOOLHOLD_CEILING");
     inputs.variables.push(("TOOLHOLD_CEILING".into(), path.into()));

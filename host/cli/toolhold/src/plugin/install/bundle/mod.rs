@@ -1,5 +1,4 @@
-//! Bundles of installed plugins. Creates a bundle from the plugins on this machine, and installs a
-//! whole bundle in one step.
+//! Creates bundles of plugins, and installs whole bundles in one step.
 
 mod contents;
 mod create;
@@ -23,11 +22,11 @@ const FILTERS: &str = "filters.toml";
 const CEILING: &str = "ceiling.toml";
 const CEILING_SIGNATURE: &str = "ceiling.toml.minisig";
 
-/// The name of a plugin's component in a bundle.
 fn component_name(plugin: &str) -> String {
     format!("plugins/{plugin}.wasm")
 }
 
+/// Converts an error of the bundle at `path`.
 fn bundle_failed(path: &Path, error: BundleError) -> HostError {
     match error {
         BundleError::File { path, error } => HostError::io(neutral_line(&path))(error),

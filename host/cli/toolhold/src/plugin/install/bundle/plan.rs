@@ -1,5 +1,4 @@
-//! Plans the changes that a bundle would make to the installed plugins, and makes all changes in
-//! one step.
+//! Plans the installation of a bundle, and installs the bundle in one step.
 
 use std::cmp::Ordering;
 use std::path::Path;
@@ -17,67 +16,54 @@ use crate::plugin::install::installer::{Comparison, Installer};
 use crate::plugin::install::offer::Offer;
 use crate::plugin_description::SignedBy;
 
-/// The changes that a bundle would make. The files of the bundle are in the data folder until the
-/// plan is dropped.
+/// The changes of an installation. The bundle's files are in the data folder until this value is
+/// dropped.
 pub(crate) struct BundlePlan {
     contents: BundleContents,
-    /// The plugins that the bundle would change, sorted by name.
+    /// The changed plugins, sorted by name.
     pub(crate) plugins: Vec<PlannedPlugin>,
-    /// The names and versions of plugins that are already installed.
+    /// The names and versions of unchanged plugins.
     pub(crate) same: Vec<(String, String)>,
-    /// The rules for filters.
     pub(crate) filters: Option<PlannedFile>,
-    /// The ceiling. Its signature, if any, comes first.
+    /// The ceiling, after its signature if there is one.
     pub(crate) ceiling: Vec<PlannedFile>,
 }
 
-/// A plugin that a bundle would change.
 pub(crate) struct PlannedPlugin {
-    /// The plugin's manifest, requests, imports and tools.
     pub(crate) inspection: PluginInspection,
-    /// The plugin's signer.
     pub(crate) signed_by: SignedBy,
     pub(crate) change: PlannedChange,
     new: NewPlugin,
 }
 
-/// The change that a bundle would make to a plugin.
 pub(crate) enum PlannedChange {
     /// The plugin isn't installed yet.
     New,
-    /// Another version is in force.
+    /// Another version is installed.
     Other {
-        /// The version in force.
+        /// The installed version.
         from: String,
-        /// Whether the version in force is newer.
+        /// Whether the installed version is newer.
         is_downgrade: bool,
-        /// The differences from the version in force.
+        /// The differences from the installed version.
         difference: Box<Difference>,
-        /// The signers, if they differ.
+        /// The old and the new signer, if they differ.
         signer: Option<SignerChange>,
     },
 }
 
 impl PlannedPlugin {
-    /// The plugin's name.
     pub(crate) fn name(&self) -> &str {
         &self.new.name
     }
 
-    /// The version in the bundle.
     pub(crate) fn version(&self) -> &str {
         &self.new.approved.version
     }
 }
 
 impl BundlePlan {
-    /// Checks all parts of a bundle with the rules that apply to each installed plugin. Changes
-    /// nothing.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`HostError`] if a part of the bundle can't be installed here. Then no part can be
-    /// installed.
+    /// Checks all parts of a bundle. If one part can't be installed, the whole bundle is refused.
     pub(crate) async fn new(
         contents: BundleContents,
         without: &[BundlePart],
@@ -94,7 +80,7 @@ impl BundlePlan {
             filters: None,
             ceiling: Vec::new(),
         };
-        // Plugins come last, because checking them takes the most time.
+        // Plugins are checked last, because this takes the most time.
         let contents = &plan.contents;
         if !without.contains(&BundlePart::Ceiling) {
             plan.ceiling = plan_ceiling(contents, folders, inputs)?;
@@ -124,12 +110,11 @@ impl BundlePlan {
         Ok(plan)
     }
 
-    /// Returns the name of the trusted key that signed the bundle.
     pub(crate) fn signer(&self) -> &str {
         &self.contents.signer
     }
 
-    /// Checks whether everything in the bundle is in force already.
+    /// Checks whether the plan changes nothing.
     pub(crate) fn is_empty(&self) -> bool {
         self.plugins.is_empty() && self.files().all(PlannedFile::is_same)
     }
@@ -138,12 +123,8 @@ impl BundlePlan {
         self.filters.iter().chain(&self.ceiling)
     }
 
-    /// Installs the whole bundle in one step. Blocks.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`HostError`] if a file can't be written, or if it has changed since it was shown.
-    /// In this case, nothing is changed.
+    /// Installs the plugins and files of the plan, or nothing after an error. Fails if a file has
+    /// changed since the user saw the plan. Blocks.
     pub(crate) fn apply(&self, folders: &Folders) -> Result<(), HostError> {
         for file in self.files() {
             file.check_unchanged()?;
@@ -164,7 +145,7 @@ impl BundlePlan {
     }
 }
 
-/// Examines one plugin. `current`: the plugin's entry in the lock file.
+/// `current`: the plugin's lock entry.
 async fn examine(
     contents: &BundleContents,
     plugin: &BundledPlugin,
@@ -175,7 +156,7 @@ async fn examine(
 ) -> Result<PlannedPlugin, HostError> {
     let BundledPlugin { name, version, digest, .. } = plugin;
     installer.check_table(name, digest)?;
-    // A plugin without a source was approved, but not installed.
+    // A plugin without a source wasn't installed, but only approved.
     let installed = match current {
         Some(LockedPlugin { approved, .. }) if approved.source.is_some() => Some(approved),
         _ => None,

@@ -1,4 +1,4 @@
-//! `wasi:http` and `toolhold:host/secrets` for guests.
+//! `wasi:http` and `toolhold:host/secrets`.
 
 use wasmtime::StoreContextMut;
 use wasmtime::component::{Linker, Resource};
@@ -9,7 +9,7 @@ use wasmtime_wasi_http::{WasiHttp, WasiHttpCtxView};
 use crate::guest::capability::bindings::toolhold::host::secrets;
 use crate::guest::{CallState, HasState};
 
-/// Links `wasi:http` for requests, and the functions for the secrets in requests.
+/// Links `wasi:http` for requests, and `toolhold:host/secrets`.
 pub(super) fn link(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     secrets::add_to_linker::<CallState, HasState>(linker, |state| state)?;
     outgoing_handler::add_to_linker::<CallState, WasiHttp>(linker, view)?;
@@ -29,27 +29,27 @@ impl secrets::Host for &mut CallState {
     }
 }
 
-/// Links the function that reports to guests why a body ended early. The function of
-/// `wasmtime_wasi_http` expects another error type than the host's body streams return, so it never
-/// finds a reason.
+/// Links the function that tells a guest why a body ended early. The function of
+/// `wasmtime_wasi_http` is replaced, because it doesn't know the error type of the host's bodies.
 fn link_error_codes(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     linker.allow_shadowing(true);
     linker.instance("wasi:http/types@0.2.12")?.func_wrap(
         "http-error-code",
         |mut store: StoreContextMut<'_, CallState>, (error,): (Resource<IoError>,)| {
             let error: &wasmtime::Error = store.data_mut().table().get(&error)?;
-            Ok((error.downcast_ref().map(body_error_code),))
+            // An error of another type has no code.
+            let code = error.downcast_ref().map(body_error_code);
+            Ok((code,))
         },
     )?;
     linker.allow_shadowing(false);
     Ok(())
 }
 
-/// Converts an error that a body of [`Http`](crate::guest::capability::http::Http) returns.
 fn body_error_code(error: &wasmtime_wasi_http::Error) -> ErrorCode {
     use wasmtime_wasi_http::Error as GuestError;
     match error {
-        GuestError::HttpResponseBodySize(most) => ErrorCode::HttpResponseBodySize(*most),
+        GuestError::HttpResponseBodySize(limit) => ErrorCode::HttpResponseBodySize(*limit),
         GuestError::HttpResponseTimeout => ErrorCode::HttpResponseTimeout,
         GuestError::HttpResponseIncomplete => ErrorCode::HttpResponseIncomplete,
         GuestError::HttpResponseContentCoding(coding) => {

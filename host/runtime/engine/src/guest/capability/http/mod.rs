@@ -1,5 +1,4 @@
-//! The HTTP requests of a guest's call. All requests go through the host's egress. The host adds
-//! the reason of a failed request to the failure of the call.
+//! The HTTP requests of a call. All requests go through the host's egress.
 
 mod functions;
 
@@ -14,10 +13,10 @@ use wasmtime_wasi_http::{RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView,
 use crate::guest::CallState;
 use crate::guest::capability::{CallCapability, CallFacts};
 
-/// Most bytes of a set of headers in memory. This is several times their size on the wire.
+/// Most bytes of a set of headers in memory, where it is several times larger than on the wire.
 const FIELDS: usize = 512 * 1024;
 
-/// The requests of a call, and the context of `wasi:http`. The context is linked even without a
+/// The requests of a call, and the context of `wasi:http`. The context is also needed without a
 /// grant.
 #[derive(Debug)]
 pub(crate) struct Http {
@@ -27,7 +26,7 @@ pub(crate) struct Http {
 
 #[derive(Debug, Default)]
 struct Hooks {
-    /// The granted requests. `None` if no requests are granted, or the instance has no call.
+    /// `None` if the plugin has no grant, or the instance has no call.
     requests: Option<Arc<Requests>>,
 }
 
@@ -60,33 +59,30 @@ impl CallCapability for Http {
 }
 
 impl Http {
-    /// Returns the egress of the plugin, or `None` if no requests are granted.
     pub(crate) fn egress(&self) -> Option<&Egress> {
         self.hooks.requests.as_ref().map(|requests| requests.egress())
     }
 
-    /// Returns the view of `wasi:http`. `table`: the table of the instance.
     fn view<'a>(&'a mut self, table: &'a mut ResourceTable) -> WasiHttpCtxView<'a> {
         WasiHttpCtxView { hooks: &mut self.hooks, table, ctx: &mut self.context }
     }
 
-    /// Redacts the secrets of the requests in a guest's text.
+    /// Redacts the secrets that requests may use.
     pub(crate) fn without_secrets(&self, text: String) -> String {
         self.egress().and_then(|egress| egress.without_secrets(&text)).unwrap_or(text)
     }
 
-    /// Takes a problem of a request that the operator can fix.
+    /// Takes the problem of a failed request that the user can fix.
     pub(crate) fn take_obstacle(&self) -> Option<Obstacle> {
         self.hooks.requests.as_ref()?.take_obstacle()
     }
 
-    /// Takes the requests that rules denied.
     pub(crate) fn take_refused(&self) -> Denials {
         self.hooks.requests.as_ref().map(|requests| requests.take_refused()).unwrap_or_default()
     }
 }
 
-/// The result of a request: the response, and a background task for the connection.
+/// The response, and a background task for its connection.
 type SendResult = Result<(http::Response<WasiBody>, BackgroundTask), wasmtime_wasi_http::Error>;
 type BackgroundTask = Box<dyn Future<Output = Result<(), wasmtime_wasi_http::Error>> + Send>;
 
@@ -105,18 +101,20 @@ impl WasiHttpHooks for Hooks {
         };
         Box::new(async move {
             let Some(requests) = requests else {
+                // The plugin has no grant, or the instance has no call yet.
                 return Err(wasmtime_wasi_http::Error::HttpRequestDenied);
             };
             let answer = requests.send(request, timeouts).await.map_err(error_for_guest)?;
             let response = answer.map(|body| body.map_err(error_for_guest).boxed_unsync());
+            // The host drives the connection itself, so `wasi:http` gets an empty task.
             let no_task: BackgroundTask = Box::new(async { Ok(()) });
             Ok((response, no_task))
         })
     }
 }
 
-/// Converts an error for a guest. The guest's error doesn't name the rule that refused a request.
-/// The host remembers that rule.
+/// Converts an error for the guest. The error code doesn't name the rule that denied a request, but
+/// the failure of the call does.
 fn error_for_guest(error: Error) -> wasmtime_wasi_http::Error {
     use wasmtime_wasi_http::Error as GuestError;
     match error {
@@ -124,7 +122,7 @@ fn error_for_guest(error: Error) -> wasmtime_wasi_http::Error {
         Error::Address(_) => GuestError::DestinationIpProhibited,
         Error::Url(_) => GuestError::HttpRequestUriInvalid,
         Error::RequestHeaders(_) => GuestError::HttpRequestHeaderSectionSize(None),
-        Error::RequestBody(most) => GuestError::HttpRequestBodySize(Some(most)),
+        Error::RequestBody(limit) => GuestError::HttpRequestBodySize(Some(limit)),
         Error::RequestBodyBroken(reason) => GuestError::InternalError(Some(reason)),
         Error::Redirects(_) => GuestError::LoopDetected,
         Error::Busy => GuestError::ConnectionLimitReached,
@@ -137,29 +135,27 @@ fn error_for_guest(error: Error) -> wasmtime_wasi_http::Error {
         Error::Tls(_) => GuestError::TlsProtocolError,
         Error::Timeout(_) => GuestError::HttpResponseTimeout,
         Error::Headers => GuestError::HttpResponseHeaderSectionSize(None),
-        Error::Body(most) => GuestError::HttpResponseBodySize(Some(most)),
+        Error::Body(limit) => GuestError::HttpResponseBodySize(Some(limit)),
         Error::Incomplete => GuestError::HttpResponseIncomplete,
         Error::Coding(coding) => GuestError::HttpResponseContentCoding(Some(coding)),
         Error::Protocol(_) => GuestError::HttpProtocolError,
-        // `wasi:http` has no matching error codes, so the guest gets the text.
+        // `wasi:http` has no codes for these errors.
         Error::Requests(_) | Error::Proxy(_) => GuestError::InternalError(Some(error.to_string())),
-        // Only the operator can fix these errors. The details are in the answer, the log and the
-        // audit log.
+        // Only the user can fix these errors. The failure of the call contains the details.
         Error::Secret(..) | Error::Setup(_) => GuestError::ConfigurationError,
     }
 }
 
-/// Redacts secrets in one part of an answer.
 pub(crate) fn part_without_secrets(part: &mut Content, egress: &Egress) {
     match &mut part.body {
         Body::Text(text) | Body::Link(text) => {
-            if let Some(without) = egress.without_secrets(text) {
-                *text = without;
+            if let Some(redacted) = egress.without_secrets(text) {
+                *text = redacted;
             }
         }
         Body::Bytes(bytes) => {
-            if let Some(without) = egress.without_secrets_in(bytes) {
-                *bytes = without;
+            if let Some(redacted) = egress.without_secrets_in(bytes) {
+                *bytes = redacted;
             }
         }
     }

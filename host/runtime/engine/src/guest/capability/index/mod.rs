@@ -1,10 +1,11 @@
-//! `toolhold:host/index` for guests: writes, deletes and searches documents of the plugin.
+//! `toolhold:host/index`: writes, deletes and searches documents of the plugin.
 
 mod vector_database;
 mod vector_search;
 
 use std::sync::Arc;
 
+use toolhold_contract::Access;
 use toolhold_store::index::{
     Document, DocumentEntry, DocumentIndex, IndexHit, IndexQuery, PendingWrite,
 };
@@ -13,7 +14,7 @@ use wasmtime::component::Linker;
 
 use crate::guest::bindings::toolhold::host::types::Error;
 use crate::guest::capability::bindings::toolhold::host::index as wit;
-use crate::guest::capability::kept::{KeptAccess, KeptData};
+use crate::guest::capability::kept::{StoredData, StoredDataAccess};
 use crate::guest::capability::{CallCapabilities, CallCapability, CallFacts};
 use crate::guest::{CallState, HasState};
 
@@ -21,25 +22,25 @@ use vector_search::Vectors;
 
 pub use vector_database::{VectorDatabase, VectorPoint, VectorSet};
 
-/// The documents that a plugin keeps and searches in.
+/// The grant for an index.
 #[derive(Clone, Debug)]
 pub struct IndexGrant {
     /// The documents.
     pub documents: Arc<DocumentIndex>,
     /// Whether the documents are derived from files that the plugin may read. Read-only calls may
-    /// write such documents. Only built-in plugins have them.
+    /// write such documents. Only built-in plugins have such documents.
     pub is_derived: bool,
-    /// The external database that finds near vectors. `None` if the index compares the vectors
+    /// The database that finds near vectors. Without a database, the index compares all vectors
     /// itself.
     pub vectors: Option<Arc<dyn VectorDatabase>>,
 }
 
-/// The index of a call's plugin.
+/// The state of this capability in a call.
 pub(crate) struct Index {
-    kept: KeptAccess<DocumentIndex>,
-    /// A write to the index that hasn't ended yet.
+    kept: StoredDataAccess<DocumentIndex>,
+    /// A write that hasn't ended yet.
     write: Option<PendingWrite>,
-    /// The database that finds near vectors. `None` if the index compares the vectors itself.
+    /// `None` if the index compares vectors itself.
     vectors: Option<Vectors>,
 }
 
@@ -49,7 +50,7 @@ impl CallCapability for Option<Index> {
     fn begin(grant: &IndexGrant, facts: &CallFacts<'_>) -> Self {
         let report = &facts.call.report;
         let read_only = facts.only_reads && !grant.is_derived;
-        let kept = KeptAccess::new(&grant.documents, read_only, report);
+        let kept = StoredDataAccess::new(&grant.documents, read_only, report);
         let vectors = grant.vectors.clone().map(|database| Vectors::new(database, report));
         Some(Index { kept, write: None, vectors })
     }
@@ -59,11 +60,11 @@ impl CallCapability for Option<Index> {
     }
 }
 
-impl KeptData for DocumentIndex {
+impl StoredData for DocumentIndex {
     const NAME: &'static str = "index";
     const KEYS: &'static str = "`index_mib`";
 
-    fn of_call(capabilities: &CallCapabilities) -> Option<&KeptAccess<Self>> {
+    fn access_of_call(capabilities: &CallCapabilities) -> Option<&StoredDataAccess<Self>> {
         capabilities.index.as_ref().map(|index| &index.kept)
     }
 }
@@ -79,15 +80,16 @@ fn document_for_guest(document: Document) -> wit::Document {
 }
 
 impl CallState {
-    /// Runs an operation on the index, after an earlier write has ended.
+    /// Runs an operation of the index after the call's pending write. A read-only call that
+    /// requests [`Access::Write`] is denied.
     pub(crate) async fn in_index<T>(
         &mut self,
-        writes: bool,
+        access: Access,
         operation: impl FnOnce(&Arc<DocumentIndex>, &Stop) -> Result<T, StoreError>,
     ) -> Result<T, Error> {
-        let pending = self.capabilities.index.as_mut().and_then(|index| index.write.take());
-        self.in_kept(writes, |index: &Arc<DocumentIndex>, stop| {
-            if let Some(write) = pending {
+        let pending_write = self.capabilities.index.as_mut().and_then(|index| index.write.take());
+        self.in_stored_data(access, |index: &Arc<DocumentIndex>, stop| {
+            if let Some(write) = pending_write {
                 write.wait()?;
             }
             operation(index, stop)
@@ -98,24 +100,27 @@ impl CallState {
 
 impl wit::Host for &mut CallState {
     async fn put(&mut self, documents: Vec<wit::Document>) -> wasmtime::Result<Result<(), Error>> {
-        let documents: Vec<Document> = documents.into_iter().map(convert_document).collect();
-        let started = self.in_index(true, |index, stop| index.begin_put(documents, stop)).await;
-        let write = match started {
-            Ok(write) => write,
+        let converted: Vec<Document> = documents.into_iter().map(convert_document).collect();
+        let started =
+            self.in_index(Access::Write, |index, stop| index.begin_put(converted, stop)).await;
+        let pending_write = match started {
+            Ok(pending_write) => pending_write,
             Err(error) => return Ok(Err(error)),
         };
+        // The write continues in the background, and the next operation waits for its end.
         if let Some(index) = &mut self.capabilities.index {
-            index.write = write;
+            index.write = pending_write;
         }
         Ok(Ok(()))
     }
 
     async fn delete(&mut self, keys: Vec<String>) -> wasmtime::Result<Result<(), Error>> {
-        Ok(self.in_index(true, |index, stop| index.delete(&keys, stop)).await)
+        Ok(self.in_index(Access::Write, |index, stop| index.delete(&keys, stop)).await)
     }
 
     async fn delete_prefix(&mut self, prefix: String) -> wasmtime::Result<Result<u64, Error>> {
-        let deleted = self.in_index(true, |index, stop| index.delete_prefix(&prefix, stop)).await;
+        let deleted =
+            self.in_index(Access::Write, |index, stop| index.delete_prefix(&prefix, stop)).await;
         Ok(deleted.map(|count| u64::try_from(count).unwrap_or(u64::MAX)))
     }
 
@@ -123,10 +128,14 @@ impl wit::Host for &mut CallState {
         &mut self,
         keys: Vec<String>,
     ) -> wasmtime::Result<Result<Vec<Option<wit::Document>>, Error>> {
-        let documents = self.in_index(false, |index, stop| index.get(&keys, stop)).await;
-        Ok(documents.map(|documents| {
-            documents.into_iter().map(|document| document.map(document_for_guest)).collect()
-        }))
+        let found = self.in_index(Access::Read, |index, stop| index.get(&keys, stop)).await;
+        let documents = match found {
+            Ok(documents) => documents,
+            Err(error) => return Ok(Err(error)),
+        };
+        // A key without a document gets `None`.
+        let answers = documents.into_iter().map(|document| document.map(document_for_guest));
+        Ok(Ok(answers.collect()))
     }
 
     async fn list(
@@ -135,30 +144,34 @@ impl wit::Host for &mut CallState {
         cursor: Option<String>,
         limit: u32,
     ) -> wasmtime::Result<Result<wit::Page, Error>> {
-        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let page = self
-            .in_index(false, |index, stop| index.list(&prefix, cursor.as_deref(), limit, stop))
+        let listed = self
+            .in_index(Access::Read, |index, stop| {
+                index.list(&prefix, cursor.as_deref(), limit as usize, stop)
+            })
             .await;
-        Ok(page.map(|page| {
-            let entries = page.entries.into_iter().map(convert_entry).collect();
-            wit::Page { entries, cursor: page.cursor }
-        }))
+        let page = match listed {
+            Ok(page) => page,
+            Err(error) => return Ok(Err(error)),
+        };
+        let entries = page.entries.into_iter().map(convert_entry).collect();
+        Ok(Ok(wit::Page { entries, cursor: page.cursor }))
     }
 
     async fn search(
         &mut self,
         query: wit::Query,
     ) -> wasmtime::Result<Result<Vec<wit::Hit>, Error>> {
-        let near = self.near_by_database(&query).await;
+        let near_documents = self.find_near_documents(&query).await;
         let index_query = IndexQuery {
             words: &query.words,
             tags: &query.tags,
             prefix: &query.prefix,
             vector: query.vector.as_deref(),
-            near: near.as_deref(),
-            limit: usize::try_from(query.limit).unwrap_or(usize::MAX),
+            near: near_documents.as_deref(),
+            limit: query.limit as usize,
         };
-        let hits = self.in_index(false, |index, stop| index.search(&index_query, stop)).await;
+        let hits =
+            self.in_index(Access::Read, |index, stop| index.search(&index_query, stop)).await;
         Ok(hits.map(|hits| hits.into_iter().map(convert_hit).collect()))
     }
 }

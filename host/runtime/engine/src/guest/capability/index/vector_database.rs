@@ -4,38 +4,37 @@ use std::fmt;
 
 use toolhold_contract::BoxFuture;
 
-/// An external database of vectors. The index has the same vectors. The database finds near
-/// vectors. It gets only numbers, no texts and no names.
+/// An external database that finds near vectors. The index has the same vectors. The database gets
+/// numbers, but no texts and no names.
 ///
-/// The caller limits the time of each request, and drops the future when the time is over. The
-/// database may already have written the vectors. Writing them again changes nothing.
+/// The caller limits the time of a request by dropping the future. The database may have written
+/// the vectors before the drop. A second write of the same vectors changes nothing.
 pub trait VectorDatabase: fmt::Debug + Send + Sync + 'static {
-    /// Returns the database's name, for people.
+    /// Returns the database's name.
     fn name(&self) -> String;
 
-    /// Returns an identifier that differs from those of other databases. Doesn't contact the
-    /// database.
+    /// Returns an identifier that no other database has. Doesn't contact the database.
     fn place(&self) -> String;
 
-    /// Returns the number of points of a set. Creates the set if it is missing.
+    /// Returns the number of points in a set. Creates the set if it is missing.
     fn count<'a>(&'a self, set: &'a VectorSet) -> BoxFuture<'a, Result<u64, String>>;
 
     /// Removes all points of a set.
     fn clear<'a>(&'a self, set: &'a VectorSet) -> BoxFuture<'a, Result<(), String>>;
 
-    /// Writes points into a set. Each replaces the point with the same number.
+    /// Writes points. A point replaces the point with the same number.
     fn put<'a>(
         &'a self,
         set: &'a VectorSet,
         points: Vec<VectorPoint>,
     ) -> BoxFuture<'a, Result<(), String>>;
 
-    /// Removes points. A point that doesn't exist is no error.
+    /// Removes points. Missing points are ignored.
     fn remove<'a>(&'a self, set: &'a VectorSet, ids: Vec<i64>)
     -> BoxFuture<'a, Result<(), String>>;
 
-    /// Returns the numbers of the points of a set that are nearest to a vector, at most `limit`.
-    /// The answer is untrusted: it may contain numbers of points that don't exist.
+    /// Returns the numbers of the `limit` points that are nearest to a vector. The answer is
+    /// untrusted and may contain unknown numbers.
     fn nearest<'a>(
         &'a self,
         set: &'a VectorSet,
@@ -44,20 +43,19 @@ pub trait VectorDatabase: fmt::Debug + Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<Vec<i64>, String>>;
 }
 
-/// The vectors of one index that have the same length and the same group.
+/// Vectors of an index with the same length and the same group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VectorSet {
-    /// A random text of the index. The host never sends this text. The host hashes it together with
-    /// the names of groups, so that nobody can guess a group by its hash.
+    /// A random text of the index that isn't sent. The name of a set is a hash of this text and the
+    /// group, so that the database can't guess the group.
     pub secret: String,
-    /// The group: the part of the index that a search is limited to, such as a project. The host
-    /// never sends the group.
+    /// The part of the index that a search covers, such as a project. It isn't sent.
     pub group: String,
-    /// The numbers of each vector.
+    /// The length of each vector.
     pub numbers: usize,
 }
 
-/// A vector in the form that a database gets.
+/// A vector as a database stores it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VectorPoint {
     /// The vector's number in the index.

@@ -1,15 +1,13 @@
-//! Asks the operator's vector database which vectors are near, and sends the database the vectors
-//! that it doesn't have.
+//! Asks the external database for near vectors, and sends it the vectors that it lacks.
 //!
-//! The index has all vectors too. The database only selects vectors. The index then compares them
-//! itself, and applies prefix and tags. So a wrong answer can omit near documents, but can't add a
-//! document.
+//! The database only preselects vectors. The index then compares these vectors itself, and applies
+//! prefix and tags. A wrong answer can omit documents, but can't add any.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use toolhold_contract::Report;
 use toolhold_contract::text::{cut, neutral_line};
+use toolhold_contract::{Access, Report};
 use toolhold_store::index::{self, DocumentIndex, MAX_HITS, MAX_VECTOR, UnsentVector};
 use toolhold_store::{Stop, StoreError};
 
@@ -18,38 +16,35 @@ use crate::guest::bindings::toolhold::host::types::Error;
 use crate::guest::capability::bindings::toolhold::host::index as wit;
 use crate::guest::capability::index::vector_database::{VectorDatabase, VectorPoint, VectorSet};
 
-/// The time limit of the database for one search, including the transfer of missing vectors. The
-/// call needs the rest of its time.
+/// Time limit for one search, including the transfer of missing vectors. The call needs the rest of
+/// its time.
 const TIME: Duration = Duration::from_secs(5);
 
-/// Changes that are sent together.
+/// Changes that are sent at a time.
 const BATCH: usize = 256;
 
-/// The minimum number of requested vectors. Some of the vectors may have other tags.
+/// Least number of requested vectors. Some of the nearest vectors may have the wrong tags.
 const NEAR: usize = 200;
 
-/// Bytes of the reason of a failure.
+/// Longest error message of a database in bytes. Longer messages are cut.
 const MAX_REASON: usize = 400;
 
-/// A reason why the database finds no vectors.
 #[derive(Debug, thiserror::Error)]
 enum NearestError {
-    #[error("no answer within {:.1} s", .0.as_secs_f64())]
+    #[error("the database didn't answer within {:.1} s", .0.as_secs_f64())]
     Timeout(Duration),
-    #[error("{0} vectors aren't sent yet; the next search continues")]
+    #[error("{0} vectors are not sent to the database yet; the next search sends the rest")]
     Unsent(u64),
     #[error("{}", .0.message)]
     Index(Error),
-    /// The database's own message.
     #[error("{0}")]
     Database(String),
 }
 
-/// The database of a call's index.
 pub(super) struct Vectors {
     database: Arc<dyn VectorDatabase>,
-    /// Whether the database has failed in this call. The call then doesn't ask it again, since
-    /// another failure would take as long.
+    /// Whether the database has failed in this call. A failed database isn't asked again, because
+    /// each failure takes time.
     has_failed: bool,
     report: Arc<Report>,
 }
@@ -61,17 +56,17 @@ impl Vectors {
 }
 
 impl CallState {
-    /// Finds the documents whose vectors may be near the vector of a query. Returns `None` if the
-    /// index must compare all vectors. A failure of the database becomes a notice.
-    pub(crate) async fn near_by_database(&mut self, query: &wit::Query) -> Option<Vec<i64>> {
+    /// Asks the database for the documents that may be near. If this returns `None`, the index must
+    /// compare all vectors itself. A failure of the database becomes a notice.
+    pub(crate) async fn find_near_documents(&mut self, query: &wit::Query) -> Option<Vec<i64>> {
         let vectors = self.capabilities.index.as_ref()?.vectors.as_ref()?;
         if vectors.has_failed {
             return None;
         }
         let vector = query.vector.as_deref()?;
-        // Without a group, the vectors of all groups would have to be sent.
+        // A search without a group needs the vectors of all groups, which are too many to send.
         let group = index::group(&query.prefix)?.to_owned();
-        // The index refuses a vector of this length.
+        // The index refuses a vector with another length.
         if !(1..=MAX_VECTOR).contains(&vector.len()) {
             return None;
         }
@@ -94,9 +89,9 @@ impl CallState {
 
         let name = database.name();
         let why = neutral_line(cut(&error.to_string(), MAX_REASON));
-        tracing::warn!(plugin = &*self.call.plugin, "{name} found no vectors: {why}");
+        tracing::warn!(plugin = &*self.call.plugin, "the search in {name} failed: {why}");
         report.say(format!(
-            "{name} found no vectors, so the index compared all of its vectors: {why}"
+            "the search in {name} failed, so the index compared all its vectors: {why}"
         ));
         let index = self.capabilities.index.as_mut();
         if let Some(vectors) = index.and_then(|index| index.vectors.as_mut()) {
@@ -105,7 +100,8 @@ impl CallState {
         None
     }
 
-    /// Sends the missing vectors to the database, and asks the database for the nearest vectors.
+    /// Sends the changes that the database lacks, and asks the database for the vectors that are
+    /// nearest to `vector`. Returns an error if sending the changes takes more than half of `time`.
     async fn find_nearest(
         &mut self,
         database: &dyn VectorDatabase,
@@ -114,22 +110,25 @@ impl CallState {
         limit: usize,
         time: Duration,
     ) -> Result<Vec<i64>, NearestError> {
-        // Half of the time is for sending, in batches that need much less than the other half.
+        // The second half of the time is for the last batch and for the search.
         let sending_ends = Instant::now() + time / 2;
-        let numbers = vector.len();
-        let place = database.place();
-        let set = self.bring_up_to_date(database, numbers, group, &place).await?;
+        let vector_length = vector.len();
+        let database_place = database.place();
+        let set = self.bring_up_to_date(database, vector_length, group, &database_place).await?;
         let group = &*set.group;
         loop {
-            let changes =
-                self.run_in_index(|index, stop| index.unsent(numbers, group, BATCH, stop)).await?;
+            let changes = self
+                .run_in_index(|index, stop| index.unsent(vector_length, group, BATCH, stop))
+                .await?;
             if changes.is_empty() {
                 let nearest = database.nearest(&set, vector, limit).await;
                 return nearest.map_err(NearestError::Database);
             }
             if Instant::now() >= sending_ends {
                 let mirror = self
-                    .run_in_index(|index, stop| index.mirror(numbers, group, &place, stop))
+                    .run_in_index(|index, stop| {
+                        index.mirror(vector_length, group, &database_place, stop)
+                    })
                     .await?;
                 return Err(NearestError::Unsent(mirror.unsent));
             }
@@ -138,28 +137,33 @@ impl CallState {
         }
     }
 
-    /// Clears the set in the database if the number of its vectors is wrong, because the database
-    /// was wiped or changed. Returns the set.
+    /// Returns the set of vectors in the database. If the set has a wrong number of vectors, for
+    /// example because the database was wiped, the set is cleared and all its vectors are unsent.
     async fn bring_up_to_date(
         &mut self,
         database: &dyn VectorDatabase,
-        numbers: usize,
+        vector_length: usize,
         group: String,
-        place: &str,
+        database_place: &str,
     ) -> Result<VectorSet, NearestError> {
-        let mirror =
-            self.run_in_index(|index, stop| index.mirror(numbers, &group, place, stop)).await?;
-        let set = VectorSet { secret: mirror.secret.clone(), group, numbers };
+        // The mirror is the index's record of the vectors that the database has.
+        let mirror = self
+            .run_in_index(|index, stop| index.mirror(vector_length, &group, database_place, stop))
+            .await?;
+        let set = VectorSet { secret: mirror.secret.clone(), group, numbers: vector_length };
         let count = database.count(&set).await.map_err(NearestError::Database)?;
         if mirror.is_begun {
+            // Each unsent change explains a difference of one vector.
             if count.abs_diff(mirror.vectors) <= mirror.unsent {
                 return Ok(set);
             }
-            let current = self
-                .run_in_index(|index, stop| index.mirror(numbers, &set.group, place, stop))
+            let current_mirror = self
+                .run_in_index(|index, stop| {
+                    index.mirror(vector_length, &set.group, database_place, stop)
+                })
                 .await?;
-            if current != mirror {
-                // Another process has sent vectors since.
+            if current_mirror != mirror {
+                // Another process has sent vectors in the meantime.
                 return Ok(set);
             }
         }
@@ -167,20 +171,23 @@ impl CallState {
         if count > 0 {
             database.clear(&set).await.map_err(NearestError::Database)?;
         }
-        self.run_in_index(|index, stop| index.begin_mirror(numbers, &set.group, place, stop))
-            .await?;
+        self.run_in_index(|index, stop| {
+            index.begin_mirror(vector_length, &set.group, database_place, stop)
+        })
+        .await?;
         Ok(set)
     }
 
-    /// Runs an operation on the index that the guest didn't request.
+    /// Runs an operation of the host on the index.
     async fn run_in_index<T>(
         &mut self,
         operation: impl FnOnce(&Arc<DocumentIndex>, &Stop) -> Result<T, StoreError>,
     ) -> Result<T, NearestError> {
-        self.in_index(false, operation).await.map_err(NearestError::Index)
+        self.in_index(Access::Read, operation).await.map_err(NearestError::Index)
     }
 }
 
+/// Sends changes of the index to the database. A change without a vector removes its vector.
 async fn send(
     database: &dyn VectorDatabase,
     set: &VectorSet,

@@ -1,4 +1,4 @@
-//! Checks a guest's command and its options against the grants, before anything is started.
+//! Checks a guest's command against the grants before it is started.
 
 use std::path::{Path, PathBuf};
 
@@ -16,19 +16,24 @@ use crate::guest::capability::process::Processes;
 const MAX_WORDS: usize = 4096;
 const MAX_COMMAND: usize = 128 * 1024;
 
-/// Most variables that a guest may add, and most bytes of one variable.
+/// Most variables that a guest may add, and most bytes of a variable with its name.
 const MAX_VARIABLES: usize = 64;
 const MAX_VARIABLE: usize = 32 * 1024;
 
-/// The reason why a command isn't started.
-pub(super) enum Refusal {
+/// Most bytes of a command and of a variable's name in a message. Longer texts are cut.
+const MAX_COMMAND_IN_MESSAGE: usize = 512;
+const MAX_NAME_IN_MESSAGE: usize = 100;
+
+pub(super) enum CheckError {
     Denied(Box<Denial>),
     Invalid(String),
-    /// The program isn't allowed as a command of `bash`.
+    /// The rules for commands of `bash` refuse the program.
     Judged(Box<Failure>),
 }
 
-impl Refusal {
+impl CheckError {
+    /// Makes the denial of `action`. `place` is the place of `rule`. `remedy` tells how to allow
+    /// the action.
     pub(super) fn denied(
         action: String,
         rule: impl Into<String>,
@@ -48,11 +53,11 @@ impl Refusal {
         Self::Invalid(reason.into())
     }
 
-    /// Returns the reason why an earlier command's directory can't be used. The reason doesn't
-    /// advise to grant the directory, since an untrusted program may have named it.
+    /// Describes why the directory of an earlier command can't be used. An untrusted program may
+    /// have chosen this directory, so the text doesn't advise to grant it.
     fn without_advice(self) -> String {
         match self {
-            Self::Denied(denial) => format!("{} is refused: {}", denial.action, denial.rule),
+            Self::Denied(denial) => format!("{} is denied: {}", denial.action, denial.rule),
             Self::Invalid(reason) => reason,
             Self::Judged(failure) => failure.message,
         }
@@ -60,16 +65,16 @@ impl Refusal {
 }
 
 impl Processes {
-    /// Checks a guest's command and its options before anything is started.
+    /// Checks a command and its options.
     ///
-    /// Also returns the command line if no grant names the program, because a gate must still judge
-    /// this line. `may_judge`: whether a program without a grant may be judged.
+    /// If no grant names the program and `may_judge` is true, also returns the command line. The
+    /// rules for commands of `bash` must then judge this line.
     pub(super) fn check_command(
         &self,
         command: wit::Command,
         options: &wit::Options,
         may_judge: bool,
-    ) -> Result<(Command, Option<String>), Refusal> {
+    ) -> Result<(Command, Option<String>), CheckError> {
         let (arguments, needs_judgement, shell) = match command {
             wit::Command::Program(words) => {
                 let needs_judgement = self.check_program(&words, may_judge)?;
@@ -97,6 +102,8 @@ impl Processes {
             directory,
             network: self.reaches_network(),
             shared_network,
+            connections: None,
+            authority: None,
             path_rules: self.path_rules.clone(),
             changes: self.commands.changes.clone(),
             output: self.commands.output.clone(),
@@ -105,7 +112,8 @@ impl Processes {
         Ok((command, line))
     }
 
-    /// Returns the command line with which `bash` would run a program in the same way.
+    /// Returns the command line with which `bash` runs a program in this directory and with these
+    /// variables.
     fn bash_line(
         &self,
         words: &[String],
@@ -114,8 +122,8 @@ impl Processes {
     ) -> String {
         let mut line = String::new();
         if self.directory.as_deref() != Some(directory) {
-            let change = ["cd", "--", &directory.to_string_lossy()].map(str::to_owned);
-            line = format!("{} && ", toolhold_policy::command_line(&change));
+            let cd_command = ["cd", "--", &directory.to_string_lossy()].map(str::to_owned);
+            line = format!("{} && ", toolhold_policy::command_line(&cd_command));
         }
         for (name, value) in variables {
             line += &format!("{name}={} ", toolhold_policy::command_line([value]));
@@ -123,92 +131,96 @@ impl Processes {
         line + &toolhold_policy::command_line(words)
     }
 
-    /// Returns the directory in which the last command of a shell session ended. If the directory
-    /// is no longer usable, the session forgets it, and the command runs in the default directory.
-    fn session_directory(&self, shell: &dyn ShellSession) -> Result<PathBuf, Refusal> {
-        let Some(path) = shell.directory() else { return self.check_directory(None) };
+    /// Returns the directory in which the last command of a shell session ended. If this directory
+    /// can't be used, forgets it and returns the default directory.
+    fn session_directory(&self, shell: &dyn ShellSession) -> Result<PathBuf, CheckError> {
+        let default_directory = None;
+        let Some(path) = shell.directory() else {
+            return self.check_directory(default_directory);
+        };
         match self.check_last_directory(path) {
             Ok(directory) => Ok(directory),
-            Err(refusal) => {
-                shell.forget_directory(&refusal.without_advice());
-                self.check_directory(None)
+            Err(error) => {
+                shell.forget_directory(&error.without_advice());
+                self.check_directory(default_directory)
             }
         }
     }
 
-    /// Returns the real path of a directory in which an earlier command ended.
-    fn check_last_directory(&self, path: &str) -> Result<PathBuf, Refusal> {
+    fn check_last_directory(&self, path: &str) -> Result<PathBuf, CheckError> {
         let directory = self.check_directory(Some(path))?;
         if directory.is_dir() {
             return Ok(directory);
         }
-        Err(Refusal::invalid(format!("{} is no longer a directory", neutral_line(path))))
+        Err(CheckError::invalid(format!("{} is no longer a directory", neutral_line(path))))
     }
 
     pub(super) fn reaches_network(&self) -> bool {
         self.commands.network || self.policy.network
     }
 
-    /// Checks a program. Returns `true` if no grant names the program, so that its command line
-    /// must be judged.
-    fn check_program(&self, words: &[String], may_judge: bool) -> Result<bool, Refusal> {
+    /// Checks a program. Returns true if no grant names the program and `may_judge` is true. The
+    /// rules must then judge its command line.
+    fn check_program(&self, words: &[String], may_judge: bool) -> Result<bool, CheckError> {
+        // The kernel ends each word with a NUL byte.
         let size: usize = words.iter().map(|word| word.len() + 1).sum();
         if words.len() > MAX_WORDS || size > MAX_COMMAND {
-            return Err(Refusal::invalid(format!(
+            return Err(CheckError::invalid(format!(
                 "the command has {} words and {size} bytes; the limits are {MAX_WORDS} and {MAX_COMMAND}",
                 words.len()
             )));
         }
         if words.iter().any(|word| word.contains('\0')) {
-            return Err(Refusal::invalid("the command contains a NUL byte"));
+            return Err(CheckError::invalid("the command contains a NUL byte"));
         }
         let (program, arguments) = match words.split_first() {
             Some((program, arguments)) if !program.is_empty() => (program, arguments),
-            _ => return Err(Refusal::invalid("the command has no program")),
+            _ => return Err(CheckError::invalid("the command has no program")),
         };
 
         let policy = &self.policy;
         let line = toolhold_policy::command_line(words);
         if let Some(denial) = policy.programs.refusal(program, arguments, &line, &policy.table) {
-            if may_judge && self.commands.approver.is_some() {
+            let needs_judgement = may_judge && self.commands.approver.is_some();
+            if needs_judgement {
                 return Ok(true);
             }
-            return Err(Refusal::Denied(Box::new(denial)));
+            return Err(CheckError::Denied(Box::new(denial)));
         }
-        // A grant doesn't override the rules about commands.
+        // Rules about commands also apply to granted programs.
         if let Some(denial) = policy.advisor.blocked(&line) {
-            return Err(Refusal::Denied(Box::new(denial)));
+            return Err(CheckError::Denied(Box::new(denial)));
         }
         Ok(false)
     }
 
-    /// Checks the command of a shell. Returns the words of the program that runs the command.
-    fn check_shell(&self, text: String) -> Result<Vec<String>, Refusal> {
+    /// Returns the words of a shell process that runs the command.
+    fn check_shell(&self, text: String) -> Result<Vec<String>, CheckError> {
         if !self.policy.shell {
             let remedy = format!(
                 "To allow it, set `shell = true` in {}, which grants every command that the rules allow.",
                 self.policy.table
             );
-            return Err(Refusal::denied(
-                format!("run {} in a shell", neutral_line(cut(&text, 512))),
+            return Err(CheckError::denied(
+                format!("run {} in a shell", neutral_line(cut(&text, MAX_COMMAND_IN_MESSAGE))),
                 "shell = false",
                 "the default of a plugin",
                 remedy,
             ));
         }
         if !self.commands.lines.contains(&text) {
-            return Err(Refusal::denied(
-                format!("run {} in a shell", neutral_line(cut(&text, 512))),
-                "a shell runs only the checked commands of its call",
+            return Err(CheckError::denied(
+                format!("run {} in a shell", neutral_line(cut(&text, MAX_COMMAND_IN_MESSAGE))),
+                "a shell runs only commands that the call's arguments declare",
                 "built in",
                 "The tool's author has to declare the argument that holds the command as a subject of kind `command`.".to_owned(),
             ));
         }
         if text.contains('\0') {
-            return Err(Refusal::invalid("the command contains a NUL byte"));
+            return Err(CheckError::invalid("the command contains a NUL byte"));
         }
         if text.len() > MAX_COMMAND {
-            return Err(Refusal::invalid(format!(
+            return Err(CheckError::invalid(format!(
                 "the command is {} bytes; the limit is {MAX_COMMAND}",
                 text.len()
             )));
@@ -216,13 +228,13 @@ impl Processes {
         Ok(vec!["bash".to_owned(), "-c".to_owned(), "--".to_owned(), text])
     }
 
-    /// Checks whether the plugin may read a process's working directory, and returns its real path.
-    /// `requested`: the directory, or `None` for the default directory.
-    fn check_directory(&self, requested: Option<&str>) -> Result<PathBuf, Refusal> {
+    /// Checks that the plugin and the call may read the working directory, and returns its real
+    /// path. `None` means the default directory.
+    fn check_directory(&self, requested: Option<&str>) -> Result<PathBuf, CheckError> {
         let Some(directory) = requested.map(Path::new).or(self.directory.as_deref()) else {
-            return Err(Refusal::denied(
+            return Err(CheckError::denied(
                 "start a program in the working directory".to_owned(),
-                "`allowed_paths` of commands doesn't include it",
+                "`allowed_paths` of commands doesn't include the directory",
                 "[tools.shell], or the plugin's own table",
                 format!(
                     "To allow it, add the directory or \".\" to `allowed_paths` in {}.",
@@ -231,32 +243,34 @@ impl Processes {
             ));
         };
         if !directory.is_absolute() {
-            return Err(Refusal::invalid("the working directory has to be an absolute path"));
+            return Err(CheckError::invalid("the working directory has to be an absolute path"));
         }
         let rules = self.policy.places.grants.rules();
         let real = toolhold_system::files::real_or_given(directory);
         if let Err(refusal) = rules.decide(&real, Kind::Directory, Access::Read) {
             let denial = rules.explain(refusal, &real, Access::Read);
-            return Err(Refusal::Denied(Box::new(denial)));
+            return Err(CheckError::Denied(Box::new(denial)));
         }
-        if let Some(rules) = &self.path_rules
-            && let Err(refusal) = rules.decide(&real, Access::Read)
+        if let Some(path_rules) = &self.path_rules
+            && let Err(refusal) = path_rules.decide(&real, Access::Read)
         {
-            let denial = rules.explain(refusal, &real, Access::Read);
-            return Err(Refusal::Denied(Box::new(denial)));
+            let denial = path_rules.explain(refusal, &real, Access::Read);
+            return Err(CheckError::Denied(Box::new(denial)));
         }
         Ok(real)
     }
 
-    /// Makes the environment of a process. `added`: the variables that the guest adds.
+    /// Makes the environment of a process: the variables of the policy, of the call, of the shell
+    /// session, and the guest's variables `added`. A later variable replaces an earlier variable
+    /// with the same name.
     fn make_environment(
         &self,
         shell: Option<&dyn ShellSession>,
         added: &[(String, String)],
-    ) -> Result<Vec<(String, String)>, Refusal> {
+    ) -> Result<Vec<(String, String)>, CheckError> {
         if added.len() > MAX_VARIABLES {
-            return Err(Refusal::invalid(format!(
-                "{} variables are added; the limit is {MAX_VARIABLES}",
+            return Err(CheckError::invalid(format!(
+                "the command adds {} variables; the limit is {MAX_VARIABLES}",
                 added.len()
             )));
         }
@@ -264,8 +278,10 @@ impl Processes {
         for (name, value) in &self.commands.variables {
             set_variable(&mut environment, name, value);
         }
-        for (name, value) in &shell.map(ShellSession::variables).unwrap_or_default() {
-            set_variable(&mut environment, name, value);
+        if let Some(shell) = shell {
+            for (name, value) in &shell.variables() {
+                set_variable(&mut environment, name, value);
+            }
         }
         for (name, value) in added {
             check_variable(name, value)?;
@@ -275,32 +291,35 @@ impl Processes {
     }
 }
 
-/// Checks a variable that a guest adds to the environment of a process.
-fn check_variable(name: &str, value: &str) -> Result<(), Refusal> {
-    let shown = neutral_line(cut(name, 100));
+fn check_variable(name: &str, value: &str) -> Result<(), CheckError> {
+    let shown = neutral_line(cut(name, MAX_NAME_IN_MESSAGE));
     if !is_variable_name(name) || name.len() + value.len() > MAX_VARIABLE {
-        return Err(Refusal::invalid(format!(
-            "the variable `{shown}` can't be set: its name has to be letters, digits and `_`, not begin with a digit, \
-             and have at most {MAX_VARIABLE} bytes with its value"
+        return Err(CheckError::invalid(format!(
+            "the variable `{shown}` can't be set: a name consists of letters, digits and `_`, \
+             doesn't start with a digit, and has at most {MAX_VARIABLE} bytes together with the \
+             value"
         )));
     }
     if value.contains('\0') {
-        return Err(Refusal::invalid(format!("the value of {shown} contains a NUL byte")));
+        return Err(CheckError::invalid(format!("the value of {shown} contains a NUL byte")));
     }
     if is_code_loading(name) {
-        return Err(Refusal::denied(
+        return Err(CheckError::denied(
             format!("set {shown}"),
             "variables that make programs load code are blocked",
             "built in",
             "No configuration key can change this.".to_owned(),
         ));
     }
+    // Redaction changes a value only if it contains a secret.
     if redaction::field(name, value, Keys::Text) != *value {
-        return Err(Refusal::denied(
+        return Err(CheckError::denied(
             format!("set {shown}"),
             "variables that look like credentials are blocked",
             "built in",
-            format!("To pass it on, the operator has to name it: `env = [\"{shown}\"]`."),
+            format!(
+                "To pass the variable on, name it in the configuration: `env = [\"{shown}\"]`."
+            ),
         ));
     }
     Ok(())

@@ -1,5 +1,4 @@
-//! A process that a guest started, as a resource of its instance. The host shows the output of the
-//! process while it runs.
+//! A process of a guest, as a resource of its instance.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,13 +12,13 @@ use wasmtime_wasi::p2::Pollable;
 pub struct Child {
     pub(super) child: process::Child,
     pub(super) live: LiveOutput,
-    /// Counts the processes of the call.
+    /// One of the references that count the call's running processes.
     _running: Arc<()>,
 }
 
 impl Child {
-    /// Makes the resource of a process. `live`: shows the output while the process runs. `running`:
-    /// counts the processes of the call.
+    /// Makes the handle of a process. `live` shows the output while the process runs. The clones of
+    /// `running` count the running processes of the call.
     pub(super) fn new(
         child: process::Child,
         live: Option<Box<dyn OutputRecorder>>,
@@ -29,8 +28,7 @@ impl Child {
     }
 }
 
-/// The recorder that shows the output of a running process. `None` if there is no recorder, or the
-/// output has ended.
+/// Shows the output of a running process. `None` without a recorder, or after the end.
 pub(super) struct LiveOutput(Option<Box<dyn OutputRecorder>>);
 
 impl LiveOutput {
@@ -40,25 +38,25 @@ impl LiveOutput {
         }
     }
 
-    /// Ends the output. Dropping the recorder shows the rest.
+    /// Ends the output. Dropping the recorder shows the remaining output.
     pub(super) fn end(&mut self) {
         self.0 = None;
     }
 }
 
-/// First and longest time between two looks at a process that the guest waits for together with
-/// other things. The looks are needed in any case, for the time limit of the process.
-const FIRST_LOOK: Duration = Duration::from_millis(1);
-const LAST_LOOK: Duration = Duration::from_millis(10);
+/// First and longest pause between two checks of a process. A process without output is checked
+/// too, because of its time limit.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const MAX_PAUSE: Duration = Duration::from_millis(10);
 
 #[async_trait::async_trait]
 impl Pollable for Child {
     async fn ready(&mut self) {
-        let mut pause = FIRST_LOOK;
+        let mut pause = FIRST_PAUSE;
         let Self { child, live, .. } = self;
         while !child.look(&mut |stream, bytes| live.add(stream, bytes)) {
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LAST_LOOK);
+            pause = (pause * 2).min(MAX_PAUSE);
         }
     }
 }

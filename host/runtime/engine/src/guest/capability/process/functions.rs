@@ -1,68 +1,77 @@
-//! `toolhold:host/process` for guests. Checks each request against the grants and the decision on
-//! the call, and runs the process in its sandbox.
+//! `toolhold:host/process`: starts processes in their sandbox.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::runtime::Handle;
 use toolhold_component::Capability;
 use toolhold_contract::text::{cut, neutral, neutral_line};
-use toolhold_contract::{Failure, JobEnd};
+use toolhold_contract::{Failure, JobEnd, SessionNetwork};
+use toolhold_net::{HostAccess, HostGate, HostQuestions, HostRelay};
 use toolhold_policy::ConfigFile;
 use toolhold_system::confine::{Bound, Sandbox};
-use toolhold_system::process::{self, Command, Ending, StartError};
+use toolhold_system::process::{self, Command, Ending, NetworkSockets, SharedNetwork, StartError};
 use wasmtime::component::Resource;
 use wasmtime_wasi::p2::{DynPollable, subscribe};
 
 use crate::guest::CallState;
 use crate::guest::bindings::toolhold::host::types::Error;
 use crate::guest::capability::bindings::toolhold::host::process as wit;
-use crate::guest::capability::process::check::Refusal;
+use crate::guest::capability::process::check::CheckError;
 use crate::guest::capability::process::child::Child;
 use crate::guest::capability::process::{FailedCommand, PluginProcesses, Processes};
 use crate::guest::convert::host_error;
 
-/// Most bytes of each output, and most bytes of a standard input.
+/// Most bytes of an output and of a standard input. Longer outputs are cut.
 const MAX_OUTPUT: usize = 1 << 20;
 const MAX_INPUT: usize = 1 << 20;
 
-/// Most bytes of the fields of later versions.
+/// Longest `meta` of the options in bytes. A longer `meta` is ignored.
 const MAX_META: usize = 4096;
 
-/// Most processes of one call at a time.
+/// Most bytes of a denial or a notice. Longer messages are cut.
+const MAX_MESSAGE: usize = 4096;
+
+/// Most processes of a call at a time. Further processes are refused.
 const MAX_CHILDREN: usize = 8;
 
 /// Bytes at the end of an output that the advisor gets.
 const MAX_ADVISOR_OUTPUT: usize = 16 * 1024;
 
-/// Environment variables of a command without the network. Without them, npm would try for minutes
-/// to reach its registry and to look for a new version.
+/// Variables of a command without the network. They stop npm from trying for minutes to reach its
+/// registry and to look for a new version.
 const WITHOUT_NETWORK: [(&str, &str); 3] = [
     ("npm_config_fetch_retries", "0"),
     ("npm_config_update_notifier", "false"),
     ("NO_UPDATE_NOTIFIER", "1"),
 ];
 
+/// The network of a session, and the relay that serves it.
+type RelayedNetwork = (Arc<SharedNetwork>, Arc<HostRelay>);
+
 impl CallState {
-    /// Checks a command, and starts it.
     fn start(&mut self, command: wit::Command, options: &wit::Options) -> Result<Child, Error> {
-        let CheckedCommand { command, is_judged, policy } =
+        let CheckedCommand { mut command, is_judged, policy } =
             self.check_process(command, options, self.may_judge())?;
+        self.relay_hosts(&mut command, &policy, false)?;
         let call = &self.call;
         let Some(processes) = &self.capabilities.process else {
-            return Err(host_error("failed", "the call is over"));
+            return Err(host_error("failed", "the call has ended"));
         };
-        if Arc::strong_count(&processes.running) > MAX_CHILDREN {
+        // Each running process holds a clone of `running`, and `processes` holds one more clone.
+        let running_count = Arc::strong_count(&processes.running) - 1;
+        if running_count >= MAX_CHILDREN {
             return Err(host_error(
                 "limit",
                 format!("the call has {MAX_CHILDREN} running processes, which is the limit"),
             ));
         }
         let running = Arc::clone(&processes.running);
-        // The host doesn't see which files a program reads.
+        // The report can't name the files that a program reads.
         processes.report.mark_incomplete();
 
-        let limit = match options.output_limit {
-            Some(limit) => usize::try_from(limit).unwrap_or(MAX_OUTPUT).min(MAX_OUTPUT),
+        let output_limit = match options.output_limit {
+            Some(requested) => MAX_OUTPUT.min(requested as usize),
             None => MAX_OUTPUT,
         };
         let deadline = call.watch.deadline();
@@ -71,18 +80,19 @@ impl CallState {
             None => deadline,
         };
         let live = if options.live { call.events.command() } else { None };
+
         let mut child =
-            process::Child::start(&policy.places, &command, limit, end, &call.watch.cancel)
+            process::Child::start(&policy.places, &command, output_limit, end, &call.watch.cancel)
                 .map_err(|error| not_started(&error, &policy))?;
         if is_judged {
-            // The gates read only the command line, so the process gets no input.
+            // Rules judge only the command line and not the input, so a judged process gets no
+            // input.
             child.close_input();
         }
         Ok(Child::new(child, live, running))
     }
 
-    /// Checks a command, and starts it as a job of the session. The job continues after the call.
-    /// Returns the job's ID.
+    /// Starts a command as a job, which continues after the call. Returns the job's ID.
     fn start_job(
         &mut self,
         command: wit::Command,
@@ -90,13 +100,16 @@ impl CallState {
     ) -> Result<String, Error> {
         let CheckedCommand { mut command, policy, .. } =
             self.check_process(command, options, self.may_judge())?;
-        // A job may end long after later commands, so it doesn't change the shell state for them.
+        // A job may end after later commands, so the job must not change the shell's state for
+        // them.
         command.shell = None;
         let processes = self.capabilities.process.as_ref();
         let Some(jobs) = processes.and_then(|processes| processes.commands.jobs.as_ref()) else {
             return Err(host_error(
                 "unavailable",
-                "this call can't start a command in the background: either the configuration allows none (`running` in [tools.shell.jobs]), or this program ends with its call, as `toolhold call` does, and would end the command. `toolhold serve` can start such commands",
+                "this call can't start a command in the background. Either `running` in \
+                 [tools.shell.jobs] is 0, or this program ends after the call, as `toolhold call` \
+                 does. `toolhold serve` can start background commands",
             ));
         };
         let time = options.timeout_ms.map(Duration::from_millis);
@@ -107,6 +120,7 @@ impl CallState {
             let network = policy.places.shared_network(jobs.network());
             command.shared_network = network.map_err(|error| not_started(&error, &policy))?;
         }
+        self.relay_hosts(&mut command, &policy, true)?;
         let child =
             process::Child::start(&policy.places, &command, 0, place.end(), &place.cancel())
                 .map_err(|error| not_started(&error, &policy))?;
@@ -114,7 +128,7 @@ impl CallState {
             processes.report.mark_incomplete();
             processes.report.entries().job = Some(place.id().to_owned());
             if let Some(notice) = missing_notice(child.missing()) {
-                processes.report.notice(&neutral(cut(&notice, 4096)));
+                processes.report.notice(&neutral(cut(&notice, MAX_MESSAGE)));
             }
         }
 
@@ -128,8 +142,56 @@ impl CallState {
         Ok(id)
     }
 
-    /// Checks a command and its options, and remembers a refusal. `may_judge`: whether a command
-    /// without a grant may be judged.
+    /// Lets a command without the network reach the hosts that are granted to it, and those that a
+    /// person approves. `is_job` means that the command continues after the call, so that nobody is
+    /// asked.
+    fn relay_hosts(
+        &self,
+        command: &mut Command,
+        policy: &PluginProcesses,
+        is_job: bool,
+    ) -> Result<(), Error> {
+        let (Some(hosts), Some(processes)) = (&policy.hosts, &self.capabilities.process) else {
+            return Ok(());
+        };
+        let questions = if is_job { None } else { self.host_questions(hosts) };
+        let reaches_no_host = hosts.is_empty() && questions.is_none();
+        if command.network || reaches_no_host {
+            return Ok(());
+        }
+        let session = match &processes.commands.jobs {
+            Some(jobs) => jobs.network(),
+            None => &processes.network,
+        };
+        let (network, relay) = match start_relay(policy, session) {
+            Ok(Some(started)) => started,
+            Ok(None) => return Ok(()),
+            // Without a granted host, most commands need no relay.
+            Err(_) if hosts.is_empty() => return Ok(()),
+            Err(error) => return Err(not_started(&error, policy)),
+        };
+        give_secrets(command, hosts)?;
+        let report = if is_job { None } else { Some(Arc::clone(&processes.report)) };
+        let mut gate = HostGate::new(relay, Arc::clone(hosts), report);
+        if let Some(questions) = questions {
+            gate = gate.with_questions(questions);
+        }
+        command.connections = Some(Arc::new(gate));
+        command.shared_network = Some(network);
+        Ok(())
+    }
+
+    /// Returns the questions about hosts that no entry grants. Returns `None` if nobody can be asked
+    /// about hosts.
+    fn host_questions(&self, hosts: &Arc<HostAccess>) -> Option<HostQuestions> {
+        let processes = self.capabilities.process.as_ref()?;
+        let approver = processes.commands.host_approver.as_ref()?;
+        let waits = Arc::clone(&self.call.watch.waits);
+        Some(HostQuestions::new(Arc::clone(approver), waits, Arc::clone(hosts)))
+    }
+
+    /// Checks a command, and remembers a denial. `may_judge` tells whether a command without a
+    /// grant may be judged.
     pub(crate) fn check_process(
         &mut self,
         command: wit::Command,
@@ -138,81 +200,88 @@ impl CallState {
     ) -> Result<CheckedCommand, Error> {
         match self.judge_process(command, options, may_judge) {
             Ok(checked) => Ok(checked),
-            // The call's journey remembers the refusal.
-            Err(Refusal::Judged(failure)) => {
+            // The approver has already recorded this denial.
+            Err(CheckError::Judged(failure)) => {
                 let Failure { message, suggestion, .. } = *failure;
                 let text = match suggestion {
                     Some(suggestion) => format!("{message} {suggestion}"),
                     None => message,
                 };
-                Err(host_error("denied", neutral(cut(&text, 4096)).into_owned()))
+                Err(host_error("denied", neutral(cut(&text, MAX_MESSAGE)).into_owned()))
             }
-            Err(Refusal::Denied(denial)) => {
+            Err(CheckError::Denied(denial)) => {
                 let text = denial.to_string();
                 self.files.denials().remember(denial);
                 Err(host_error("denied", text))
             }
-            Err(Refusal::Invalid(reason)) => Err(host_error("invalid", reason)),
+            Err(CheckError::Invalid(reason)) => Err(host_error("invalid", reason)),
         }
     }
 
-    /// Checks a command against the grants. A command that isn't granted is judged by the rules for
-    /// commands of `bash`.
+    /// Checks a command against the grants. If no grant names the program and `may_judge` is true,
+    /// the rules for commands of `bash` judge the command line.
     fn judge_process(
         &self,
         command: wit::Command,
         options: &wit::Options,
         may_judge: bool,
-    ) -> Result<CheckedCommand, Refusal> {
+    ) -> Result<CheckedCommand, CheckError> {
         let processes = self.processes()?;
-        let (mut command, line) = processes.check_command(command, options, may_judge)?;
-        if let (Some(line), Some(approver)) = (&line, &processes.commands.approver) {
-            let judged = self
-                .call
-                .watch
-                .paused_for(|| approver.judge(line))
-                .map_err(|failure| Refusal::Judged(Box::new(failure)))?;
-            command.network = judged.network;
-            command.path_rules = judged.path_rules;
+        let (mut command, line_to_judge) = processes.check_command(command, options, may_judge)?;
+        if let (Some(line), Some(approver)) = (&line_to_judge, &processes.commands.approver) {
+            // The call's time doesn't run while the user decides.
+            match self.call.watch.paused_for(|| approver.judge(line)) {
+                Ok(judged) => {
+                    command.network = judged.network;
+                    command.path_rules = judged.path_rules;
+                }
+                Err(failure) => return Err(CheckError::Judged(Box::new(failure))),
+            }
         }
-        if !command.network && processes.policy.places.sandbox != Sandbox::Off {
+        let is_sandboxed = processes.policy.places.sandbox != Sandbox::Off;
+        let has_hosts = processes.policy.hosts.as_ref().is_some_and(|hosts| !hosts.is_empty());
+        let reaches_hosts = has_hosts || processes.commands.host_approver.is_some();
+        if is_sandboxed && !command.network && !reaches_hosts {
+            // These variables tell programs not to wait for the network.
             add_missing(&mut command.environment, &WITHOUT_NETWORK);
         }
         let policy = Arc::clone(&processes.policy);
-        Ok(CheckedCommand { command, is_judged: line.is_some(), policy })
+        Ok(CheckedCommand { command, is_judged: line_to_judge.is_some(), policy })
     }
 
     fn may_judge(&self) -> bool {
         self.capabilities.process.as_ref().is_some_and(|processes| processes.policy.judged)
     }
 
-    fn processes(&self) -> Result<&Processes, Refusal> {
+    fn processes(&self) -> Result<&Processes, CheckError> {
         let Some(processes) = &self.capabilities.process else {
-            return Err(Refusal::denied(
+            return Err(CheckError::denied(
                 "start a program".to_owned(),
-                "programs need a grant",
+                "the plugin has no grant for programs",
                 "built in",
                 format!("To allow it, {}", self.call.table.lines(Capability::Process.facts().line)),
             ));
         };
         if processes.read_only {
-            return Err(Refusal::denied(
+            return Err(CheckError::denied(
                 "start a program".to_owned(),
                 "read-only tools can't start programs",
                 "the tool's annotations",
-                "The tool's author has to drop `read-only`, and request write access if the plugin asks for `files`.".to_owned(),
+                "The tool's author has to remove `read-only`, and request write access if the \
+                 plugin asks for `files`."
+                    .to_owned(),
             ));
         }
         Ok(processes)
     }
 
-    /// Describes the end of a process, for the guest and for the audit log. `missing`: the parts of
-    /// the sandbox that were unavailable. `left`: the processes that the command left running.
+    /// Describes the end of a process. `missing` are unavailable parts of the sandbox. `leftovers`
+    /// are processes that still ran when the command ended.
     fn describe_end(
         &self,
         finished: &process::CommandResult,
         missing: &[String],
-        left: &[String],
+        leftovers: &[String],
         stdout: &[u8],
         stderr: &[u8],
     ) -> wit::Finished {
@@ -232,14 +301,14 @@ impl CallState {
                 };
                 notices.extend(processes.policy.advisor.advice(&failed));
             }
-            // Other plugins start programs that know nothing of jobs.
+            // Programs of other plugins don't know jobs.
             if processes.policy.shell {
-                notices.extend(left_notice(left, processes.commands.jobs.is_some()));
+                notices.extend(leftover_notice(leftovers, processes.commands.jobs.is_some()));
             }
         }
         notices.extend(missing_notice(missing));
         for notice in &mut notices {
-            *notice = neutral(cut(notice, 4096)).into_owned();
+            *notice = neutral(cut(notice, MAX_MESSAGE)).into_owned();
         }
         if let Some(processes) = &self.capabilities.process {
             for notice in &notices {
@@ -251,20 +320,32 @@ impl CallState {
     }
 }
 
-/// A command that may be started.
+/// Returns the network of a session's commands and its relay, and makes them if they are missing.
+/// Returns `None` if this machine can't make a network and the sandbox may lack it.
+fn start_relay(
+    policy: &PluginProcesses,
+    session: &SessionNetwork,
+) -> Result<Option<RelayedNetwork>, StartError> {
+    let Some(network) = policy.places.shared_network(session)? else { return Ok(None) };
+    let relay = network.relay(|sockets| {
+        let NetworkSockets { v4, v6, dns_udp, dns_tcp } = sockets;
+        HostRelay::start(v4, v6, dns_udp, dns_tcp, &Handle::current())
+    })?;
+    Ok(Some((network, relay)))
+}
+
 pub(crate) struct CheckedCommand {
     pub(crate) command: Command,
-    /// Whether the command isn't granted, and was judged instead.
+    /// Whether the command has no grant, and was judged.
     pub(crate) is_judged: bool,
     pub(crate) policy: Arc<PluginProcesses>,
 }
 
-/// Returns the time in `millis` milliseconds, or `None` if the clock can't represent it.
+/// Returns the time in `millis` milliseconds, or `None` if the clock can't represent this time.
 pub(crate) fn time_after(millis: u64) -> Option<Instant> {
     Instant::now().checked_add(Duration::from_millis(millis))
 }
 
-/// Returns the name of an ending in the contract.
 pub(crate) fn ending_name(ending: Ending) -> &'static str {
     match ending {
         Ending::Exited => "exited",
@@ -277,13 +358,11 @@ pub(crate) fn ending_name(ending: Ending) -> &'static str {
     }
 }
 
-/// Returns the end of an output, for the advisor.
 fn tail(bytes: &[u8]) -> String {
     let start = bytes.len().saturating_sub(MAX_ADVISOR_OUTPUT);
     String::from_utf8_lossy(&bytes[start..]).into_owned()
 }
 
-/// Writes a notice about the parts of the sandbox that a process runs without.
 fn missing_notice(missing: &[String]) -> Option<String> {
     if missing.is_empty() {
         return None;
@@ -292,21 +371,26 @@ fn missing_notice(missing: &[String]) -> Option<String> {
     Some(format!("This machine doesn't support all parts of the sandbox. Missing: {parts}"))
 }
 
-/// Writes a notice about processes that were running when their command ended.
-fn left_notice(left: &[String], has_jobs: bool) -> Option<String> {
-    if left.is_empty() {
+/// Makes a notice about the processes that still ran when their command ended. `has_jobs` means
+/// that commands can run in the background.
+fn leftover_notice(leftovers: &[String], has_jobs: bool) -> Option<String> {
+    if leftovers.is_empty() {
         return None;
     }
-    let names: Vec<String> = left.iter().map(|name| format!("`{}`", neutral_line(name))).collect();
+    let names: Vec<String> =
+        leftovers.iter().map(|name| format!("`{}`", neutral_line(name))).collect();
     let remedy = if has_jobs {
         "To keep a process running, start its command with `background: true`."
     } else {
-        "No process outlives its command."
+        "Processes end with their command."
     };
-    Some(format!("Still running, and ended with the command: {}. {remedy}", names.join(", ")))
+    Some(format!(
+        "These processes still ran and were ended together with the command: {}. {remedy}",
+        names.join(", ")
+    ))
 }
 
-/// Makes the error for a process that wasn't started.
+/// Makes the guest's error for a process that didn't start.
 pub(crate) fn not_started(error: &StartError, policy: &PluginProcesses) -> Error {
     match error {
         StartError::Sandbox(reason) => {
@@ -317,27 +401,45 @@ pub(crate) fn not_started(error: &StartError, policy: &PluginProcesses) -> Error
     }
 }
 
-/// Adds the variables that an environment doesn't have.
+/// Gives a command the placeholders of secrets, and the certificate with which their connections
+/// are read.
+fn give_secrets(command: &mut Command, hosts: &HostAccess) -> Result<(), Error> {
+    let Some(certificate) = hosts.authority().map_err(no_secrets)? else { return Ok(()) };
+    command.trust(certificate);
+    for (name, value) in hosts.variables().map_err(no_secrets)? {
+        // The value of the user's environment would be the secret itself.
+        command.set_variable(&name, &value);
+    }
+    Ok(())
+}
+
+fn no_secrets(error: toolhold_net::Error) -> Error {
+    host_error("failed", format!("the command can't get its secrets: {error}"))
+}
+
+/// Adds the variables that `environment` lacks.
 fn add_missing(environment: &mut Vec<(String, String)>, variables: &[(&str, &str)]) {
     for (name, value) in variables {
-        if environment.iter().all(|(other, _)| other != name) {
+        let is_set = environment.iter().any(|(other, _)| other == name);
+        if !is_set {
             environment.push(((*name).to_owned(), (*value).to_owned()));
         }
     }
 }
 
-/// Checks whether the options ask for a job with `{"background": true}`. The field is among those
-/// for later versions, so a host that doesn't know it runs the command in the foreground.
+/// Checks whether the options' `meta` contains `{"background": true}`. A host that doesn't know
+/// this key runs the command in the foreground.
 fn is_job(options: &wit::Options) -> bool {
     let Some(meta) = &options.meta else { return false };
     if meta.len() > MAX_META {
         return false;
     }
-    let meta: serde_json::Value = serde_json::from_str(meta).unwrap_or_default();
-    meta["background"] == true
+    match serde_json::from_str::<serde_json::Value>(meta) {
+        Ok(meta) => meta["background"] == true,
+        Err(_) => false,
+    }
 }
 
-/// Makes the result of a command that goes on as a job.
 fn background_result(id: &str) -> (wit::Finished, wit::ProcessOutput) {
     let finished = wit::Finished {
         exit_code: None,
@@ -356,11 +458,13 @@ fn background_result(id: &str) -> (wit::Finished, wit::ProcessOutput) {
 
 fn unavailable(reason: &str, file: &ConfigFile) -> String {
     format!(
-        "the sandbox isn't available: {}. Run `toolhold doctor` to see what this machine supports, or set `sandbox = \"best-effort\"` in [tools.shell] of {file} to use only that",
+        "the sandbox isn't available: {}. Run `toolhold doctor` to see the missing parts, or set \
+         `sandbox = \"best-effort\"` in [tools.shell] of {file} to use only the available parts",
         neutral_line(cut(reason, 1024))
     )
 }
 
+/// Takes the output that the guest hasn't read yet.
 fn take_output(child: &mut process::Child) -> wit::ProcessOutput {
     let output = child.output();
     wit::ProcessOutput {
@@ -387,13 +491,15 @@ impl wit::Host for &mut CallState {
                 format!("the standard input is {} bytes; the limit is {MAX_INPUT}", input.len()),
             )));
         }
-        let mut started = match self.start(command, &options) {
-            Ok(started) => started,
+        let mut running_child = match self.start(command, &options) {
+            Ok(running_child) => running_child,
             Err(error) => return Ok(Err(error)),
         };
 
-        let Child { child, live, .. } = &mut started;
-        child.write(&input, None, &mut |stream, bytes| live.add(stream, bytes));
+        let Child { child, live, .. } = &mut running_child;
+        // Writing needs no time limit, because the process has its own deadline.
+        let write_until = None;
+        child.write(&input, write_until, &mut |stream, bytes| live.add(stream, bytes));
         child.close_input();
         let result = child.wait_for_end(&mut |stream, bytes| live.add(stream, bytes)).clone();
         live.end();
@@ -451,6 +557,7 @@ impl wit::HostChild for &mut CallState {
         child.wait_for_end(&mut |stream, bytes| live.add(stream, bytes));
         live.end();
         let finished = self.finished_child(&handle)?;
+        // The fallback is never used, because `wait_for_end` always stores a result.
         Ok(finished.unwrap_or_else(|| wit::Finished {
             exit_code: None,
             ending: "cancelled".to_owned(),
@@ -479,8 +586,8 @@ impl wit::HostChild for &mut CallState {
 }
 
 impl CallState {
-    /// Describes the end of a child. Returns `None` if the child still runs. The guest already has
-    /// the output, so the advisor gets none.
+    /// Describes the end of a child, or returns `None` if the child still runs. The guest has
+    /// already read the output, so the advisor gets no output.
     fn finished_child(
         &mut self,
         handle: &Resource<Child>,
@@ -488,7 +595,8 @@ impl CallState {
         let child = &self.table().get(handle)?.child;
         let Some(result) = child.finished().cloned() else { return Ok(None) };
         let missing = child.missing().to_vec();
-        let left = child.left().to_vec();
-        Ok(Some(self.describe_end(&result, &missing, &left, b"", b"")))
+        let leftovers = child.left().to_vec();
+        let no_output = b"";
+        Ok(Some(self.describe_end(&result, &missing, &leftovers, no_output, no_output)))
     }
 }

@@ -1,4 +1,4 @@
-//! `process`: the programs that a plugin may start, and the programs of one call.
+//! The processes that a plugin may start.
 
 mod check;
 pub(crate) mod child;
@@ -8,7 +8,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use toolhold_contract::{CallCommands, Denial, PathRules, Report};
+use toolhold_contract::{CallCommands, Denial, PathRules, Report, SessionNetwork};
+use toolhold_net::HostAccess;
 use toolhold_policy::{OwnTable, Programs};
 use toolhold_system::process::Places;
 use wasmtime::component::Linker;
@@ -23,34 +24,35 @@ pub(crate) use functions::{CheckedCommand, ending_name, not_started, time_after}
 pub struct PluginProcesses {
     /// The programs that the plugin may start, with their arguments.
     pub programs: Programs,
-    /// Whether the plugin may also start other programs, if they are allowed as commands of `bash`.
+    /// Whether other programs may be started if the rules allow them as commands of `bash`.
     pub judged: bool,
-    /// Whether the commands of calls may run in a shell.
+    /// Whether commands of calls may run in a shell.
     pub shell: bool,
-    /// Whether the plugin's processes always have the network. If not, the decision on a call says
-    /// whether the call's processes have it.
+    /// Whether processes always have the network. If not, the decision on a call determines whether
+    /// they have the network.
     pub network: bool,
-    /// The sandbox of the plugin's processes.
+    /// The hosts that processes without the network can reach. `None` means no host.
+    pub hosts: Option<Arc<HostAccess>>,
+    /// The sandbox.
     pub places: Places,
-    /// The environment variables of the plugin's processes.
+    /// The environment variables.
     pub environment: Vec<(String, String)>,
-    /// The table of the configuration that grants, for remedies.
+    /// The table of the configuration with the grants, which error messages name.
     pub table: Arc<OwnTable>,
-    /// The advisor for single commands.
+    /// The advisor for commands.
     pub advisor: Box<dyn CommandAdvisor>,
 }
 
-/// Applies the configuration to single commands.
+/// Applies the configuration to a command.
 pub trait CommandAdvisor: Send + Sync {
-    /// Returns the denial of a command line, or `None` if the command isn't denied. A denial also
-    /// applies to a granted command.
+    /// Returns the denial if a rule denies the command line. Rules apply to granted commands too.
     fn blocked(&self, line: &str) -> Option<Denial>;
 
-    /// Returns advice after a failed command, the most likely first.
+    /// Returns advice after a failed command. The most likely advice comes first.
     fn advice(&self, failed: &FailedCommand<'_>) -> Vec<String>;
 }
 
-/// A failed command, for the advisor.
+/// A failed command.
 #[derive(Clone, Copy, Debug)]
 pub struct FailedCommand<'a> {
     /// The exit code. `None` if the host ended the command.
@@ -61,7 +63,7 @@ pub struct FailedCommand<'a> {
     pub stderr: &'a str,
     /// Whether the command had the network.
     pub network: bool,
-    /// The call's rules about the paths that the command accessed.
+    /// The call's rules for paths.
     pub path_rules: Option<&'a dyn PathRules>,
 }
 
@@ -74,19 +76,19 @@ impl fmt::Debug for PluginProcesses {
     }
 }
 
-/// The processes that a call may start.
+/// The state of this capability in a call.
 pub(crate) struct Processes {
     pub(crate) policy: Arc<PluginProcesses>,
-    /// The default working directory of a process.
     pub(super) directory: Option<PathBuf>,
-    /// Records the commands of the call and their results.
+    /// The call's rights and settings for commands.
     pub(super) commands: CallCommands,
-    /// The call's rules about the paths that its processes access.
     pub(super) path_rules: Option<Arc<dyn PathRules>>,
-    /// Whether the tool claims to be read-only.
+    /// Whether the call may only read files.
     pub(super) read_only: bool,
-    /// The counter of running processes: the reference count is one more than their number.
+    /// Counts running processes. Each running process and this field hold one reference.
     pub(super) running: Arc<()>,
+    /// The network of the call's commands, if the session has no network.
+    pub(super) network: SessionNetwork,
     pub(crate) report: Arc<Report>,
 }
 
@@ -102,6 +104,7 @@ impl CallCapability for Option<Processes> {
             path_rules: call.path_rules.clone(),
             read_only: facts.reads_files_only(),
             running: Arc::new(()),
+            network: SessionNetwork::default(),
             report: Arc::clone(&call.report),
         })
     }

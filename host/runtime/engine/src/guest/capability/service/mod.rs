@@ -1,6 +1,6 @@
-//! `toolhold:host/service` for guests: programs that outlive a call. The host checks a program each
-//! time a guest connects. Unlike `process`, the check uses only the program's name: no gate sees
-//! the input of the program.
+//! `toolhold:host/service`: programs that outlive a call.
+//!
+//! A program is checked at each connection. Its standard input isn't checked.
 
 pub(crate) mod connection;
 
@@ -26,42 +26,40 @@ use crate::guest::{CallState, HasState};
 
 use connection::{Connection, MAX_OUTPUT};
 
-/// Most bytes of a name.
 const MAX_NAME: usize = 64;
 
-/// How long one `write` waits for a program that doesn't read. Without this limit, the program
-/// could block its client forever.
+/// Longest time of a `write`. The limit stops a program that doesn't read from blocking its client.
 const WRITE_TIME: Duration = Duration::from_secs(4);
 
-/// Longest lifetime of a service.
 const MAX_TIME: Duration = Duration::from_hours(24);
 
-/// The programs of a plugin that outlive a call.
+/// The services of a plugin.
 #[derive(Debug)]
 pub struct PluginServices {
-    /// Most programs in one session.
+    /// Most services in a session.
     pub most: usize,
-    /// Whether a judged program may be a service. The gates see its command line, but not its
-    /// standard input. So this is only for a plugin whose commands the operator wrote.
+    /// Whether a program without a grant may be a service if the rules allow its command line. The
+    /// rules don't see its standard input, so this is true only for plugins whose commands the user
+    /// wrote.
     pub judged: bool,
-    /// The sandbox of the services, in which they can only read.
+    /// The sandbox, in which services can only read.
     pub places: Places,
-    /// The unique number of the policy. A service of another policy isn't reused.
+    /// The number of this policy. A service from another policy isn't reused.
     pub id: u64,
 }
 
 impl PluginServices {
-    /// Makes the policy of a plugin that is loaded now.
+    /// Makes the policy of a plugin.
     pub fn new(most: usize, judged: bool, places: Places) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self { most, judged, places, id: NEXT.fetch_add(1, Ordering::Relaxed) }
     }
 }
 
-/// The services of a call's plugin.
+/// The state of this capability in a call.
 pub(crate) struct Services {
     grant: Arc<PluginServices>,
-    /// Owns the programs between calls. `None` if no program outlives the call.
+    /// The owner of the services between calls. `None` if services can't outlive the call.
     keeper: Option<Arc<dyn ServiceKeeper>>,
 }
 
@@ -85,7 +83,7 @@ impl CallState {
         options: &Options,
     ) -> Result<Connection, Error> {
         if name.is_empty() || name.len() > MAX_NAME || name.contains(char::is_control) {
-            let message = format!("the name of a service has to have 1 to {MAX_NAME} bytes");
+            let message = format!("a service's name has to be 1 to {MAX_NAME} bytes");
             return Err(host_error("invalid", message));
         }
         let services = self.capabilities.service.as_ref();
@@ -108,15 +106,17 @@ impl CallState {
             return Err(host_error("denied", text));
         };
         let Some(keeper) = keeper else {
-            let message = "this host keeps no services for its sessions";
+            let message = "this host doesn't support services";
             return Err(host_error("unavailable", message));
         };
 
-        // The service outlives the call, so it gets nothing from the call. Later changes couldn't
-        // be undone.
+        // The service outlives the call, so it gets nothing of the call. Its later changes can't be
+        // undone.
         let command = Command {
             network: false,
             shared_network: None,
+            connections: None,
+            authority: None,
             changes: None,
             output: None,
             shell: None,
@@ -149,7 +149,8 @@ impl CallState {
     }
 }
 
-/// Describes all rights of a service. A service with other rights isn't reused.
+/// Describes the rights of a service. The string is only compared: a call may reuse a running
+/// service only if the call's own services have equal rights.
 fn service_rights(grant: &PluginServices, command: &Command) -> String {
     let rules = command.path_rules.as_ref().map(|rules| rules.rights());
     format!(
@@ -158,15 +159,16 @@ fn service_rights(grant: &PluginServices, command: &Command) -> String {
     )
 }
 
-/// Binds the program of an earlier connection to this call. Returns `None` if the program has
-/// ended.
+/// Applies this call's limits to a running service. Returns `None` if the service has ended.
 fn resume(
     program: ServiceProgram,
     end: Instant,
     cancel: &CancellationToken,
 ) -> Option<process::Child> {
+    // Each service is a process that `connect_service` has started.
     let mut child = *program.downcast::<process::Child>().ok()?;
     child.set_bounds(end, cancel);
+    // `look` notices the end of the process. `child` stores new output.
     child.look(&mut |_, _| {});
     if child.finished().is_some() {
         return None;
@@ -208,6 +210,7 @@ impl wit::HostConnection for &mut CallState {
         let connection = self.table().get_mut(&handle)?;
         loop {
             let Some(child) = &mut connection.child else { return Ok(Vec::new()) };
+            // `child` stores the output. The output may be only standard error.
             child.wait_for_output(until, &mut |_, _| {});
             let has_ended = child.finished().is_some();
             let is_late = until.is_some_and(|until| Instant::now() >= until);
@@ -234,6 +237,7 @@ impl wit::HostConnection for &mut CallState {
 
     fn ended(&mut self, handle: Resource<Connection>) -> wasmtime::Result<Option<wit::Ended>> {
         let Some(child) = &mut self.table().get_mut(&handle)?.child else { return Ok(None) };
+        // `look` notices the end of the process. `child` stores new output.
         child.look(&mut |_, _| {});
         Ok(child.finished().map(|finished| wit::Ended {
             exit_code: finished.code,
@@ -243,9 +247,11 @@ impl wit::HostConnection for &mut CallState {
 
     fn keep(&mut self, handle: Resource<Connection>) -> wasmtime::Result<()> {
         let connection = self.table().get_mut(&handle)?;
-        if let (Some(mut child), Some(place)) = (connection.child.take(), connection.place.take())
-            && child.finished().is_none()
-        {
+        let child = connection.child.take();
+        let place = connection.place.take();
+        let (Some(mut child), Some(place)) = (child, place) else { return Ok(()) };
+        if child.finished().is_none() {
+            // The deadline and the cancellation of a call must not apply between calls.
             child.set_bounds(Instant::now() + MAX_TIME, &CancellationToken::new());
             place.keep(Box::new(child));
         }

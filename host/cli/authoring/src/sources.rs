@@ -1,25 +1,26 @@
-//! Notices changes in the sources of a plugin for `toolhold plugin dev`, also in files that a build
-//! runs.
+//! Finds the sources of a plugin, and watches them for `toolhold plugin dev`.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use toolhold_core::HostError;
 use toolhold_system::watch::{FileStamp, FolderWatch};
 
-/// Folders of built or fetched files.
+/// Folders that builds and installations make.
 const MADE: [&str; 6] = ["target", "build", "dist", "node_modules", "deps", "__pycache__"];
 
-/// Files that builds write.
-const WRITTEN: [&str; 2] = ["Cargo.lock", "package-lock.json"];
+const MADE_ENDINGS: [&str; 4] = [".wasm", ".wasm.new", ".wasm.minisig", ".pyc"];
 
-/// Most folders and files that are watched, and levels of folders.
+/// Files that package managers write.
+const LOCK_FILES: [&str; 2] = ["Cargo.lock", "package-lock.json"];
+
+/// The most watched folders.
 const MAX_FOLDERS: usize = 1_000;
 const MAX_FILES: usize = 10_000;
 const MAX_DEPTH: usize = 16;
 
-/// The sources below a folder.
 pub(crate) struct Sources {
     root: PathBuf,
     watch: FolderWatch,
@@ -27,7 +28,6 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    /// Starts to watch the sources below a folder.
     pub(crate) fn watch(root: &Path) -> Result<Self, HostError> {
         let watch = FolderWatch::new().map_err(HostError::io("watching the sources"))?;
         let mut sources = Self { root: root.to_owned(), watch, stamps: BTreeMap::new() };
@@ -35,7 +35,7 @@ impl Sources {
         Ok(sources)
     }
 
-    /// Waits until a source changes, appears or disappears.
+    /// Waits until a source changes. Changes of other files don't end the wait.
     pub(crate) fn wait(&mut self) -> Result<(), HostError> {
         loop {
             self.watch.wait(&[]).map_err(HostError::io("watching the sources"))?;
@@ -47,13 +47,13 @@ impl Sources {
         }
     }
 
-    /// Reads the stamps of all source files. Watches the folders before, so that no change is
-    /// missed.
+    /// Reads the stamps of all sources. Each folder is watched before its files are read, so that
+    /// no change is missed.
     fn read_stamps(&self) -> Result<BTreeMap<PathBuf, FileStamp>, HostError> {
         walk(&self.root, |folder| self.watch_folder(folder), is_source)
     }
 
-    /// Watches a folder. Only the root has to be watchable.
+    /// Watches a folder. Only a failure for the root is an error.
     fn watch_folder(&self, folder: &Path) -> Result<(), HostError> {
         match self.watch.watch(folder) {
             Err(error) if folder == self.root => {
@@ -64,8 +64,8 @@ impl Sources {
     }
 }
 
-/// Reads the stamps of the files below a folder whose names `includes` accepts. Built and
-/// downloaded files are left out. Calls `enter` with each folder before listing it.
+/// Reads the stamps of the files that `includes` accepts. Calls `enter` before reading a folder.
+/// Skips outputs and downloads.
 fn walk(
     root: &Path,
     enter: impl Fn(&Path) -> Result<(), HostError>,
@@ -82,9 +82,10 @@ fn walk(
             let name = file_name.to_string_lossy();
             let Ok(kind) = entry.file_type() else { continue };
             if kind.is_dir() {
-                let has_sources = !name.starts_with('.') && !MADE.contains(&&*name);
-                let has_room = depth < MAX_DEPTH && entered + pending.len() < MAX_FOLDERS;
-                if has_sources && has_room {
+                let may_have_sources = !name.starts_with('.') && !MADE.contains(&&*name);
+                let known_folders = entered + pending.len();
+                let has_room = depth < MAX_DEPTH && known_folders < MAX_FOLDERS;
+                if may_have_sources && has_room {
                     pending.push((entry.path(), depth + 1));
                 }
             } else if includes(&name)
@@ -98,14 +99,13 @@ fn walk(
     Ok(stamps)
 }
 
-/// Names of files that decide which code a build runs with the author's rights.
+/// Files that decide which native code a build runs.
 const NATIVE: [&str; 4] = ["build.rs", "Cargo.toml", "rust-toolchain", "rust-toolchain.toml"];
 
-/// Folders of a project whose programs and settings a build uses.
+/// Folders with programs and settings that a build uses.
 const NATIVE_FOLDERS: [&str; 3] = [".cargo", ".venv/bin", "node_modules/.bin"];
 
-/// Reads the stamps of the files below a folder that decide which code a build runs with the
-/// author's rights. The files are detected by their names.
+/// Reads the stamps of files that decide which native code a build runs.
 pub(crate) fn native_stamps(root: &Path) -> Result<BTreeMap<PathBuf, FileStamp>, HostError> {
     let mut stamps = walk(root, |_| Ok(()), |name| NATIVE.contains(&name))?;
     for folder in NATIVE_FOLDERS {
@@ -119,11 +119,30 @@ pub(crate) fn native_stamps(root: &Path) -> Result<BTreeMap<PathBuf, FileStamp>,
     Ok(stamps)
 }
 
-/// Checks whether a file is written by the author. Editors' own files are hidden or end with `~`.
+/// Checks whether a file is newer than each source below `root`. Blocks.
+pub(crate) fn is_newer_than_sources(file: &Path, root: &Path) -> bool {
+    let Some(built_at) = modified(file) else { return false };
+    let Ok(stamps) = walk(root, |_| Ok(()), is_source) else { return false };
+    let mut sources: Vec<PathBuf> = stamps.into_keys().collect();
+    // The folder changes if a dependency is installed.
+    let dependencies = root.join("deps");
+    if dependencies.is_dir() {
+        sources.push(dependencies);
+    }
+    sources.iter().all(|source| modified(source).is_some_and(|at| at < built_at))
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    path.metadata().ok()?.modified().ok()
+}
+
+/// Checks whether a file name belongs to a source. Outputs, lock files and temporary files of
+/// editors aren't sources.
 fn is_source(name: &str) -> bool {
-    let is_made = name.ends_with(".wasm") || name.ends_with(".wasm.new") || name.ends_with(".pyc");
+    let is_output = MADE_ENDINGS.iter().any(|ending| name.ends_with(ending));
     let is_of_editor = name.starts_with('.') || name.ends_with('~') || name.ends_with(".swp");
-    !is_made && !is_of_editor && !WRITTEN.contains(&name)
+    let is_lock_file = LOCK_FILES.contains(&name);
+    !(is_output || is_of_editor || is_lock_file)
 }
 
 #[cfg(test)]
@@ -167,6 +186,7 @@ mod tests {
             ".git/index",
             "mine.wasm",
             "mine.wasm.new",
+            "mine.wasm.minisig",
             "Cargo.lock",
             ".plugin.py.swp",
             "src/__pycache__/a.pyc",

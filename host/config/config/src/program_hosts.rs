@@ -1,0 +1,134 @@
+//! Decides on the hosts that programs of commands reach.
+
+use toolhold_contract::HostError;
+use toolhold_policy::egress::{ProgramTarget, Scheme};
+use toolhold_policy::{Decision, Gate, Origin, OriginKind, Verdict};
+
+use super::{Ceiling, Config, NetworkGrant, SandboxMode, Source};
+
+const HOSTS: &str = "tools.shell.hosts";
+const NETWORK: &str = "tools.shell.network";
+const SANDBOX: &str = "tools.shell.sandbox";
+
+impl Config {
+    /// Returns whether a person can approve further hosts while a command runs. Without a sandbox,
+    /// nothing holds the connections of commands. A ceiling with an empty list excludes all hosts.
+    pub(super) fn asks_about_hosts(&self) -> bool {
+        let shell = &self.values.tools.shell;
+        let is_excluded = self
+            .ceilings_on_hosts()
+            .any(|ceiling| ceiling.contents.values.tools.shell.hosts.is_empty());
+        shell.network == NetworkGrant::Ask && shell.sandbox != SandboxMode::Off && !is_excluded
+    }
+
+    /// Decides on a connection of a command's program. With *ask*, a person decides.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`HostError::Config`] if an entry can't be used.
+    pub fn decide_on_host(&self, target: &ProgramTarget) -> Result<Decision, HostError> {
+        let shell = &self.values.tools.shell;
+        if shell.sandbox == SandboxMode::Off {
+            return Ok(self.decision_by(SANDBOX, Verdict::Allow, "sandbox = \"off\""));
+        }
+        match shell.network {
+            NetworkGrant::Allow => {
+                return Ok(self.decision_by(NETWORK, Verdict::Allow, "network = \"allow\""));
+            }
+            NetworkGrant::Deny => {
+                return Ok(self.decision_by(NETWORK, Verdict::Deny, "network = \"deny\""));
+            }
+            NetworkGrant::Ask => {}
+        }
+        let reach = self.shell_reach()?;
+        let denial = match reach.entry_of_program(target) {
+            Ok(entry) => {
+                return Ok(Decision {
+                    verdict: Verdict::Allow,
+                    gate: Gate::Hosts,
+                    rule: format!("hosts has \"{}\"", entry.value).into(),
+                    place: entry.place.text.clone(),
+                    remedy: "".into(),
+                });
+            }
+            Err(denial) => denial,
+        };
+        if let Some(decision) = self.denial_by_ceiling(target)? {
+            return Ok(decision);
+        }
+        if !self.asks_about_hosts() || !reach.can_be_opened(&target.target.host) {
+            return Ok(Decision { gate: Gate::Hosts, ..Decision::from_grants(&denial) });
+        }
+        let private = match target.private_reason() {
+            Some(reason) => format!(", which is {reason}"),
+            None => String::new(),
+        };
+        let rule = format!("network = \"ask\": no entry of hosts has {target}{private}");
+        let decision = self.decision_by(NETWORK, Verdict::Ask, &rule);
+        Ok(Decision { remedy: denial.remedy.into(), ..decision })
+    }
+
+    /// Returns whether entries allow only some requests to a host.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`HostError::Config`] if an entry can't be used.
+    pub fn limits_requests(&self, target: &ProgramTarget) -> Result<bool, HostError> {
+        Ok(self.shell_reach()?.limits_requests(&target.target))
+    }
+
+    /// Returns the names of the secrets that commands can send to a host.
+    pub fn secrets_of_host(&self, target: &ProgramTarget) -> Vec<String> {
+        let mut names = Vec::new();
+        let has_tls = !target.is_other_protocol && target.target.scheme == Scheme::Https;
+        for (name, secret) in &self.values.tools.shell.secrets {
+            let Ok(rule) = secret.rule(name) else { continue };
+            if has_tls && rule.hosts.iter().any(|host| host.matches(&target.target)) {
+                names.push(name.clone());
+            }
+        }
+        names
+    }
+
+    /// Returns a decision by one key of `[tools.shell]` for all hosts.
+    fn decision_by(&self, key: &str, verdict: Verdict, rule: &str) -> Decision {
+        let place = self.origin(key);
+        let remedy = place.remedy(|| {
+            "To decide on each host, set `network = \"ask\"` and `sandbox = \"strict\"` in \
+             [tools.shell]."
+                .to_owned()
+        });
+        let rule = rule.to_owned().into();
+        Decision { verdict, gate: Gate::Hosts, rule, place: place.text, remedy }
+    }
+
+    /// Returns the denial of a host that isn't in the list of a ceiling.
+    fn denial_by_ceiling(&self, target: &ProgramTarget) -> Result<Option<Decision>, HostError> {
+        for ceiling in self.ceilings_on_hosts() {
+            let mut reach = ceiling.contents.shell_reach()?;
+            // An approval includes all methods and paths.
+            reach
+                .grants
+                .retain(|grant| grant.value.methods.is_empty() && grant.value.paths.is_empty());
+            let Err(denial) = reach.entry_of_program(target) else { continue };
+            let text = ceiling.contents.source(HOSTS).place(HOSTS);
+            let kind = OriginKind::Ceiling(ceiling.path.display().to_string());
+            let place = Origin { text: text.into(), kind };
+            return Ok(Some(Decision {
+                verdict: Verdict::Deny,
+                gate: Gate::Hosts,
+                rule: denial.rule.into(),
+                remedy: place.remedy(String::new),
+                place: place.text,
+            }));
+        }
+        Ok(None)
+    }
+
+    /// Returns the ceilings that set `hosts` of commands.
+    fn ceilings_on_hosts(&self) -> impl Iterator<Item = &Ceiling> {
+        self.ceilings
+            .iter()
+            .filter(|ceiling| ceiling.contents.source_below(HOSTS) != Source::Default)
+    }
+}

@@ -1,0 +1,115 @@
+//! The record of a program's connection.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use tokio::runtime::Handle;
+use toolhold_contract::{Report, RequestRecord};
+use toolhold_policy::egress::Target;
+
+use crate::record::Record;
+use crate::requests::{DoorRecord, Recorder};
+
+/// The method in the records of connections whose requests the relay can't see.
+pub(super) const CONNECT: &str = "CONNECT";
+
+/// The way of bytes between a program and its server.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Direction {
+    ToServer,
+    ToProgram,
+}
+
+impl Direction {
+    /// Adds the bytes of a piece to the record. Pieces are counted before they are passed on, so a
+    /// record never lacks bytes that have left.
+    pub(super) fn count(self, record: &Record, length: usize) {
+        match self {
+            Self::ToServer => record.add_sent(length),
+            Self::ToProgram => record.add_received(length),
+        }
+    }
+}
+
+/// The record of a connection, or of one request on it.
+pub(super) struct ConnectionRecord {
+    record: Record,
+    /// The entries for the log. `None` if the report of the call has the record.
+    entries: Option<LogEntries>,
+}
+
+impl ConnectionRecord {
+    /// `log` gets the records in `report`, if there is a log.
+    pub(super) fn new(record: Record, log: Option<Arc<dyn Recorder>>, report: Arc<Report>) -> Self {
+        Self { record, entries: log.map(|log| LogEntries { log, report }) }
+    }
+}
+
+impl Deref for ConnectionRecord {
+    type Target = Record;
+
+    fn deref(&self) -> &Record {
+        &self.record
+    }
+}
+
+impl Drop for ConnectionRecord {
+    fn drop(&mut self) {
+        self.record.set_time();
+        let Some(entries) = self.entries.take() else { return };
+        // Writing blocks, and other tasks of the reactor's thread must not wait for the disk. The
+        // thread of a listener isn't a thread of the reactor.
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn_blocking(move || drop(entries));
+        }
+    }
+}
+
+/// The records of a connection for the log. Dropping this value writes them, so they are also
+/// written if the runtime shuts down and drops its tasks.
+struct LogEntries {
+    log: Arc<dyn Recorder>,
+    report: Arc<Report>,
+}
+
+impl Drop for LogEntries {
+    fn drop(&mut self) {
+        let records = std::mem::take(&mut self.report.entries().requests);
+        for record in &records {
+            if let Err(failure) = self.log.record(&as_own_record(record)) {
+                let why = failure.message;
+                tracing::warn!(target: "toolhold::egress", "a connection isn't recorded: {why}");
+            }
+        }
+    }
+}
+
+/// Returns the record of a connection in the form of Toolhold's own requests.
+fn as_own_record(record: &RequestRecord) -> DoorRecord {
+    let target = Target::with_url(&record.url).ok();
+    let (origin, path) = match &target {
+        Some((target, url)) => {
+            let origin = target.origin();
+            let path = url.get(origin.len()..).unwrap_or_default().to_owned();
+            (origin, path)
+        }
+        None => (record.url.clone(), String::new()),
+    };
+    DoorRecord {
+        purpose: "program".into(),
+        began: SystemTime::UNIX_EPOCH + record.began,
+        method: record.method.clone(),
+        origin,
+        path,
+        hop: 0,
+        address: record.address,
+        status: record.status,
+        bytes: record.received,
+        sent: record.sent,
+        program: record.program.clone(),
+        time: record.time,
+        refused: record.refused,
+        failed: record.failed.clone(),
+    }
+}

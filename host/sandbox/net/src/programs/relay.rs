@@ -1,0 +1,190 @@
+//! Serves the network of a command: resolves names, and takes the connections of programs.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::net::{TcpListener, UdpSocket};
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+
+use super::connection::AllowedConnection;
+use super::names::Names;
+use super::resolver::{self, PAUSE};
+use super::serve::serve;
+
+/// Connections of one network at the same time. Further connections wait. Each takes a descriptor of
+/// the host, which often may have only 1,024.
+const MAX_CONNECTIONS: usize = 256;
+
+/// Announced connections that the relay hasn't accepted yet.
+const MAX_EXPECTED: usize = 1024;
+
+/// Time limit between the announcement of a connection and its acceptance. The gate announces a
+/// connection right after the kernel has made it.
+const ANNOUNCED: Duration = Duration::from_secs(1);
+
+/// Serves the network of commands until it is dropped.
+pub struct HostRelay {
+    shared: Arc<Shared>,
+    tasks: Vec<AbortHandle>,
+}
+
+impl fmt::Debug for HostRelay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostRelay").finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug)]
+struct Shared {
+    names: Arc<Mutex<Names>>,
+    v4: SocketAddr,
+    v6: Option<SocketAddr>,
+    /// The allowed connections by the address of the program's socket.
+    expected: Mutex<HashMap<SocketAddr, (Instant, AllowedConnection)>>,
+    announced: Notify,
+}
+
+impl HostRelay {
+    /// Starts to serve a network on the threads of `runtime`, with sockets in this network: listeners
+    /// at its loopback addresses of IPv4 and IPv6, and the sockets for DNS queries at port 53.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a socket can't be used.
+    pub fn start(
+        v4: std::net::TcpListener,
+        v6: Option<std::net::TcpListener>,
+        dns_udp: std::net::UdpSocket,
+        dns_tcp: std::net::TcpListener,
+        runtime: &Handle,
+    ) -> io::Result<Self> {
+        let _entered = runtime.enter();
+        let shared = Arc::new(Shared {
+            names: Arc::default(),
+            v4: v4.local_addr()?,
+            v6: v6.as_ref().map(std::net::TcpListener::local_addr).transpose()?,
+            expected: Mutex::default(),
+            announced: Notify::new(),
+        });
+
+        let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let mut tasks = Vec::new();
+        for listener in [Some(v4), v6].into_iter().flatten() {
+            let accepted = accept(listen(listener)?, Arc::clone(&shared), Arc::clone(&permits));
+            tasks.push(runtime.spawn(accepted).abort_handle());
+        }
+        dns_udp.set_nonblocking(true)?;
+        let udp = resolver::serve_udp(UdpSocket::from_std(dns_udp)?, Arc::clone(&shared.names));
+        tasks.push(runtime.spawn(udp).abort_handle());
+        let tcp = resolver::serve_tcp(listen(dns_tcp)?, Arc::clone(&shared.names));
+        tasks.push(runtime.spawn(tcp).abort_handle());
+        Ok(Self { shared, tasks })
+    }
+
+    /// Returns the name that has a synthetic address.
+    pub(super) fn name_of(&self, address: IpAddr) -> Option<String> {
+        let names = self.shared.names.lock().unwrap_or_else(PoisonError::into_inner);
+        names.name_of(address).map(str::to_owned)
+    }
+
+    /// Returns the relay's address for a socket, or `None` if a socket of IPv6 (`is_v6`) can't
+    /// reach the relay. `is_mapped` means that the socket connects to an IPv4 address.
+    pub(super) fn address(&self, is_v6: bool, is_mapped: bool) -> Option<SocketAddr> {
+        match (is_v6, is_mapped, self.shared.v4) {
+            (true, true, SocketAddr::V4(v4)) => {
+                Some(SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port()))
+            }
+            (true, ..) => self.shared.v6,
+            (false, _, v4) => Some(v4),
+        }
+    }
+
+    /// Announces the connection of a socket at the address `from`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if too many connections were announced.
+    pub(super) fn expect(&self, from: SocketAddr, connection: AllowedConnection) -> io::Result<()> {
+        let mut expected = self.shared.expected.lock().unwrap_or_else(PoisonError::into_inner);
+        if expected.len() >= MAX_EXPECTED {
+            expected.retain(|_, (since, _)| since.elapsed() < ANNOUNCED);
+        }
+        if expected.len() >= MAX_EXPECTED {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        expected.insert(canonical(from), (Instant::now(), connection));
+        drop(expected);
+        self.shared.announced.notify_waiters();
+        Ok(())
+    }
+}
+
+impl Drop for HostRelay {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+    }
+}
+
+impl Shared {
+    /// Returns the announced connection of a socket. Returns `None` if the gate has allowed none.
+    async fn take(&self, from: SocketAddr) -> Option<AllowedConnection> {
+        let from = canonical(from);
+        let find = async {
+            loop {
+                // A connection that is announced after the search wakes this task.
+                let mut announced = std::pin::pin!(self.announced.notified());
+                announced.as_mut().enable();
+                if let Some(connection) = self.remove(from) {
+                    return connection;
+                }
+                announced.await;
+            }
+        };
+        timeout(ANNOUNCED, find).await.ok()
+    }
+
+    fn remove(&self, from: SocketAddr) -> Option<AllowedConnection> {
+        let mut expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
+        expected.remove(&from).map(|(_, connection)| connection)
+    }
+}
+
+/// Accepts the connections of programs. Closes connections that the gate hasn't allowed.
+async fn accept(listener: TcpListener, shared: Arc<Shared>, permits: Arc<Semaphore>) {
+    while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {
+        let (stream, from) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(_) => {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+        };
+        let shared = Arc::clone(&shared);
+        tokio::spawn(async move {
+            let _permit = permit;
+            if let Some(connection) = shared.take(from).await {
+                // The program decides when small pieces are sent.
+                let _ = stream.set_nodelay(true);
+                serve(connection, stream).await;
+            }
+        });
+    }
+}
+
+fn listen(listener: std::net::TcpListener) -> io::Result<TcpListener> {
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener)
+}
+
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}

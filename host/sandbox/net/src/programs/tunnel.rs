@@ -1,0 +1,79 @@
+//! Passes the bytes of a connection on without changing them.
+
+use std::io;
+
+use http::Uri;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use toolhold_policy::egress::Scheme;
+
+use super::connection::AllowedConnection;
+use super::connection_record::{CONNECT, Direction};
+use super::first_bytes::{FirstBytes, Protocol, check_server_name, unknown_protocol};
+use crate::Error;
+use crate::record::Record;
+
+const CHUNK: usize = 64 * 1024;
+
+/// Passes bytes in both directions until both sides have ended, or one side fails.
+pub(super) async fn pass(
+    program: impl AsyncRead + AsyncWrite + Unpin,
+    server: impl AsyncRead + AsyncWrite + Unpin,
+    record: &Record,
+) -> io::Result<()> {
+    let (from_program, to_program) = tokio::io::split(program);
+    let (from_server, to_server) = tokio::io::split(server);
+    tokio::try_join!(
+        pass_one_way(from_program, to_server, record, Direction::ToServer),
+        pass_one_way(from_server, to_program, record, Direction::ToProgram),
+    )?;
+    Ok(())
+}
+
+async fn pass_one_way(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    record: &Record,
+    direction: Direction,
+) -> io::Result<()> {
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        let length = from.read(&mut chunk).await?;
+        if length == 0 {
+            return to.shutdown().await;
+        }
+        direction.count(record, length);
+        to.write_all(&chunk[..length]).await?;
+        // TLS may hold bytes back until it is flushed.
+        to.flush().await?;
+    }
+}
+
+/// Passes the bytes of a connection on, if the rules allow its protocol.
+pub(super) async fn serve(
+    connection: &AllowedConnection,
+    stream: &mut TcpStream,
+    first: &FirstBytes,
+    record: &Record,
+) -> Result<(), Error> {
+    match &first.protocol {
+        Protocol::Tls(name) => check_server_name(&connection.host, name.as_deref())?,
+        _ if connection.is_plain_tcp() => {}
+        _ => return Err(unknown_protocol()),
+    }
+    let target = connection.target(Scheme::Https);
+    let reach = &connection.access.egress.settings().reach;
+    // Without a path, only an entry for all methods and paths grants the connection.
+    let path = "";
+    reach
+        .request(&target, CONNECT, path, &[])
+        .map_err(|denial| Error::Refused(Box::new(denial)))?;
+    let uri = target.origin().parse::<Uri>().map_err(|error| Error::Url(error.to_string()))?;
+    let mut server = connection.access.connector.open(&target, &uri).await?;
+    if !connection.access.has_proxy() {
+        record.set_address(server.tcp.peer_addr().ok().map(|address| address.ip()));
+    }
+    Direction::ToServer.count(record, first.bytes.len());
+    server.write_all(&first.bytes).await.map_err(|error| Error::from_connection(&error))?;
+    pass(stream, server, record).await.map_err(|error| Error::from_connection(&error))
+}
