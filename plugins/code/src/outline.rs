@@ -111,7 +111,7 @@ fn describe(path: &str, parsed: &Parsed, text: &Text, cut: bool) -> Result<Outpu
         add_notice(&mut answer, "A part of the file isn't valid in its language.");
     }
     if cut || parsed.limited {
-        add_notice(&mut answer, "The file is too large; what is in its end is missing.");
+        add_notice(&mut answer, "The file is too large, so definitions near its end are missing.");
     }
     Output::text(answer).with_structured(&found)
 }

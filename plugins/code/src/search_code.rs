@@ -443,7 +443,7 @@ impl Answer<'_> {
             Some(why) => add_notice(
                 text,
                 &format!(
-                    "The index isn't complete: {waiting} files are missing in it, since {why}"
+                    "The index isn't complete: {waiting} files are missing, because {why}"
                 ),
             ),
             None if *waiting > 0 => add_notice(

@@ -335,7 +335,7 @@ mod tests {
         assert!(failure.content[0].untrusted, "a program of the project wrote it");
         write(&dir, "echo 'x: No such file or directory' >&2; exit 3");
         let failure = call(&dir, json!({})).unwrap_err();
-        let grant = "tsc failed. What isn't granted to commands looks as if it was missing: unless it is set, `presets = [\"node\"]`";
+        let grant = "tsc failed. Commands don't see files that aren't granted. If the tools are installed, grant them: `presets = [\"node\"]`";
         assert!(failure.message.starts_with(grant), "{failure}");
         write(&dir, "exec no-such-program-anywhere");
         let failure = call(&dir, json!({})).unwrap_err();

@@ -93,7 +93,7 @@ fn copy_and_delete(
                 "{what} in {source} can't be moved to another file system, so nothing was moved"
             );
             return Err(Failure::permanent("not-moved", message).with_suggestion(
-                "They are pipes, sockets, links to targets that are not granted, or unfinished entries of another call. Move the other parts one by one, or copy the directory.",
+                "These entries are pipes, sockets, links to targets that are not granted, or unfinished entries of another call. Move the other entries one by one, or copy the directory.",
             ));
         }
         temporary

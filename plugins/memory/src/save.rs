@@ -147,7 +147,7 @@ fn full(error: HostError) -> Failure {
     let failure = Failure::from(error);
     if is_full {
         failure.with_suggestion(
-            "Forget what no longer counts with memory_forget. A person does that with `toolhold memory delete`.",
+            "Remove outdated entries with memory_forget. The user can remove entries with `toolhold memory delete`.",
         )
     } else {
         failure

@@ -492,7 +492,7 @@ struct NobodyAsks;
 
 impl Approver for NobodyAsks {
     fn ask(&self, _question: Question) -> BoxFuture<'_, Reply> {
-        let why = "this call has nobody to ask for approval".to_owned();
+        let why = "nobody can be asked to approve this call".to_owned();
         Box::pin(std::future::ready(Reply::Unasked(why)))
     }
 

@@ -94,11 +94,11 @@ enum CommandFileError {
     BuiltIn(String),
     #[error("another command with that name is used instead")]
     Twice,
-    #[error("it is larger than {MAX_FILE} bytes, the limit")]
+    #[error("the file is larger than {MAX_FILE} bytes, the limit")]
     TooLarge,
-    #[error("it isn't UTF-8")]
+    #[error("the file isn't UTF-8")]
     NotUtf8,
-    #[error("it has no text")]
+    #[error("the file has no text")]
     Empty,
 }
 
@@ -225,13 +225,13 @@ impl CustomCommands {
             Err(error) => return self.leave_out(&folder.path, error),
         };
         if is_truncated {
-            let why = format!("it has more than {MAX_ENTRIES} files, the limit");
+            let why = format!("the folder has more than {MAX_ENTRIES} files, the limit");
             return self.leave_out(&folder.path, why);
         }
         for file_name in &names {
             let Some(name) = file_name.strip_suffix(".md") else { continue };
             if self.found.len() == MAX_COMMANDS {
-                let why = format!("it has too many commands; the limit is {MAX_COMMANDS}");
+                let why = format!("the folder has too many commands; the limit is {MAX_COMMANDS}");
                 return self.leave_out(&folder.path, why);
             }
             match self.read(folder, name, rules) {

@@ -346,8 +346,8 @@ impl Permissions {
                 self.file
             ),
             None if action.says_destructive => format!(
-                "The tool says that it may destroy something, so a rule of a glob doesn't allow \
-                 it. To allow every call of it: `toolhold allow --tool {tool}`\n\
+                "The tool declares that it may destroy something, so a rule with a glob of tools \
+                 doesn't allow its calls. To allow all of them: `toolhold allow --tool {tool}`\n\
                  To allow this call without asking,"
             ),
             None => "To allow it without asking,".to_owned(),

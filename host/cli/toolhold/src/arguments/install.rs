@@ -26,8 +26,9 @@ Examples:
   toolhold plugin publish notes.wasm oci://registry.example.com/notes:1.2
   toolhold plugin publish notes.wasm /srv/www/plugins
 
-The signatures in FILE.minisig go with it. `toolhold plugin add` installs from a registry, from a \
-folder, and from a web server that serves the folder. Logins for registries are those of docker.";
+The signatures in FILE.minisig are published too. `toolhold plugin add` installs from a registry, \
+from a folder, and from a web server that serves the folder. Logins for registries come from \
+docker.";
 
 const UPDATE_AFTER: &str = "\
 Examples:

@@ -283,7 +283,7 @@ impl TextWriter<'_> {
             _ => self.field("goes to", &format!("{} over TCP", neutral_line(&host.entry))),
         }
         let program = neutral_line(&host.program);
-        self.field("program", &format!("{program}, which chooses its name itself"));
+        self.field("program", &format!("{program} (a program chooses this name itself)"));
     }
 
     fn attachment(&mut self, index: usize, attachment: &AttachmentSummary) {
