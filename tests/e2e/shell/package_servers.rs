@@ -233,7 +233,11 @@ int main(int argc, char **argv) {
   dprintf(s, "GET /word HTTP/1.1\r\nHost: %s:%s\r\nConnection: close\r\n\r\n", argv[3], argv[2]);
   char text[4096];
   ssize_t length;
-  while ((length = read(s, text, sizeof text)) > 0) { fwrite(text, 1, length, stdout); }
-  return 0;
+  int failure = 1;
+  while ((length = read(s, text, sizeof text)) > 0) {
+    fwrite(text, 1, length, stdout);
+    failure = 0;
+  }
+  return failure;
 }
 "#;
