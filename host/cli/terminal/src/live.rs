@@ -60,8 +60,8 @@ impl Live {
 }
 
 impl Shown {
-    /// Checks whether exactly the lines of `texts` were printed, in any order. Stdout and stderr of
-    /// a command may mix in any order.
+    /// Checks whether exactly the lines of `texts` were printed. Their order may differ, because
+    /// stdout and stderr of a command are printed in the order in which they arrive.
     pub fn is_all_of(&self, texts: &[&str]) -> bool {
         if self.has_gaps || self.text.is_empty() {
             return false;
@@ -87,7 +87,7 @@ impl Drop for Live {
 fn print_lines(lines: &Receiver<String>) {
     let mut stderr = anstream::stderr();
     for line in lines {
-        // If stderr is closed, printing the answer fails too.
+        // A call doesn't fail only because its progress can't be shown, so errors are ignored.
         let _ = writeln!(stderr, "{FAINT}{line}{FAINT:#}");
     }
 }
