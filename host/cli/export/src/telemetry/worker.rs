@@ -65,7 +65,8 @@ impl Worker {
                 self.add(call);
             }
             if sends_at_once {
-                // The pause after a failure ends.
+                // The program or its host is about to end, so don't wait until the pause after a
+                // failure is over.
                 self.not_before = None;
             }
             if is_due {
@@ -74,7 +75,7 @@ impl Worker {
             }
 
             for done in flushes {
-                // The caller may no longer wait.
+                // An error means that the caller no longer waits.
                 let _ = done.try_send(());
             }
             if closed {
@@ -99,7 +100,8 @@ impl Worker {
 
         let flushes = std::mem::take(&mut inbox.flushes);
         let mut count = inbox.calls.len();
-        // Calls that can't be sent now stay in the queue, which drops new calls when it is full.
+        // If no request may be sent now, take only the calls whose spans still fit into the batch.
+        // The other calls stay in the queue, which drops new calls when it is full.
         let takes_all = may_send || inbox.closed || !flushes.is_empty();
         if !takes_all {
             let room = BATCH - self.spans.len();
