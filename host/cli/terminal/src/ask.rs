@@ -19,7 +19,7 @@ pub struct Dialogue<R, W> {
     input: R,
     output: W,
     /// The end of the error for input that ends without an answer, such as "nothing was done".
-    ended: &'static str,
+    consequence: &'static str,
     /// Discards input that was typed before the question.
     drop_pending: fn(&mut R) -> io::Result<()>,
     /// Waits up to [`MOMENT`] for input.
@@ -32,9 +32,9 @@ pub struct Dialogue<R, W> {
 const MAX_DISCARDS: usize = 100;
 
 /// Opens a dialogue at the terminal. Returns `None` if there is no terminal, because the input of a
-/// pipe isn't typed by a person. If the input ends without an answer, the error ends with `ended`,
-/// such as "nothing was done".
-pub fn open_dialogue(ended: &'static str) -> Option<Dialogue<impl BufRead, impl Write>> {
+/// pipe isn't typed by a person. If the input ends without an answer, the error ends with
+/// `consequence`, such as "nothing was done".
+pub fn open_dialogue(consequence: &'static str) -> Option<Dialogue<impl BufRead, impl Write>> {
     if !is_watched() {
         return None;
     }
@@ -45,7 +45,7 @@ pub fn open_dialogue(ended: &'static str) -> Option<Dialogue<impl BufRead, impl 
     Some(Dialogue {
         input: BufReader::new(File::from(input)),
         output,
-        ended,
+        consequence,
         drop_pending,
         has_input,
         is_over: Arc::default(),
@@ -92,7 +92,7 @@ impl<R: BufRead, W: Write> Dialogue<R, W> {
         Self {
             input,
             output,
-            ended: "nothing was done",
+            consequence: "nothing was done",
             drop_pending: |_| Ok(()),
             has_input: |_| Ok(true),
             is_over: Arc::default(),
@@ -127,7 +127,7 @@ impl<R: BufRead, W: Write> Dialogue<R, W> {
             writeln!(self.output)?;
             return Err(CommandError::Usage(format!(
                 "the input ended before all questions were answered; {}",
-                self.ended
+                self.consequence
             )));
         }
         Ok(line.trim().to_owned())
@@ -137,7 +137,8 @@ impl<R: BufRead, W: Write> Dialogue<R, W> {
     fn wait_for_input(&self) -> Result<(), CommandError> {
         loop {
             if self.is_over.load(Ordering::Relaxed) {
-                let message = format!("the call no longer waits for the answer; {}", self.ended);
+                let message =
+                    format!("the call no longer waits for the answer; {}", self.consequence);
                 return Err(CommandError::Usage(message));
             }
             // This loop doesn't spin, because `has_input` waits up to `MOMENT`.

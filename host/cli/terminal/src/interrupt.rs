@@ -56,7 +56,7 @@ impl Interrupts {
         thread::Builder::new()
             .name("interrupt".to_owned())
             .spawn(move || watch(signals, &current))
-            .map_err(HostError::io("starting the thread that waits for Ctrl-C"))?;
+            .map_err(HostError::io("the thread that waits for Ctrl-C can't be started"))?;
         Ok(interrupts)
     }
 

@@ -124,12 +124,12 @@ impl<const N: usize> Table<N> {
         if let Some(columns) = columns
             && let Some((last, others)) = widths.split_last_mut()
         {
-            let mut taken = 0;
+            let mut used_columns = 0;
             for width in others.iter() {
-                taken += width + GAP.len();
+                used_columns += width + GAP.len();
             }
-            let room = columns.saturating_sub(taken).max(MIN_COLUMNS);
-            *last = room.min(*last);
+            let remaining_columns = columns.saturating_sub(used_columns).max(MIN_COLUMNS);
+            *last = remaining_columns.min(*last);
         }
         widths
     }
