@@ -77,7 +77,7 @@ impl Collector {
         let runtime = Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(HostError::io("starting the reactor"))?;
+            .map_err(HostError::io("the reactor can't be started"))?;
         Ok(Self { client, endpoint: url, runtime, secrets, headers: None })
     }
 

@@ -103,7 +103,7 @@ impl Telemetry {
         std::thread::Builder::new()
             .name("toolhold-telemetry".to_owned())
             .spawn(move || worker.run())
-            .map_err(HostError::io("starting the thread that sends telemetry"))?;
+            .map_err(HostError::io("the thread that sends telemetry can't be started"))?;
         let mut running = lock(&RUNNING);
         // A thread that has ended has nothing to flush, so it is forgotten.
         running.retain(|state| !lock(&state.inbox).ended);
