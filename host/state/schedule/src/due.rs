@@ -348,9 +348,9 @@ fn claim_latest(
     now: Timestamp,
 ) -> Result<Option<i64>, ScheduleError> {
     let latest = times[times.len() - 1];
-    let others = count_missed(times, more);
+    let earlier_times = count_missed(times, more);
     let is_late = now.duration_since(latest) > LATE;
-    let skipped = if is_late { others + 1 } else { others };
+    let skipped = if is_late { earlier_times + 1 } else { earlier_times };
     if skipped > 0 {
         let last_skipped = if is_late { latest } else { times[times.len() - 2] };
         let passed =

@@ -464,7 +464,7 @@ fn check(
         }
         TaskAction::Prompt(_) => {}
     }
-    if !["once", "all", "skip"].contains(&&*order.missed) {
+    if !matches!(order.missed.as_str(), "once" | "all" | "skip") {
         let shown = neutral_line(cut(&order.missed, MAX_NAME));
         return Err(TaskOrderError::Missed(shown).into());
     }

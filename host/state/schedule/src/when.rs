@@ -272,7 +272,7 @@ pub fn clock_change(kind: &str, text: &str, zone: Option<&str>) -> Option<String
 }
 
 /// Checks whether only the day of a date is invalid, as in the 30th of February.
-fn is_no_day(date: &str) -> bool {
+fn has_only_invalid_day(date: &str) -> bool {
     let (Some(month), Some(day)) = (date.get(..8), date.get(8..)) else { return false };
     let has_month = format!("{month}01").parse::<Date>().is_ok();
     let may_be_day = day.parse::<u8>().is_ok_and(|day| (1..=31).contains(&day));
@@ -342,7 +342,7 @@ fn time_error(text: &str) -> WhenError {
     if date.parse::<Date>().is_ok_and(|date| date.year() == Date::MAX.year()) {
         return WhenError::Beyond(shown(text));
     }
-    if is_no_day(date) {
+    if has_only_invalid_day(date) {
         return WhenError::Day(shown(text));
     }
     WhenError::Time(shown(text))
