@@ -51,7 +51,8 @@ pub(crate) async fn models(
         let report = match choice {
             Ok(model) if arguments.test => test(&model).await,
             Ok(model) => list(&model).await,
-            // If no model is named, the report contains the provider's error.
+            // If all providers are listed, the error of one goes into its report, so that the
+            // others are listed too.
             Err(error) if arguments.model.is_none() => {
                 json!({ "provider": name, "ok": false, "error": error.to_string() })
             }

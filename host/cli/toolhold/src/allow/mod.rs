@@ -17,7 +17,8 @@ use crate::options::Options;
 use crate::shown;
 use crate::style::warn;
 
-/// A person can't see in a glob which tools it matches.
+/// The note about a glob of tools. Such a glob doesn't allow destructive tools, because a person
+/// can't see in it which tools it matches.
 const DESTRUCTIVE_TOOLS_ASK: &str = "\
 Tools that say that they may destroy something still need approval; allow each by its full name.
 ";

@@ -202,7 +202,8 @@ pub(crate) fn explain(failure: &Failure) -> String {
     let mut lines = Vec::new();
     match &failure.denial {
         Some(denial) => {
-            // The rule, the place and the remedy in the message have lines of their own.
+            // The rule, the place and the remedy get lines of their own, so they are removed from
+            // the message.
             let message = match failure.message.strip_prefix(&denial.to_string()) {
                 Some(after_denial) => {
                     let action = neutral_line(&denial.action);

@@ -81,7 +81,7 @@ fn show(migration: &Migration, from: &Path, to: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes each pair on a line below a title. `separator`: the text between both parts of a pair.
+/// Writes each pair on a line below a title, with `separator` between both parts of the pair.
 fn list(
     out: &mut impl Write,
     title: &str,

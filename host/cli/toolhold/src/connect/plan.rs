@@ -104,7 +104,7 @@ impl Plan {
     /// note.
     fn add_state(&mut self, state: ClientState, settings: &mut Vec<Setting>) {
         match state {
-            // The server's entry already has the effect.
+            // The server's entry already has the effect, so there is nothing to add.
             ClientState::InEntry => {}
             ClientState::Settings(mut more, note) => {
                 settings.append(&mut more);

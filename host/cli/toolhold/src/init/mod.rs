@@ -262,7 +262,7 @@ fn ask<R: BufRead, W: Write, E: Display>(
             dialogue.yes_or_no("May commands use the network without asking?", default_answer)?
         }
     };
-    // Separate functions ask for these.
+    // The presets and providers are asked about later.
     Ok(Answers { folders, write, network, presets: Vec::new(), providers: Vec::new() })
 }
 
@@ -344,7 +344,7 @@ fn configuration(answers: &Answers) -> String {
     text + &providers::tables(&answers.providers)
 }
 
-/// Describes the new configuration. `plugins`: the folder for plugins.
+/// Describes the new configuration. `plugins` is the folder for plugins.
 fn describe(answers: &Answers, file: &Path, plugins: &Path) -> String {
     let mut text = format!(
         "Wrote {STRONG}{}{STRONG:#}. The folder for plugins is {}.\n",

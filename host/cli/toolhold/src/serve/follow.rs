@@ -98,7 +98,8 @@ impl Follower {
                 Err(error) => error,
             };
             let (_, Some(message)) = error.end() else { continue };
-            // A changed ceiling can't be applied, and the old ceiling no longer exists.
+            // If the ceiling has changed, the new ceiling can't be applied and the old ceiling no
+            // longer exists, so no call may run.
             let is_same_ceiling = ceilings.as_ref() == Some(&changes.ceilings);
             let warning = if is_same_ceiling {
                 format!(
@@ -180,7 +181,8 @@ impl Follower {
         let before = &self.loaded.values;
         let now = &loaded.values;
         let mut settings = Vec::new();
-        // A stopped scheduler gets the new limit at its next start.
+        // Only a running scheduler needs a restart, because a stopped scheduler gets the new limit
+        // at its next start.
         let tasks_go_on = before.tools.scheduler.enabled && now.tools.scheduler.enabled;
         let has_other_limit = before.tools.scheduler.max_running != now.tools.scheduler.max_running;
         if tasks_go_on && has_other_limit {

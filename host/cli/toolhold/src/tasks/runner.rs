@@ -53,7 +53,7 @@ impl TaskRunner {
         let shared = Arc::new(Shared {
             schedule,
             run,
-            // With a limit of 0, no task runs.
+            // With a limit of 0, no task would run.
             max_running: max_running.max(1),
             shutdown: CancellationToken::new(),
             on_start,
@@ -136,7 +136,7 @@ impl Shared {
             }
             let Some(run) = self.schedule.claim(now, &running)? else { return Ok(false) };
             let is_started = self.schedule.start(&run, now)?;
-            // The task may have been removed.
+            // The task may have been removed in the meantime, so it doesn't run.
             if is_started {
                 self.start_thread(&run, now)?;
             }

@@ -47,6 +47,7 @@ pub(crate) struct ImportOutcome {
 }
 
 impl ImportOutcome {
+    /// Returns the exit code of `toolhold mcp import`.
     ///
     /// # Errors
     ///

@@ -13,6 +13,7 @@ use super::table::{credential_in, credentials, fit_name};
 
 const MARK: &str = "[REDACTED:secret]";
 
+/// The servers of a client's file that Toolhold's configuration has too.
 #[derive(Debug, Default)]
 pub(crate) struct Moved {
     /// The servers that can be removed from the client's file.
@@ -61,7 +62,8 @@ pub(crate) fn moved(
             continue;
         }
         let shown = neutral_line(&own_name);
-        // Until the approval, only the client can use the server's tools.
+        // Until the approval, only the client can use the server's tools, so the server stays
+        // there.
         if entry.is_enabled && !is_approved(folders, &name, ours) {
             moved.notes.push(format!(
                 "`{shown}` stays in the file until the server is approved: run `toolhold mcp \
@@ -89,8 +91,8 @@ pub(crate) fn moved(
     moved
 }
 
-/// Returns the names and values of the secrets of `ours`. Secrets that a program prints are
-/// skipped, because a comparison must not start programs.
+/// Returns the names and values of the secrets of `ours`, the server `name` of the configuration.
+/// Secrets that a program prints are skipped, because a comparison must not start programs.
 fn stored_secrets(
     ours: &McpServer,
     name: &str,
@@ -113,7 +115,7 @@ fn stored_secrets(
 }
 
 /// Checks whether Toolhold's server `ours` and the client's server `theirs` have the same program
-/// and arguments, or the same URL. `stored`: the names and values of the secrets of `ours`.
+/// and arguments, or the same URL. `stored` has the names and values of the secrets of `ours`.
 fn is_same(ours: &McpServer, theirs: &NamedServer, stored: &[(String, String)]) -> bool {
     let values: Vec<(&str, &str)> =
         stored.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
@@ -129,8 +131,8 @@ fn is_same(ours: &McpServer, theirs: &NamedServer, stored: &[(String, String)]) 
     }
 }
 
-/// Returns the variables and headers of a client's `entry` that `ours` lacks. `stored`: the names
-/// and values of the secrets of `ours`.
+/// Returns the variables and headers of a client's `entry` that `ours` lacks. `stored` has the
+/// names and values of the secrets of `ours`.
 fn missing(ours: &McpServer, entry: &ServerEntry, stored: &[(String, String)]) -> Vec<String> {
     let credentials = credentials(&entry.server);
     let (pairs, token) = match &entry.server {
@@ -152,7 +154,7 @@ fn missing(ours: &McpServer, entry: &ServerEntry, stored: &[(String, String)]) -
             missing.push(name.clone());
         }
     }
-    // One of the secrets of `ours` may be the token.
+    // If `ours` has secrets, one of them may be the token.
     if ours.secrets.is_empty() {
         missing.extend(token.cloned());
     }

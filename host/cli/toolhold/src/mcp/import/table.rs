@@ -326,7 +326,8 @@ impl Imported {
         self.table.insert("presets", value(Array::from_iter([preset])));
     }
 
-    /// Adds an environment variable. `text`: the value, or a reference to a variable of the client.
+    /// Adds an environment variable. `text` is its value, or a reference to a variable of the
+    /// client.
     fn add_variable(
         &mut self,
         name: &str,
@@ -353,7 +354,7 @@ impl Imported {
         Ok(())
     }
 
-    /// Adds a header. `text`: the value, which may have a reference to a variable of the client.
+    /// Adds a header. `text` is its value, which may have a reference to a variable of the client.
     fn add_header(
         &mut self,
         name: &str,
@@ -390,7 +391,8 @@ impl Imported {
         }
     }
 
-    /// Adds a secret and a file with a new name. `further_keys`: more keys of the secret's table.
+    /// Adds a secret with the value `text`, and a file with a new name for the value.
+    /// `further_keys` are more keys of the secret's table.
     fn keep_secret(
         &mut self,
         name: &str,

@@ -223,7 +223,7 @@ impl<'a> Installer<'a> {
     }
 
     /// Returns the faults of each plugin by name: stored components that are missing or differ from
-    /// the lock file. The list may be empty.
+    /// the lock file. A plugin without faults has an empty list.
     pub(crate) fn verify(&self) -> Result<BTreeMap<String, Vec<String>>, HostError> {
         let mut installed = self.all()?;
         loop {
