@@ -45,7 +45,7 @@ fn warn_about_ignored(project: &Project) -> std::io::Result<()> {
     }
     if ignored.len() > MAX_NOTICES {
         let more = counted(ignored.len() - MAX_NOTICES, "more key");
-        warn(&format!("{more} of this file ignored, too"))?;
+        warn(&format!("Toolhold ignores {more} of this file, too"))?;
     }
     let change = if project.standing == ProjectTrust::Changed {
         "; the file has changed since you trusted it"
@@ -90,7 +90,8 @@ fn block_on_reactor<T>(
     reactor: &mut Builder,
     work: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
-    let runtime = reactor.enable_all().build().map_err(HostError::io("starting the reactor"))?;
+    let runtime =
+        reactor.enable_all().build().map_err(HostError::io("the reactor can't be started"))?;
     let result = runtime.block_on(work);
     runtime.shutdown_background();
     result

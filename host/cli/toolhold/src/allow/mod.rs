@@ -88,14 +88,13 @@ fn allow_tool(name: &str, folders: &Folders) -> Result<(), Error> {
         )));
     }
     let glob = ToolGlob::new(name).map_err(|error| Error::Usage(error.to_string()))?;
-    let has_wildcard = glob.is_some();
+    let note = if glob.is_some() { DESTRUCTIVE_TOOLS_ASK } else { "" };
     let rule = AllowRule { tool: name.to_owned(), pattern: "*".to_owned(), is_glob: true };
     let file = insert::permission(folders, &rule)?;
     writeln!(
         anstream::stdout(),
         "Calls of {shown_name} now run without approval, unless another rule asks or denies.\n\
-         {}Written to {}.",
-        if has_wildcard { DESTRUCTIVE_TOOLS_ASK } else { "" },
+         {note}Written to {}.",
         shown::path(&file)
     )?;
     Ok(())

@@ -76,8 +76,8 @@ struct Desk<'a> {
 
 impl Desk<'_> {
     fn waiting(&self) -> Result<Vec<PostedQuestion>, Error> {
-        let (waiting, wrong) = self.questions.waiting()?;
-        for error in wrong {
+        let (waiting, errors) = self.questions.waiting()?;
+        for error in errors {
             warn(&neutral_line(&error.to_string()))?;
         }
         Ok(waiting)

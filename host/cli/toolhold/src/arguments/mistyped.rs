@@ -164,11 +164,10 @@ fn value_of_option<'w>(option: &'w str, next_word: Option<&'w str>) -> &'w str {
     if let Some((_, value)) = option.split_once('=') {
         return value;
     }
-    match next_word {
-        Some(next) if !next.starts_with('-') && !next.contains('=') => next,
-        // An option without a value switches something on.
-        _ => "true",
-    }
+    // An option without a value switches something on.
+    let Some(next_word) = next_word else { return "true" };
+    let is_next_argument = next_word.starts_with('-') || next_word.contains('=');
+    if is_next_argument { "true" } else { next_word }
 }
 
 #[cfg(test)]

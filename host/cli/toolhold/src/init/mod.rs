@@ -278,11 +278,9 @@ fn ask_for_folders<R: BufRead, W: Write, E: Display>(
     let mut folders = Vec::new();
     loop {
         let is_first = folders.is_empty();
-        let answer = dialogue.ask(if is_first {
-            "Path of a folder [.]:"
-        } else {
-            "Path of another folder [no more]:"
-        })?;
+        let question =
+            if is_first { "Path of a folder [.]:" } else { "Path of another folder [no more]:" };
+        let answer = dialogue.ask(question)?;
         if is_first && answer.is_empty() {
             folders.push(".".to_owned());
             continue;
@@ -319,7 +317,8 @@ fn configuration(answers: &Answers) -> String {
     text += "\n[tools]\n# \"ask\": every change needs approval. \"sandboxed\": file tools, and \
          commands in the sandbox,\n# need no approval, because `toolhold undo` restores their \
          changes.\n";
-    let _ = writeln!(text, "autonomy = \"{}\"", if answers.write { "sandboxed" } else { "ask" });
+    let autonomy = if answers.write { "sandboxed" } else { "ask" };
+    let _ = writeln!(text, "autonomy = \"{autonomy}\"");
     text += "\n[tools.file]\n# The folders that the built-in tools may use. \".\" is the folder in \
          which toolhold is started.\n";
     text += "# { path = \"…\", access = \"read\" } is only for reading.\nallowed_paths = [\n";
@@ -351,7 +350,8 @@ fn describe(answers: &Answers, file: &Path, plugins: &Path) -> String {
         shown::path(file),
         shown::path(plugins)
     );
-    text += &format!("{}\n", if answers.write { WRITES } else { ASKS });
+    text += if answers.write { WRITES } else { ASKS };
+    text.push('\n');
     if answers.network {
         text += &format!("{NETWORK}\n");
     }

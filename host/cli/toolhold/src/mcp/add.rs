@@ -144,7 +144,9 @@ fn server(
                     neutral_line(name)
                 )));
             }
-            Some((name, value)) => drop(variables.insert(name.to_owned(), json!(value))),
+            Some((name, value)) => {
+                variables.insert(name.to_owned(), json!(value));
+            }
         }
     }
     table["allowed_paths"] = json!(allowed);

@@ -62,11 +62,11 @@ pub(crate) fn add_tables<'t>(
         if servers.contains_key(name) {
             return Err(ServerTableError::Exists(name.to_owned()));
         }
-        let mut new = table.clone();
+        let mut new_table = table.clone();
         if let Some(prefix) = prefix.take() {
-            new.decor_mut().set_prefix(prefix);
+            new_table.decor_mut().set_prefix(prefix);
         }
-        servers.insert(name, Item::Table(new));
+        servers.insert(name, Item::Table(new_table));
     }
     let is_prefix_used = !has_mcp && prefix.is_none();
     if is_prefix_used {

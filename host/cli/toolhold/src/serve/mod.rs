@@ -50,10 +50,10 @@ async fn run_stdio(
 ) -> Result<Exit, Error> {
     let servers = Servers::new(FRONT_END);
     let (changes, loaded) = watch_and_load(options, folders)?;
-    let address: Option<ListenAddress> = None;
-    let server = build_server(options, folders, &loaded, address.as_ref(), &servers).await?;
+    let no_address: Option<ListenAddress> = None;
+    let server = build_server(options, folders, &loaded, no_address.as_ref(), &servers).await?;
     let tasks = ServedTasks::start(options, folders, &loaded)?;
-    follow(options, loaded, changes, &server, address, servers, &tasks);
+    follow(options, loaded, changes, &server, no_address, servers, &tasks);
     if std::io::stdin().is_terminal() {
         tell_that_it_waits()?;
     }

@@ -64,7 +64,7 @@ impl TaskRunner {
         thread::Builder::new()
             .name("tasks".to_owned())
             .spawn(move || for_thread.watch())
-            .map_err(HostError::io("starting the thread that runs tasks"))?;
+            .map_err(HostError::io("the thread that runs tasks can't be started"))?;
         Ok(Self { shared })
     }
 }
@@ -102,7 +102,9 @@ impl Shared {
         let interrupted = self.schedule.take_over(Timestamp::now())?;
         if interrupted > 0 {
             let runs = counted(interrupted, "interrupted run");
-            tracing::warn!("{runs} of tasks found; interrupted runs aren't repeated");
+            tracing::warn!(
+                "an earlier process left {runs} of tasks; interrupted runs aren't repeated"
+            );
         }
         while !self.shutdown.is_cancelled() {
             let now = Timestamp::now();

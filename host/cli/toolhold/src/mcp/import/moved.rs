@@ -48,11 +48,15 @@ pub(crate) fn moved(
     let mut moved = Moved::default();
     for (own_name, entry) in servers {
         let Ok(entry) = entry else { continue };
-        let found = credentials(&entry.server).into_iter();
-        moved.credentials.extend(found.map(|(_, prefix, value)| format!("{prefix}{value}")));
+        for (_, prefix, value) in credentials(&entry.server) {
+            moved.credentials.push(format!("{prefix}{value}"));
+        }
         if let NamedServer::Program { words, .. } = &entry.server {
-            let indices = (1..words.len()).filter(|index| credential_in(words, *index).is_some());
-            moved.credentials.extend(indices.map(|index| words[index].clone()));
+            for index in 1..words.len() {
+                if credential_in(words, index).is_some() {
+                    moved.credentials.push(words[index].clone());
+                }
+            }
         }
         let Some((config, folders)) = config else { continue };
         let Ok(name) = fit_name(&own_name) else { continue };
@@ -100,15 +104,17 @@ fn stored_secrets(
     folders: &Folders,
 ) -> Vec<(String, String)> {
     let mut stored = Vec::new();
-    for (secret, from) in &ours.secrets {
-        let is_stored = from.env.is_some() || !from.file.is_empty();
+    for (secret_name, secret) in &ours.secrets {
+        let is_stored = secret.env.is_some() || !secret.file.is_empty();
         if !is_stored {
             continue;
         }
-        let key = format!("mcp.servers.{name}.secrets.{}", dotted_name(secret));
-        let source = config.source_of(&key, from, folders, Path::new("/"));
+        let key = format!("mcp.servers.{name}.secrets.{}", dotted_name(secret_name));
+        // The working directory only matters for a path that isn't from a configuration file.
+        let working_directory = Path::new("/");
+        let source = config.source_of(&key, secret, folders, working_directory);
         if let Ok(value) = read(&source) {
-            stored.push((secret.clone(), value.expose().to_owned()));
+            stored.push((secret_name.clone(), value.expose().to_owned()));
         }
     }
     stored

@@ -222,7 +222,7 @@ pub(super) fn credential_in(words: &[String], index: usize) -> Option<&str> {
         _ if previous_word.contains('=') => ("", word),
         _ => (previous_word, word),
     };
-    let is_credential_of_option = is_secret_option(option) && is_long(value);
+    let is_credential_of_option = is_secret_option(option) && may_be_credential(value);
     if is_credential_of_option || has_secret(value) {
         return Some(value);
     }
@@ -469,7 +469,7 @@ fn is_secret_option(option: &str) -> bool {
 }
 
 /// Checks whether `value` can be a credential, which has at least six bytes.
-fn is_long(value: &str) -> bool {
+fn may_be_credential(value: &str) -> bool {
     value.len() >= 6 && !value.starts_with('-') && !is_plain(value) && variable(value).is_none()
 }
 

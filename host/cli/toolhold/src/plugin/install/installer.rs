@@ -211,7 +211,8 @@ impl<'a> Installer<'a> {
     /// Removes a plugin from the lock file. The plugin's table in the configuration stays, and
     /// applies to the next plugin of this name.
     pub(crate) fn remove(&self, name: &str) -> Result<(), HostError> {
-        self.approvals.remove(name).map(drop)
+        self.approvals.remove(name)?;
+        Ok(())
     }
 
     /// Returns the restored version and the replaced version.

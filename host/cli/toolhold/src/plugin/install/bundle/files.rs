@@ -224,8 +224,11 @@ pub(super) fn check_ceiling(
 }
 
 fn load_with(inputs: Inputs, folders: &Folders) -> Result<(), HostError> {
-    config::load(folders, &inputs).map(drop).map_err(|problems| HostError::Load {
-        plugin: "the ceiling can't be used".to_owned(),
-        reason: HostError::from(problems).to_string(),
-    })
+    match config::load(folders, &inputs) {
+        Ok(_) => Ok(()),
+        Err(problems) => Err(HostError::Load {
+            plugin: "the ceiling can't be used".to_owned(),
+            reason: HostError::from(problems).to_string(),
+        }),
+    }
 }
