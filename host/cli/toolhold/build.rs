@@ -2,7 +2,7 @@
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    // Packing the relative relocations saves 2 MB. The C library must support them. The linked musl
+    // Packed relative relocations save 2 MB, but the C library must support them. The linked musl
     // does, but a machine's glibc may be too old.
     if std::env::var("CARGO_CFG_TARGET_ENV").is_ok_and(|env| env == "musl") {
         println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");

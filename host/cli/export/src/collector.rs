@@ -28,7 +28,7 @@ pub struct Collector {
     endpoint: Url,
     runtime: Runtime,
     secrets: Vec<ServerKey>,
-    /// The headers with secrets. `None`: the secrets must be read first.
+    /// The headers with the secrets, or `None` if the secrets must be read before the next request.
     headers: Option<Vec<(HeaderName, HeaderValue)>>,
 }
 
@@ -77,7 +77,7 @@ impl Collector {
         let runtime = Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(HostError::io("starting the reactor"))?;
+            .map_err(HostError::io("the reactor can't be started"))?;
         Ok(Self { client, endpoint: url, runtime, secrets, headers: None })
     }
 
@@ -115,8 +115,8 @@ impl ServerKey {
     }
 }
 
-/// Checks whether `url` may get the secrets of `[telemetry.secrets]`: `configured_endpoint` is
-/// empty or has the same server.
+/// Checks whether `url` may get the secrets of `[telemetry.secrets]`. If `[telemetry]` has an
+/// endpoint, the secrets are only for the server of this endpoint.
 fn may_get_secrets(url: &Url, configured_endpoint: &str) -> bool {
     if configured_endpoint.is_empty() {
         return true;
@@ -142,8 +142,8 @@ impl Transport for Collector {
             .limits(LIMITS);
         let headers = self.headers().map_err(|error| Unsent::Never(error.to_string()))?;
         for (name, value) in headers {
-            // `credential` doesn't go to another origin after a redirect. Other headers need no
-            // such care, because a POST request follows no redirect.
+            // The client never sends a credential to another origin after a redirect. Other headers
+            // don't need this protection, because a POST request doesn't follow redirects.
             request = if name == AUTHORIZATION {
                 request.credential(Some(Credential::new(&url, value)))
             } else {
@@ -160,7 +160,8 @@ impl Transport for Collector {
             Ok::<_, OutboundError>(Posted { status, retry_after, body })
         });
         let posted = outcome.map_err(unsent)?;
-        // The receiver refused the secret, which may have changed. The next request reads it again.
+        // The receiver refused the secret, which may have changed, so the next request reads it
+        // again.
         if matches!(posted.status, 401 | 403) {
             self.headers = None;
         }
@@ -174,7 +175,8 @@ fn retry_seconds(headers: &HeaderMap) -> Option<u64> {
     seconds.trim().parse().ok()
 }
 
-/// Returns `Later` for an error that may pass. Wrong settings and invalid answers don't pass.
+/// Returns `Later` for an error that may not occur again, such as a lost connection. Wrong settings
+/// and invalid answers would fail each time.
 fn unsent(error: OutboundError) -> Unsent {
     let why = error.to_string();
     match error {

@@ -77,7 +77,7 @@ impl Delivery {
 
     /// Returns the error for records that the collector didn't accept.
     fn failed(&self, records: &[LogRecord], why: &str) -> ExportError {
-        // A request has at least one record.
+        // A request has at least one record, so the defaults are never used.
         let first = records.first().map_or(0, |record| record.position.seq);
         let last = records.last().map_or(0, |record| record.position.seq);
         let why = format!(

@@ -180,8 +180,8 @@ fn receiver_name(arguments: &ExportArguments) -> Result<Option<String>, HostErro
     Ok(Some(format!("{} {}", arguments.format.as_str(), path.display())))
 }
 
-/// Returns the absolute path of a file, with links in its folder resolved. The file isn't a link,
-/// because the export refuses links.
+/// Returns the absolute path of a file, with links in its folder resolved. The file itself can't be
+/// a link, because the export refuses to write to a link.
 fn real_path(file: &Path) -> std::io::Result<PathBuf> {
     let path = std::path::absolute(file)?;
     if let Some(folder) = path.parent()
@@ -192,8 +192,9 @@ fn real_path(file: &Path) -> std::io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Adds a hint to the error if the log was replaced since the previous export. `is_continued`:
-/// whether this export continues the previous export.
+/// Adds a hint to the error for a log that no longer has the record after which this export
+/// continues, for example because the log was replaced. `is_continued` says whether the export
+/// continues an earlier export.
 fn with_hint(error: HostError, is_continued: bool) -> HostError {
     match error {
         HostError::Io { what, source }

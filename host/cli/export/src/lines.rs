@@ -62,7 +62,8 @@ impl Lines {
         }
         for record in records {
             if self.format == ExportFormat::Jsonl {
-                // After missing records, the receiver doesn't know the previous hash.
+                // A receiver verifies a record with the hash of the record before it. The receiver
+                // doesn't know this hash at the start and after missing records.
                 if self.last.is_none() || record.missing > 0 {
                     text.extend_from_slice(begin(record, key_id).as_bytes());
                 }
@@ -118,7 +119,7 @@ fn open(path: &Path) -> io::Result<File> {
         .mode(0o600)
         .custom_flags(NO_LINK)
         .open(path)?;
-    // After a crash, the last line may be incomplete.
+    // After a crash, the last line may be incomplete, so end it before other lines follow.
     let length = file.seek(SeekFrom::End(0))?;
     if length > 0 {
         let mut last_byte = [0];

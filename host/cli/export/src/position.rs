@@ -24,7 +24,7 @@ pub(crate) struct Progress {
 
 #[derive(Default, Deserialize, Serialize)]
 struct State {
-    /// For people who read the file.
+    /// The receiver's name, only for people who read the file.
     receiver: String,
     position: Option<LogPosition>,
 }

@@ -72,7 +72,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// In nanoseconds since 1970.
+    /// Returns the time in nanoseconds since 1970.
     pub(crate) fn time_nanos(&self) -> u64 {
         nanos(self.time())
     }

@@ -18,8 +18,8 @@ use crate::style::STRONG;
 pub struct Dialogue<R, W> {
     input: R,
     output: W,
-    /// The consequence of input that ends without an answer, for the error.
-    ended: &'static str,
+    /// The end of the error for input that ends without an answer, such as "nothing was done".
+    consequence: &'static str,
     /// Discards input that was typed before the question.
     drop_pending: fn(&mut R) -> io::Result<()>,
     /// Waits up to [`MOMENT`] for input.
@@ -28,30 +28,31 @@ pub struct Dialogue<R, W> {
     is_over: Arc<AtomicBool>,
 }
 
-/// The number of times that pending input is discarded. Asking fails if input still arrives.
+/// The most times that pending input is discarded. If input still arrives then, asking fails.
 const MAX_DISCARDS: usize = 100;
 
 /// Opens a dialogue at the terminal. Returns `None` if there is no terminal, because the input of a
-/// pipe isn't typed by a person. `ended`: the consequence of input that ends without an answer.
-pub fn open_dialogue(ended: &'static str) -> Option<Dialogue<impl BufRead, impl Write>> {
+/// pipe isn't typed by a person. If the input ends without an answer, the error ends with
+/// `consequence`, such as "nothing was done".
+pub fn open_dialogue(consequence: &'static str) -> Option<Dialogue<impl BufRead, impl Write>> {
     if !is_watched() {
         return None;
     }
-    // The buffer of `io::stdin` can't be emptied.
+    // `io::stdin` isn't used, because its buffer can't be emptied.
     let input = io::stdin().as_fd().try_clone_to_owned().ok()?;
     // Questions go to stderr, because stdout may be redirected.
     let output = anstream::stderr();
     Some(Dialogue {
         input: BufReader::new(File::from(input)),
         output,
-        ended,
+        consequence,
         drop_pending,
         has_input,
         is_over: Arc::default(),
     })
 }
 
-/// The wait for input: a tenth of a second.
+/// The longest wait for input, a tenth of a second.
 const MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Checks whether the person has typed. Waits up to [`MOMENT`].
@@ -65,8 +66,9 @@ fn has_input(terminal: &BufReader<File>) -> io::Result<bool> {
     }
 }
 
-/// Discards earlier input. A terminal stores a few thousand characters of a paste, and delivers the
-/// others after the first were read. All input is discarded if nothing arrives within [`MOMENT`].
+/// Discards input that was typed before the question. The terminal only stores a few thousand
+/// characters of a paste, and delivers more of it while we read. We therefore discard input until
+/// nothing arrives within [`MOMENT`].
 fn drop_pending(terminal: &mut BufReader<File>) -> io::Result<()> {
     terminal.consume(terminal.buffer().len());
     for _ in 0..MAX_DISCARDS {
@@ -90,7 +92,7 @@ impl<R: BufRead, W: Write> Dialogue<R, W> {
         Self {
             input,
             output,
-            ended: "nothing was done",
+            consequence: "nothing was done",
             drop_pending: |_| Ok(()),
             has_input: |_| Ok(true),
             is_over: Arc::default(),
@@ -125,7 +127,7 @@ impl<R: BufRead, W: Write> Dialogue<R, W> {
             writeln!(self.output)?;
             return Err(CommandError::Usage(format!(
                 "the input ended before all questions were answered; {}",
-                self.ended
+                self.consequence
             )));
         }
         Ok(line.trim().to_owned())
@@ -135,10 +137,11 @@ impl<R: BufRead, W: Write> Dialogue<R, W> {
     fn wait_for_input(&self) -> Result<(), CommandError> {
         loop {
             if self.is_over.load(Ordering::Relaxed) {
-                let message = format!("the call no longer waits for the answer; {}", self.ended);
+                let message =
+                    format!("the call no longer waits for the answer; {}", self.consequence);
                 return Err(CommandError::Usage(message));
             }
-            // `has_input` waits up to `MOMENT`, so the loop pauses.
+            // This loop doesn't spin, because `has_input` waits up to `MOMENT`.
             if (self.has_input)(&self.input).map_err(HostError::io("reading the answer"))? {
                 return Ok(());
             }

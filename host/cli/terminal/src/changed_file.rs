@@ -24,15 +24,15 @@ pub struct FileChange {
     path: PathBuf,
     /// The path of the file to which `path` leads.
     target: PathBuf,
-    /// The current content. `None`: the file doesn't exist.
+    /// The current content, or `None` if the file doesn't exist.
     before: Option<String>,
-    /// The new content. `None`: the file is removed.
+    /// The new content, or `None` if the file is removed.
     after: Option<String>,
 }
 
 impl FileChange {
-    /// Plans a change. `in_project`: whether the file must be in the working directory. `edit`
-    /// makes the new content from the old content. Returns `None` if the content doesn't change.
+    /// Plans a change. With `in_project`, the file must be in the working directory. `edit` makes
+    /// the new content from the old content. Returns `None` if the content doesn't change.
     ///
     /// # Errors
     ///
@@ -119,7 +119,7 @@ impl FileChange {
             .tempfile_in(folder)
             .map_err(writing(path))?;
         file.write_all(after.as_bytes()).map_err(writing(path))?;
-        // The permissions stay the same.
+        // The new file gets the permissions of the existing file.
         if self.before.is_some() {
             let mode = fs::metadata(&self.target).map_err(writing(path))?.permissions();
             file.as_file().set_permissions(mode).map_err(writing(path))?;
@@ -129,7 +129,7 @@ impl FileChange {
         self.check_unchanged()?;
         let persisted = match self.before {
             Some(_) => file.persist(&self.target),
-            // Fails if another program has created the file.
+            // This fails if another program has created the file in the meantime.
             None => file.persist_noclobber(&self.target),
         };
         persisted.map_err(|error| writing(path)(error.error))?;

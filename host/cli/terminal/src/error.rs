@@ -48,7 +48,8 @@ impl CommandError {
     }
 }
 
-/// Prints an error as JSON. Not for the failure of a call, which the call's answer contains.
+/// Prints an error as JSON. The failure of a call isn't printed like this, because the call's
+/// answer already contains it.
 pub fn print_json(exit: Exit, message: &str) -> io::Result<()> {
     let kind = if exit == Exit::Usage { "usage" } else { "host" };
     let error = json!({ "ok": false, "error": { "kind": kind, "message": neutral(message) } });

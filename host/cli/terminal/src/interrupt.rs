@@ -56,7 +56,7 @@ impl Interrupts {
         thread::Builder::new()
             .name("interrupt".to_owned())
             .spawn(move || watch(signals, &current))
-            .map_err(HostError::io("starting the thread that waits for Ctrl-C"))?;
+            .map_err(HostError::io("the thread that waits for Ctrl-C can't be started"))?;
         Ok(interrupts)
     }
 
@@ -80,7 +80,7 @@ impl Interrupts {
     /// Returns the system's error if the handler can't be set.
     pub fn pass_to(&self, handler: impl Fn() + Send + 'static) -> std::io::Result<()> {
         self.set(OnSignal::Call(Box::new(handler)));
-        // If the process ignores SIGHUP, `listen` has left it out.
+        // `listen` leaves SIGHUP out if the process ignores it, but `handler` needs it too.
         self.signals.add_signal(SIGHUP)
     }
 
@@ -93,7 +93,7 @@ impl Interrupts {
 fn watch(mut signals: Signals, current: &Mutex<OnSignal>) {
     for _signal in signals.forever() {
         let mut current = current.lock().unwrap_or_else(PoisonError::into_inner);
-        // `take` leaves `OnSignal::End`: the next signal ends the process.
+        // `take` leaves `OnSignal::End`, so the next signal ends the process.
         match std::mem::take(&mut *current) {
             OnSignal::Cancel(token) => token.cancel(),
             OnSignal::Call(handler) => {

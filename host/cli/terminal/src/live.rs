@@ -60,9 +60,9 @@ impl Live {
 }
 
 impl Shown {
-    /// Checks whether exactly the lines of `texts` were printed, in any order. Stdout and stderr of
-    /// a command may mix in any order.
-    pub fn is_all_of(&self, texts: &[&str]) -> bool {
+    /// Checks whether exactly the lines of `texts` were printed. Their order may differ, because
+    /// stdout and stderr of a command are printed in the order in which they arrive.
+    pub fn has_exactly_the_lines_of(&self, texts: &[&str]) -> bool {
         if self.has_gaps || self.text.is_empty() {
             return false;
         }
@@ -87,7 +87,7 @@ impl Drop for Live {
 fn print_lines(lines: &Receiver<String>) {
     let mut stderr = anstream::stderr();
     for line in lines {
-        // If stderr is closed, printing the answer fails too.
+        // A call doesn't fail only because its progress can't be shown, so errors are ignored.
         let _ = writeln!(stderr, "{FAINT}{line}{FAINT:#}");
     }
 }
@@ -154,11 +154,11 @@ mod tests {
     #[test]
     fn output_shown_in_full_is_not_repeated() {
         let shown = |text: &str, has_gaps| Shown { text: text.to_owned(), has_gaps };
-        assert!(shown("a\nb\n", false).is_all_of(&["a\nb"]));
-        assert!(shown("err\nout\n", false).is_all_of(&["out\n", "err\n"]));
-        assert!(!shown("a\n", false).is_all_of(&["a\nb\n"]));
-        assert!(!shown("a\na\n", false).is_all_of(&["a\n"]));
-        assert!(!shown("a\n", true).is_all_of(&["a\n"]));
-        assert!(!shown("", false).is_all_of(&[""]), "nothing was shown");
+        assert!(shown("a\nb\n", false).has_exactly_the_lines_of(&["a\nb"]));
+        assert!(shown("err\nout\n", false).has_exactly_the_lines_of(&["out\n", "err\n"]));
+        assert!(!shown("a\n", false).has_exactly_the_lines_of(&["a\nb\n"]));
+        assert!(!shown("a\na\n", false).has_exactly_the_lines_of(&["a\n"]));
+        assert!(!shown("a\n", true).has_exactly_the_lines_of(&["a\n"]));
+        assert!(!shown("", false).has_exactly_the_lines_of(&[""]), "nothing was shown");
     }
 }

@@ -3,7 +3,8 @@
 /// One wrong letter is allowed for each three letters.
 const LETTERS_PER_ERROR: usize = 3;
 
-/// The least bytes of a word that is searched in names. Too many names contain shorter words.
+/// The least bytes of a word that is searched in names, because too many names contain a shorter
+/// word.
 const MIN_PART: usize = 3;
 
 /// Returns the most similar candidate that differs from `word` in few letters, or contains `word`.

@@ -11,7 +11,7 @@ use crate::error::CommandError;
 
 /// Writes a new file in one step. Only the owner can read the file. Fails if the file exists.
 pub fn create(path: &Path, text: &str) -> Result<(), CommandError> {
-    // A broken link exists too.
+    // `symlink_metadata` also finds a broken link.
     if path.symlink_metadata().is_ok() {
         return Err(exists(path));
     }

@@ -194,8 +194,8 @@ impl fmt::Display for Differences<'_> {
     }
 }
 
-/// Writes both texts, long texts from the first word that differs on. A text that is only cut at
-/// its end could hide the difference.
+/// Writes both texts. A long text starts at the first word that differs, because a text that is
+/// only cut at its end could hide the difference.
 fn write_change(f: &mut fmt::Formatter<'_>, title: &str, change: &Change) -> fmt::Result {
     let Change { old, new } = change;
     let common = common_prefix(old, new);

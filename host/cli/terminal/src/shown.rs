@@ -41,7 +41,7 @@ pub fn columns() -> Option<usize> {
 pub const MIN_COLUMNS: usize = 24;
 
 /// Wraps `text` between words for a terminal with `columns`. Lines after the first line are
-/// indented by `indent` spaces. `None`: lines are only indented.
+/// indented by `indent` spaces. Without `columns`, the lines are only indented.
 pub fn wrap(text: &str, indent: usize, columns: Option<usize>) -> String {
     let width = match columns {
         Some(columns) => columns.saturating_sub(indent).max(MIN_COLUMNS),

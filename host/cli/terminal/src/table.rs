@@ -30,7 +30,7 @@ struct Row<const N: usize> {
 }
 
 impl<const N: usize> Table<N> {
-    /// Makes a table without rows. `numbers`: the right-aligned columns.
+    /// Makes a table without rows. The columns with the indexes in `numbers` are right-aligned.
     pub fn new(heads: [&'static str; N], numbers: &'static [usize]) -> Self {
         Self { heads, numbers, rows: Vec::new() }
     }
@@ -72,7 +72,7 @@ impl<const N: usize> Table<N> {
         self.print_in(out, columns())
     }
 
-    /// `columns`: the width of the terminal. `None`: whole lines.
+    /// Writes the table for a terminal of this width, or in whole lines if `columns` is `None`.
     fn print_in(&self, out: &mut impl Write, columns: Option<usize>) -> io::Result<()> {
         if self.rows.is_empty() {
             return Ok(());
@@ -92,7 +92,7 @@ impl<const N: usize> Table<N> {
         Ok(())
     }
 
-    /// The first column is bold.
+    /// Formats a row. Its first cell is bold, unless the cell has a colour.
     fn row_line(&self, row: &Row<N>, widths: &[usize; N]) -> String {
         let mut line = String::new();
         for (column, cell) in row.cells.iter().enumerate() {
@@ -124,12 +124,12 @@ impl<const N: usize> Table<N> {
         if let Some(columns) = columns
             && let Some((last, others)) = widths.split_last_mut()
         {
-            let mut taken = 0;
+            let mut used_columns = 0;
             for width in others.iter() {
-                taken += width + GAP.len();
+                used_columns += width + GAP.len();
             }
-            let room = columns.saturating_sub(taken).max(MIN_COLUMNS);
-            *last = room.min(*last);
+            let remaining_columns = columns.saturating_sub(used_columns).max(MIN_COLUMNS);
+            *last = remaining_columns.min(*last);
         }
         widths
     }

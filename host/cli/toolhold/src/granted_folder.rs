@@ -50,8 +50,8 @@ pub(crate) fn folder_at(
     folder(path.to_str().ok_or(FolderError::GivenNotUtf8)?, toolhold, here)
 }
 
-/// Returns the folder for `toolhold.toml`: its real path, or `.`. `toolhold`: Toolhold's folders.
-/// `here`: the working directory.
+/// Returns the folder for `toolhold.toml`: its real path, or `.`. A relative path starts at `here`,
+/// the working directory. `toolhold` are Toolhold's own folders.
 ///
 /// # Errors
 ///

@@ -45,7 +45,7 @@ fn warn_about_ignored(project: &Project) -> std::io::Result<()> {
     }
     if ignored.len() > MAX_NOTICES {
         let more = counted(ignored.len() - MAX_NOTICES, "more key");
-        warn(&format!("{more} of this file ignored, too"))?;
+        warn(&format!("Toolhold ignores {more} of this file, too"))?;
     }
     let change = if project.standing == ProjectTrust::Changed {
         "; the file has changed since you trusted it"
@@ -90,7 +90,8 @@ fn block_on_reactor<T>(
     reactor: &mut Builder,
     work: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
-    let runtime = reactor.enable_all().build().map_err(HostError::io("starting the reactor"))?;
+    let runtime =
+        reactor.enable_all().build().map_err(HostError::io("the reactor can't be started"))?;
     let result = runtime.block_on(work);
     runtime.shutdown_background();
     result
@@ -111,8 +112,8 @@ pub(crate) async fn build(
     Ok(host)
 }
 
-/// Builds the host for one call of `tool`. `for_model`: whether a model gets the output. People get
-/// unfiltered output, so the plugin with the filters isn't loaded for them.
+/// Builds the host for one call of `tool`. People get unfiltered output, so the plugin with the
+/// filters is only loaded if a model gets the output (`for_model`).
 pub(crate) async fn build_for_call(
     options: &Options,
     folders: Folders,
@@ -150,8 +151,8 @@ async fn start(builder: HostBuilder) -> Result<Host, HostError> {
         .await
 }
 
-/// Makes the builder of a host with the built-in plugins. `servers`: this process's upstream
-/// servers, which may already run. `front_end`: the command's name in the audit log.
+/// Makes the builder of a host with the built-in plugins. `servers` are this process's upstream
+/// servers, which may already run. `front_end` is the command's name in the audit log.
 pub(crate) fn builder(
     options: &Options,
     folders: Folders,
@@ -167,8 +168,8 @@ pub(crate) fn builder(
     Ok(builder.builtins(toolhold_builtins::all()))
 }
 
-/// Makes the builder of a host without the built-in plugins. `only_tool`: the only tool that will
-/// be called. `None`: any tool.
+/// Makes the builder of a host without the built-in plugins. If only one tool will be called,
+/// `only_tool` names it.
 #[expect(clippy::too_many_arguments, reason = "each is another part of the host")]
 pub(crate) fn builder_in(
     directory: PathBuf,

@@ -103,7 +103,7 @@ pub(crate) fn sign(arguments: &SignArguments) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-/// Reads a secret key. `key`: the name of a key of the user, or the path of a file.
+/// Reads a secret key. `key` is the name of a key of the user, or the path of a file.
 pub(crate) fn secret_key(key: &str, password: Option<&PasswordSource>) -> Result<SecretKey, Error> {
     let keys = KeyFolder::new(&Folders::from_environment()?.config);
     let is_path = key.contains(['/', '.']);

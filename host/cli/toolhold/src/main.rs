@@ -65,8 +65,8 @@ use crate::exit::Exit;
 use crate::options::LogFormat;
 use crate::style::Message;
 
-/// musl, the C library of the static binary, has an allocator with one lock for all threads. Calls
-/// take twice as long with this allocator.
+/// The C library of the static binary, musl, has an allocator with one lock for all threads. Calls
+/// would take twice as long with it, so mimalloc replaces it.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -106,7 +106,7 @@ fn main() {
     }
 
     toolhold_export::flush_telemetry(LAST_SENDING);
-    // Returning from `main` could wait for a blocked thread.
+    // The process exits here, because returning from `main` could wait for a blocked thread.
     std::process::exit(exit.code());
 }
 
@@ -144,7 +144,7 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
     let needs_lock =
         !matches!(command, Command::Generate(_) | Command::Demo(_) | Command::Doctor(_));
     if needs_lock && let Ok(folders) = Folders::from_environment() {
-        // An interrupted installation of a bundle is completed first.
+        // If the installation of a bundle was interrupted, it is completed first.
         PluginApprovals::open(&folders).finish()?;
     }
 
@@ -181,7 +181,8 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
     }
 }
 
-/// An invalid command line can't be parsed, so the raw words are searched.
+/// Checks whether the command line has `--json`. Searches the raw words, because an invalid command
+/// line can't be parsed.
 fn wants_json() -> bool {
     std::env::args_os().skip(1).take_while(|word| word != "--").any(|word| word == "--json")
 }
@@ -195,8 +196,8 @@ fn allow_open_files() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
-/// Starts writing the log to stderr. `flag`: the level of `--log`. `None`: the level in
-/// `TOOLHOLD_LOG`, or `default`.
+/// Starts writing the log to stderr. `flag` is the level of `--log`. Without it, `TOOLHOLD_LOG`
+/// sets the level, or else `default`.
 fn start_log(
     flag: Option<LevelFilter>,
     default: LevelFilter,
@@ -213,11 +214,11 @@ fn start_log(
         })?,
     };
 
-    // `rmcp` must be quieter. At `warn`, it repeats error answers that are in the audit log. At
-    // `info`, it prints Rust values.
+    // `rmcp` must be quieter, because at `warn` it repeats error answers that are already in the
+    // audit log, and at `info` it prints Rust values.
     let is_terse = level == LevelFilter::WARN || level == LevelFilter::INFO;
     let protocol_level = if is_terse { LevelFilter::ERROR } else { level };
-    // The error of a failed call already names an unreachable server.
+    // The client is silent, because the error of a failed call already names an unreachable server.
     let client_level = if is_terse { LevelFilter::OFF } else { level };
     let levels = Targets::new()
         .with_default(level)

@@ -37,7 +37,7 @@ pub(crate) fn arguments(schema: &Value) -> Vec<Argument> {
             description: words.join(" "),
         });
     }
-    // `false` comes before `true`.
+    // Required arguments come first, because `false` comes before `true`.
     arguments.sort_by_key(|argument| !argument.required);
     arguments
 }
@@ -47,8 +47,8 @@ fn is_required(name: &str, schema: &Value) -> bool {
     required.iter().any(|other| other == name)
 }
 
-/// Describes the type of a schema. `root`: the schema that references refer to. `depth`: the number
-/// of types around this type.
+/// Describes the type of a schema. References refer to parts of `root`. `depth` is the number of
+/// types around this type.
 fn type_text(schema: &Value, root: &Value, depth: usize) -> String {
     if depth > MAX_DEPTH {
         return "anything".to_owned();
@@ -101,7 +101,7 @@ fn literal(value: &Value) -> String {
     }
 }
 
-/// Describes the type `name` of a schema. `root`: the schema that references refer to. `depth`: the
+/// Describes the type `name` of a schema. References refer to parts of `root`. `depth` is the
 /// number of types around this type.
 fn named_type(name: &str, schema: &Value, root: &Value, depth: usize) -> String {
     match name {

@@ -60,7 +60,7 @@ impl Alarm {
             Some(at) if at.as_second() < latest => (at.as_second(), at.subsec_nanosecond()),
             Some(_) | None => (latest, 0),
         };
-        // Zero stops the timer.
+        // Zero would stop the timer, so the time is at least one second.
         let it_value = Timespec { tv_sec: seconds.max(1), tv_nsec: nanoseconds.max(0).into() };
         // The timer fires once.
         let it_interval = Timespec { tv_sec: 0, tv_nsec: 0 };

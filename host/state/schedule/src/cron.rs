@@ -11,8 +11,8 @@ const MAX: usize = 256;
 /// after at most 40 years.
 const YEARS: i16 = 48;
 
-/// The largest clock change that is treated as summer time. A larger change is a correction, as
-/// when Samoa skipped a day. The times that a correction skips don't exist.
+/// The largest clock change that is treated as summer time. A larger change corrects the calendar,
+/// as when Samoa skipped a day. A job doesn't run at a time that such a correction skips.
 const CORRECTION: SignedDuration = SignedDuration::from_hours(3);
 
 /// A parsed cron expression.
@@ -200,7 +200,7 @@ impl Cron {
             let offset = zone.to_offset(period_start);
             let civil = self.civil_from(offset.to_datetime(period_start));
             let next = civil.and_then(|civil| offset.to_timestamp(civil).ok());
-            // A missing change means that this period has no end.
+            // If no change follows, this period has no end.
             let Some(change) = zone.following(period_start).next() else { return next };
             let period_end = change.timestamp();
             if let Some(next) = next
@@ -260,7 +260,7 @@ impl Cron {
 
     /// Returns the first matching time of the day at or after `from`.
     fn time_from(&self, from: Time) -> Option<Time> {
-        // Callers pass whole seconds, so a fraction isn't rounded up.
+        // Callers pass whole seconds, so there is no fraction to round up.
         let hour = from.hour();
         let minute = from.minute();
         if has_bit(self.hours, hour) {
@@ -282,9 +282,9 @@ impl Cron {
 fn moment_of(civil: DateTime, zone: &TimeZone) -> Option<Timestamp> {
     match zone.to_ambiguous_timestamp(civil).offset() {
         AmbiguousOffset::Unambiguous { offset } => offset.to_timestamp(civil).ok(),
-        // The time occurs twice. The first occurrence is used.
+        // The time occurs twice, so the first occurrence is used.
         AmbiguousOffset::Fold { before, .. } => before.to_timestamp(civil).ok(),
-        // The clock skips the time. The moment of the change is used.
+        // The clock skips the time, so the moment of the change is used.
         AmbiguousOffset::Gap { before, after } => {
             if after.duration_since(before) > CORRECTION {
                 return None;
@@ -348,7 +348,7 @@ impl Field {
         let Some((from, mut to)) = bounds else {
             return Err(CronFieldError::Value { part: text.to_owned(), field: self.name });
         };
-        // In `5-0`, Sunday comes after Saturday, so Sunday is 7.
+        // The `0` in `5-0` is the Sunday after Saturday, which is 7.
         if to == 0 && from > 0 && self.to == WEEKDAY.to {
             to = WEEKDAY.to;
         }

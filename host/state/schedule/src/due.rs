@@ -16,9 +16,10 @@ use crate::{INTERRUPTED, MAX_MISSED, MAX_OUTPUT, MAX_RUNS};
 /// A run is missed if it is later than this.
 const LATE: SignedDuration = SignedDuration::from_secs(60);
 
-/// The clock was wrong if the last run of a task is further in the future than this. The task then
-/// gets a new time, because it must not wait until the wrong time. After a smaller change, such as
-/// a manual end of summer time, no run is repeated.
+/// If the last run of a task is further in the future than this, the clock was wrong when the task
+/// ran. The task then gets a new time, because it must not wait until the wrong time. If the
+/// difference is smaller, for example after a manual end of summer time, the task keeps its time,
+/// so that no run is repeated.
 const CORRECTION: SignedDuration = SignedDuration::from_hours(3);
 
 /// A claimed run that hasn't started.
@@ -256,7 +257,8 @@ fn claim_next(
     let due = "SELECT next, id FROM tasks WHERE next <= ?1 AND paused = 0 ORDER BY next, id";
     let until = Some(now.as_millisecond());
     while let Some((next, task)) = first_free(connection, due, until, busy)? {
-        // If `claim_due` skipped the time, the task now has a later time.
+        // If `claim_due` skipped the time, the task now has a later time or none, so it is not
+        // found again.
         if let Some(id) = claim_due(connection, task, moment(next), now)? {
             return Ok(Some((id, task)));
         }
@@ -310,8 +312,8 @@ fn claim_due(
         .query_row([task], |row| text(row, 0))?;
     let Pending { mut times, more } = when.pending(first, now);
     if times.is_empty() {
-        // The expression may give only later times, for example because the rules of the time zone
-        // changed. The stored time is used then.
+        // The expression may only give later times now, for example because the rules of the time
+        // zone have changed. In this case, the run is due at the stored time.
         times.push(first);
     }
     let earliest = times[0];
@@ -346,9 +348,9 @@ fn claim_latest(
     now: Timestamp,
 ) -> Result<Option<i64>, ScheduleError> {
     let latest = times[times.len() - 1];
-    let others = count_missed(times, more);
+    let earlier_times = count_missed(times, more);
     let is_late = now.duration_since(latest) > LATE;
-    let skipped = if is_late { others + 1 } else { others };
+    let skipped = if is_late { earlier_times + 1 } else { earlier_times };
     if skipped > 0 {
         let last_skipped = if is_late { latest } else { times[times.len() - 2] };
         let passed =

@@ -441,8 +441,8 @@ impl Schedule {
     }
 }
 
-/// Checks a task and returns its first time. Stores a duration as a time. If the zone is missing,
-/// adds the machine's zone.
+/// Checks a task and returns its first time. Replaces a duration in `order` by the time at which it
+/// ends, and a missing zone by the machine's zone.
 fn check(
     order: &mut TaskOrder,
     quotas: Quotas,
@@ -464,11 +464,11 @@ fn check(
         }
         TaskAction::Prompt(_) => {}
     }
-    if !["once", "all", "skip"].contains(&&*order.missed) {
+    if !matches!(order.missed.as_str(), "once" | "all" | "skip") {
         let shown = neutral_line(cut(&order.missed, MAX_NAME));
         return Err(TaskOrderError::Missed(shown).into());
     }
-    // The process that runs or shows the task may have another time zone.
+    // The process that runs or shows the task may have another time zone, so this zone is stored.
     order.zone = order.zone.take().or_else(machine_zone);
     let zone = order.zone.as_deref();
     let when = When::parse(&order.kind, &order.when, zone, now).map_err(TaskOrderError::from)?;
@@ -637,7 +637,7 @@ pub(crate) fn read_listed(row: &Row<'_>) -> rusqlite::Result<Listed> {
     let in_zone = find_zone(zone.as_deref()).unwrap_or(TimeZone::UTC);
     let kind = text(row, 7)?;
     let mut when = text(row, 8)?;
-    // The stored time is in UTC.
+    // The time is stored in UTC, but shown in the zone of the task.
     if kind == "once"
         && let Ok(at) = when.parse::<Timestamp>()
     {

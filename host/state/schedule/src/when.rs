@@ -165,7 +165,7 @@ impl When {
     /// Returns the latest times from `first` to `now`, at most [`MAX_MISSED`]. `first` must be one
     /// of the task's times.
     pub fn pending(&self, first: Timestamp, now: Timestamp) -> Pending {
-        // `times_after` returns only times after its first argument.
+        // `times_after` only returns times after its first argument, so it starts before `first`.
         let before_first = first.as_millisecond().saturating_sub(1);
         let times = self.times_after(before_first, now);
         if times.len() <= MAX_MISSED {
@@ -186,8 +186,8 @@ impl When {
         Pending { times: self.times_after(late_enough, now), more: true }
     }
 
-    /// Returns the times after `after_millis` up to `now`. Stops at one time above [`MAX_MISSED`],
-    /// which shows that there are too many times.
+    /// Returns the times after `after_millis` up to `now`. Stops at one time more than
+    /// [`MAX_MISSED`], which is enough to show that there are too many.
     fn times_after(&self, after_millis: i64, now: Timestamp) -> Vec<Timestamp> {
         let mut times = Vec::new();
         let Ok(mut last) = Timestamp::from_millisecond(after_millis) else { return times };
@@ -272,7 +272,7 @@ pub fn clock_change(kind: &str, text: &str, zone: Option<&str>) -> Option<String
 }
 
 /// Checks whether only the day of a date is invalid, as in the 30th of February.
-fn is_no_day(date: &str) -> bool {
+fn has_only_invalid_day(date: &str) -> bool {
     let (Some(month), Some(day)) = (date.get(..8), date.get(8..)) else { return false };
     let has_month = format!("{month}01").parse::<Date>().is_ok();
     let may_be_day = day.parse::<u8>().is_ok_and(|day| (1..=31).contains(&day));
@@ -314,7 +314,8 @@ fn parse_exact_moment(text: &str, zone: &TimeZone, now: Timestamp) -> Result<Tim
         return to_timestamp(civil, zone).ok_or_else(|| time_error(text));
     }
     let Ok(span) = text.parse::<Span>() else { return Err(time_error(text)) };
-    // Days and longer units follow the calendar, so this fails for them.
+    // This fails for days and longer units, because their length depends on the calendar of the
+    // zone.
     if let Ok(later) = now.checked_add(span) {
         return Ok(later);
     }
@@ -336,12 +337,12 @@ fn to_timestamp(civil: DateTime, zone: &TimeZone) -> Option<Timestamp> {
 
 fn time_error(text: &str) -> WhenError {
     let Some(date) = text.get(.."2000-01-01".len()) else { return WhenError::Time(shown(text)) };
-    // The latest `Timestamp` is in the last days of this year, so a valid date of this year is too
-    // late.
+    // The latest `Timestamp` is in the last days of the last year that `Date` knows, so a valid
+    // date of that year is too late.
     if date.parse::<Date>().is_ok_and(|date| date.year() == Date::MAX.year()) {
         return WhenError::Beyond(shown(text));
     }
-    if is_no_day(date) {
+    if has_only_invalid_day(date) {
         return WhenError::Day(shown(text));
     }
     WhenError::Time(shown(text))

@@ -4,7 +4,8 @@
 
 use serde_json::{Map, Value as Json, json};
 
-/// The fields: the number for Protocol Buffers, the name for JSON, and the value.
+/// The fields of a message. Each field has its number for Protocol Buffers, its name for JSON, and
+/// its value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Message(Vec<(u32, &'static str, Value)>);
 
@@ -56,7 +57,7 @@ impl Message {
         Self::default()
     }
 
-    /// Adds a field. `number`: the number in protobuf. `name`: the name in JSON.
+    /// Adds a field, which has `number` in Protocol Buffers and `name` in JSON.
     pub(crate) fn with(mut self, number: u32, name: &'static str, value: Value) -> Self {
         self.0.push((number, name, value));
         self
@@ -70,7 +71,7 @@ impl Message {
         self.with(number, name, Value::Messages(values))
     }
 
-    /// Adds a text field. `number`: the number in protobuf. `name`: the name in JSON.
+    /// Adds a text field, which has `number` in Protocol Buffers and `name` in JSON.
     pub(crate) fn with_text(
         self,
         number: u32,
@@ -128,7 +129,7 @@ impl Value {
         }
     }
 
-    /// Converts the value to JSON. Integers of 64 bits become strings.
+    /// Converts the value to JSON. As Protocol Buffers define, integers of 64 bits become strings.
     fn to_json(&self) -> Json {
         match self {
             Self::Text(text) => json!(text),

@@ -65,9 +65,11 @@ fn attributes(record: &LogRecord, fields: &Fields<'_>) -> Vec<Message> {
             attributes.push(text(name, value));
         }
     }
-    // The body already has all fields of the record. Attributes make searching easier.
+    // The body already has all fields of the record. They are attributes too, so that people can
+    // search for them.
     for (key, value) in fields.entries() {
-        // These fields have other names in the entry.
+        // The entry already contains these fields, under names that OpenTelemetry or `names`
+        // defines.
         if matches!(key, "seq" | "hash" | "ts") {
             continue;
         }

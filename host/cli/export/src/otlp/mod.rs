@@ -30,7 +30,7 @@ pub(crate) fn any(value: Value) -> Message {
         Value::Text(_) => (1, "stringValue"),
         Value::Bool(_) => (2, "boolValue"),
         Value::Double(_) => (4, "doubleValue"),
-        // Other attributes have integers.
+        // All other attributes are integers.
         _ => (3, "intValue"),
     };
     Message::new().with(number, name, value)

@@ -62,13 +62,14 @@ impl Refusal {
         let failure = answer.outcome.as_ref().err();
         let call_denial = failure.and_then(|failure| failure.denial.as_ref());
         let denial = report.denial.as_ref().or(call_denial)?;
-        // The denial may be only in the failure.
+        // If the denial is only in the failure, the report hasn't counted it.
         let count = report.denials.max(1);
         Some(Self { gate: "grants", rule: rule_name(&denial.rule), count })
     }
 }
 
-/// Built-in rules without a value. Other sentences may contain a part of the call.
+/// The starts of built-in rules that are sentences. Only these starts are sent, because the rest of
+/// a sentence, and other sentences, may contain a part of the call.
 const SENTENCES: [&str; 6] = [
     "a call that can't be counted is denied",
     "directories need a grant",
@@ -89,11 +90,11 @@ fn rule_name(rule: &str) -> String {
     {
         return key.trim().to_owned();
     }
-    // The rule may be only the name of a key. Only names of keys contain `_`.
+    // Otherwise, the rule may be only the name of a key, which the underscore shows.
     if rule.contains('_') && rule.chars().all(|c| c.is_ascii_lowercase() || c == '_') {
         return rule.to_owned();
     }
-    // Other rules may contain a part of the call.
+    // Other rules may contain a part of the call, so they aren't sent.
     names::OTHER.to_owned()
 }
 
@@ -137,7 +138,8 @@ impl Call {
         }
     }
 
-    /// `random`: the bytes for the IDs of the trace and the span.
+    /// Makes the span of the call. The bytes of `random` become the span's ID and, unless the
+    /// caller has named its own trace, the trace's ID.
     pub(super) fn span(self, random: &[u8; RANDOM_BYTES]) -> Span {
         let mut trace = [0; TRACE_ID];
         trace.copy_from_slice(&random[..TRACE_ID]);
@@ -154,7 +156,7 @@ impl Call {
             text(names::OPERATION, names::EXECUTE_TOOL),
             text(names::TOOL, &*tool),
             text(names::CALL_ID, &*self.id.0),
-            // The name of a session may contain a path.
+            // The name of a session may contain a path, so only its hash is sent.
             text(names::CONVERSATION, short_hash(&self.session)),
             attribute(names::ATTEMPTS, Value::Int(self.attempts.into())),
         ];

@@ -49,8 +49,8 @@ struct State {
     plugins: Mutex<Option<CountPlugins>>,
     dropped: AtomicU64,
     inbox: Mutex<Inbox>,
-    /// Wakes the thread for a full batch. Waking the thread takes longer than all other telemetry
-    /// of a call.
+    /// Wakes the thread. A call only does this if it completes a batch, because waking the thread
+    /// takes longer than all other telemetry of the call.
     wakes: Condvar,
 }
 
@@ -103,9 +103,9 @@ impl Telemetry {
         std::thread::Builder::new()
             .name("toolhold-telemetry".to_owned())
             .spawn(move || worker.run())
-            .map_err(HostError::io("starting the thread that sends telemetry"))?;
+            .map_err(HostError::io("the thread that sends telemetry can't be started"))?;
         let mut running = lock(&RUNNING);
-        // Threads that have ended don't need a flush.
+        // A thread that has ended has nothing to flush, so it is forgotten.
         running.retain(|state| !lock(&state.inbox).ended);
         running.push(Arc::clone(&state));
         Ok(Arc::new(Self { state, traces: signals.traces }))
@@ -119,8 +119,8 @@ impl Drop for Telemetry {
     }
 }
 
-/// Waits up to `limit` until all telemetry was sent or failed once. For programs that end, because
-/// the threads end with the program.
+/// Waits up to `limit` until all telemetry was sent or failed once. A program calls this function
+/// before it ends, because the sending threads end with the program.
 pub fn flush_telemetry(limit: Duration) {
     let deadline = Instant::now() + limit;
     for state in std::mem::take(&mut *lock(&RUNNING)) {

@@ -56,25 +56,26 @@ impl Worker {
 
     /// Sends telemetry until the host ends.
     pub(super) fn run(mut self) {
-        let mut next = Instant::now() + self.signals.every;
+        let mut next_send = Instant::now() + self.signals.every;
         loop {
-            let Waiting { calls, flushes, closed } = self.wait(next);
+            let Waiting { calls, flushes, closed } = self.wait(next_send);
             let sends_at_once = closed || !flushes.is_empty();
-            let is_due = sends_at_once || Instant::now() >= next;
+            let is_due = sends_at_once || Instant::now() >= next_send;
             for call in calls {
                 self.add(call);
             }
             if sends_at_once {
-                // The pause after a failure ends.
+                // The program or its host is about to end, so don't wait until the pause after a
+                // failure is over.
                 self.not_before = None;
             }
             if is_due {
                 self.send_all();
-                next = Instant::now() + self.signals.every;
+                next_send = Instant::now() + self.signals.every;
             }
 
             for done in flushes {
-                // The caller may no longer wait.
+                // An error means that the caller no longer waits.
                 let _ = done.try_send(());
             }
             if closed {
@@ -86,9 +87,9 @@ impl Worker {
         }
     }
 
-    /// Waits for a full batch, a flush, the host's end, or `next`. Then takes the waiting items.
-    fn wait(&self, next: Instant) -> Waiting {
-        let timeout = next.saturating_duration_since(Instant::now());
+    /// Waits for a full batch, a flush, the host's end or `deadline`, and takes the waiting items.
+    fn wait(&self, deadline: Instant) -> Waiting {
+        let timeout = deadline.saturating_duration_since(Instant::now());
         let may_send = self.may_send();
         let inbox = lock(&self.state.inbox);
         let wait_result = self.state.wakes.wait_timeout_while(inbox, timeout, |inbox| {
@@ -99,11 +100,12 @@ impl Worker {
 
         let flushes = std::mem::take(&mut inbox.flushes);
         let mut count = inbox.calls.len();
-        // Calls that can't be sent now stay in the queue, which drops new calls when it is full.
+        // If no request may be sent now, take only the calls whose spans still fit into the batch.
+        // The other calls stay in the queue, which drops new calls when it is full.
         let takes_all = may_send || inbox.closed || !flushes.is_empty();
         if !takes_all {
-            let room = BATCH - self.spans.len();
-            count = count.min(room);
+            let free_places = BATCH - self.spans.len();
+            count = count.min(free_places);
         }
         let calls = inbox.calls.drain(..count).collect();
         Waiting { calls, flushes, closed: inbox.closed }

@@ -39,7 +39,7 @@ pub(crate) async fn chat(
     let approver = Arc::clone(&around.approver);
     let Opened { mut agent, id, .. } = open(&arguments.session, around, approver, host).await?;
     let directory = around.directory.display().to_string();
-    let mut first = Some(RunEvent::Session { id, directory });
+    let mut session_event = Some(RunEvent::Session { id, directory });
     let mut has_offered_lenient = false;
     loop {
         let message = tokio::task::spawn_blocking(read_message)
@@ -49,8 +49,8 @@ pub(crate) async fn chat(
 
         let cancel = interrupts.arm();
         let mut printer = Printer::new(false, !arguments.plain, cancel.clone());
-        if let Some(session) = first.take() {
-            printer.event(session);
+        if let Some(event) = session_event.take() {
+            printer.event(event);
         }
         match message.trim() {
             "" => {}

@@ -72,8 +72,8 @@ enum Providers {
     AlsoFound,
 }
 
-/// Runs `work` with the values that all commands of the agent need. `has_yes`: whether `--yes` is
-/// set.
+/// Runs `work` with the values that all commands of the agent need. `has_yes` says whether `--yes`
+/// is set.
 fn run_work(
     options: &Options,
     front_end: &'static str,

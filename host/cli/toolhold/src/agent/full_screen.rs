@@ -89,7 +89,7 @@ pub(crate) async fn chat_on_screen(
     }
     let answer = chat.agent.last_answer();
     let id = chat.id.clone();
-    // Slow work must not delay the restoring of the terminal.
+    // Dropping the chat restores the terminal, which must not wait for the slow work below.
     drop(chat);
     if !answer.is_empty() {
         writeln!(anstream::stdout(), "{}", neutral(&answer))?;
@@ -303,7 +303,7 @@ impl Chat<'_> {
         self.end_command(String::new());
     }
 
-    /// Changes to the session `id`. `None`: a new session with the current model.
+    /// Changes to the session `id`, or to a new session with the current model if `id` is `None`.
     async fn change_session(&mut self, id: Option<&str>) -> Result<(), CommandError> {
         let approver = Arc::clone(&self.approver);
         let host = Arc::clone(&self.host);
@@ -346,7 +346,8 @@ impl Chat<'_> {
     }
 
     /// Asks the person to choose. Returns the index of the choice, or `None` if nothing was chosen.
-    /// `is_sudden`: whether the question is unexpected.
+    /// `is_sudden` says that the person doesn't expect the question, so a key that they are just
+    /// typing must not answer it.
     async fn choose(
         &mut self,
         text: String,
@@ -358,7 +359,7 @@ impl Chat<'_> {
             match self.effects.recv().await {
                 Some(ScreenEffect::Picked(choice)) => return choice,
                 Some(ScreenEffect::Leave) | None => {
-                    // The chat must end after this command.
+                    // The effect is kept, so that the chat ends after this command.
                     self.delayed.push_back(ScreenEffect::Leave);
                     return None;
                 }
@@ -367,8 +368,8 @@ impl Chat<'_> {
         }
     }
 
-    /// Asks a question, and returns whether the person chose "Yes" instead of "No". `is_sudden`:
-    /// whether the question is unexpected.
+    /// Asks a question, and returns whether the person chose "Yes" instead of "No". `is_sudden` has
+    /// the same meaning as in `choose`.
     async fn confirm(&mut self, text: String, is_sudden: bool) -> bool {
         let choices = vec!["No".to_owned(), "Yes".to_owned()];
         let index_of_yes = 1;
@@ -556,7 +557,8 @@ impl<'a> SideWork<'a> {
         let mut work = pin!(work);
         loop {
             let effect = tokio::select! {
-                // After the end of the work, effects must stay in the channel.
+                // The work is checked first, because effects must stay in the channel once it has
+                // ended.
                 biased;
                 _ = &mut work => return,
                 effect = effects.recv() => effect,

@@ -18,7 +18,7 @@ const MAX_MESSAGE: usize = 4096;
 
 #[derive(Default, Serialize, Deserialize)]
 struct History {
-    /// Sorted by the newest message, which is in the last directory.
+    /// The directories in the order of their newest messages. The newest of all is in the last.
     directories: Vec<DirectoryHistory>,
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn add(folders: &Folders, directory: &Path, message: String) -> Resul
     }
     let directory = directory.display().to_string();
     state::update_lightly(&folders.data.join("chat"), FILE, |history: &mut History| {
-        // The directory with the newest message must be the last.
+        // The directory now has the newest message of all, so it moves to the end.
         let index = history.directories.iter().position(|entry| entry.directory == directory);
         let mut entry = match index {
             Some(index) => history.directories.remove(index),

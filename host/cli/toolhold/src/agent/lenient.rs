@@ -11,9 +11,9 @@ use toolhold_terminal::style::STRONG;
 
 use crate::agent::Surroundings;
 
-/// Asks at the terminal whether plain JSON of `model` is accepted as calls. If the person agrees,
-/// adds the model to `lenient_models` in the user's `toolhold.toml`. `model`: `PROVIDER/MODEL`.
-/// Returns whether the person agreed.
+/// Asks at the terminal whether plain JSON of `model`, which is `PROVIDER/MODEL`, is accepted as
+/// calls. If the person agrees, adds the model to `lenient_models` in the user's `toolhold.toml`,
+/// and returns `true`.
 pub(crate) async fn offer_lenient(
     model: String,
     around: &Surroundings<'_>,

@@ -45,7 +45,7 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) front_end: &'static str,
     pub(crate) skills: Arc<Skills>,
     pub(crate) approver: Arc<dyn Approver>,
-    /// The tool for sub-agents. `None`: the agent can't delegate.
+    /// The tool for sub-agents, or `None` if the agent can't delegate.
     pub(crate) delegates: Option<Arc<Delegates>>,
 }
 

@@ -41,7 +41,7 @@ pub(crate) async fn models(
     }
     if let Some(found) = &around.found {
         let first = &around.config.values.agent.provider;
-        note(&format!("no provider is configured: asks {first}, {}", found.origin))?;
+        note(&format!("no provider is configured, so Toolhold asks {first}, {}", found.origin))?;
     }
     let mut reports = Vec::new();
     let mut all_are_ok = true;
@@ -51,7 +51,8 @@ pub(crate) async fn models(
         let report = match choice {
             Ok(model) if arguments.test => test(&model).await,
             Ok(model) => list(&model).await,
-            // If no model is named, the report contains the provider's error.
+            // If all providers are listed, the error of one goes into its report, so that the
+            // others are listed too.
             Err(error) if arguments.model.is_none() => {
                 json!({ "provider": name, "ok": false, "error": error.to_string() })
             }

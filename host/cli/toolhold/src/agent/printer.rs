@@ -55,8 +55,8 @@ pub(crate) struct Printer {
 }
 
 impl Printer {
-    /// Makes a printer that cancels `cancel` if stdout can't be written. `can_redraw`: whether the
-    /// waiting line may be overwritten.
+    /// Makes a printer that cancels `cancel` if stdout can't be written. The waiting line is only
+    /// overwritten if `can_redraw` is set.
     pub(crate) fn new(as_json: bool, can_redraw: bool, cancel: CancellationToken) -> Self {
         let form = if as_json {
             Form::Json
@@ -105,11 +105,11 @@ impl Printer {
             RunEvent::CallPart { tool } => {
                 Some(format!("model writes a call of {}", neutral_line(tool)))
             }
-            // This form doesn't print the parts of the text.
+            // This form doesn't print the parts of the text, so the person still waits.
             RunEvent::TextPart { .. } if self.form == Form::LastAnswer => {
                 Some("model writes its answer".to_owned())
             }
-            // Parts of the thinking are printed only at a terminal.
+            // The same holds for parts of the thinking if stderr is no terminal.
             RunEvent::ThinkingPart { .. } if !std::io::stderr().is_terminal() => {
                 Some("model thinks".to_owned())
             }
@@ -217,7 +217,7 @@ impl Printer {
 impl RunEvents for Printer {
     fn event(&mut self, event: RunEvent) {
         let Err(error) = self.show(event) else { return };
-        // Nobody can read more output.
+        // Nobody can read more output, so the session ends.
         self.cancel.cancel();
         // A reader such as `head` may close the pipe early, which isn't an error.
         if error.kind() != std::io::ErrorKind::BrokenPipe && !self.is_broken {
@@ -235,8 +235,8 @@ fn indented_error(text: &str) -> String {
     format!("{indented}{more}")
 }
 
-/// Prints the start of a call's result, with more lines for a diff. `filtered`: what filters
-/// removed.
+/// Prints the start of a call's result, with more lines for a diff. `filtered` has the numbers of
+/// lines before and after the output filters.
 fn print_result(text: &str, filtered: Option<&FilterSummary>) -> std::io::Result<()> {
     let unmarked = without_marks(text);
     let text = neutral(&unmarked);

@@ -90,7 +90,7 @@ pub(crate) struct Opened {
     pub(crate) host: Arc<Host>,
 }
 
-/// Opens the session of the command line, or a new session. `approver`: answers calls that need
+/// Opens the session of the command line, or a new session. `approver` answers the calls that need
 /// approval.
 pub(crate) async fn open(
     arguments: &SessionArguments,
@@ -123,7 +123,8 @@ async fn last_session(around: &Surroundings<'_>) -> Result<String, CommandError>
     }
 }
 
-/// Opens `session`, or a new session. `None` as the `model`: the model of the session's last task.
+/// Opens `session`, or a new session. Without a `model`, the session keeps the model of its last
+/// task.
 pub(crate) async fn open_named(
     session: Option<&str>,
     model: Option<&str>,

@@ -19,7 +19,7 @@ pub(crate) struct ScheduledEnd {
 }
 
 /// Runs the agent with a prompt in a new session. Returns the last answer that isn't empty.
-/// `is_untrusted`: whether the prompt may contain untrusted text.
+/// `is_untrusted` says that the prompt may contain untrusted text.
 pub(crate) async fn run_scheduled(
     prompt: String,
     is_untrusted: bool,

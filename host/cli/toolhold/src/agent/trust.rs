@@ -30,8 +30,8 @@ pub(crate) async fn instructions(
     for reason in left_out {
         writeln!(err, "{WARNING}note{WARNING:#}: {}", neutral_line(&reason))?;
     }
-    let new: Vec<InstructionFile> = files.iter().filter(|file| !file.is_seen).cloned().collect();
-    if new.is_empty() {
+    let unseen: Vec<InstructionFile> = files.iter().filter(|file| !file.is_seen).cloned().collect();
+    if unseen.is_empty() {
         return Ok(files);
     }
     if trusted {
@@ -39,7 +39,7 @@ pub(crate) async fn instructions(
         return Ok(files);
     }
     if !ask::is_watched() {
-        for file in &new {
+        for file in &unseen {
             let path = neutral_line(&file.path.display().to_string());
             writeln!(
                 err,
@@ -50,7 +50,7 @@ pub(crate) async fn instructions(
         return Ok(files.into_iter().filter(|file| file.is_seen).collect());
     }
 
-    let accepted = ask_about(new)?;
+    let accepted = ask_about(unseen)?;
     let folders = around.folders.clone();
     let to_remember = accepted.clone();
     tokio::task::spawn_blocking(move || remember_instructions(&to_remember, &folders))

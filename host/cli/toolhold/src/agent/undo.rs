@@ -85,7 +85,8 @@ fn describe(
         for change in plan.changes {
             paths.insert(change.path, change.what.as_str().to_owned());
         }
-        // Undoing the later calls removes conflicts of earlier calls.
+        // Only the conflicts of the newest call count, because undoing the later calls removes
+        // those of the earlier calls.
         if index == 0 {
             for conflict in plan.conflicts {
                 paths.insert(conflict.path, format!("not restored: {}", conflict.why));

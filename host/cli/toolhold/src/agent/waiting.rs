@@ -44,7 +44,7 @@ struct Wait {
 }
 
 impl WaitingLine {
-    /// `can_redraw`: whether an update may overwrite the line.
+    /// Makes a waiting line. `can_redraw` says whether an update may overwrite the line.
     pub(crate) fn new(can_redraw: bool) -> Self {
         let term = std::env::var_os("TERM").unwrap_or_default();
         let is_simple = term.is_empty() || term == "dumb";
@@ -91,7 +91,7 @@ impl Drop for WaitingLine {
     }
 }
 
-/// Draws the line after each step of a wait. `is_redrawn`: whether an update overwrites the line.
+/// Draws the line after each step of a wait. With `is_redrawn`, an update overwrites the line.
 fn draw(shared: &Shared, is_redrawn: bool) {
     let step = if is_redrawn { STEP } else { LONG_STEP };
     let mut state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);

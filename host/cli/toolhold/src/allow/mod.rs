@@ -17,7 +17,8 @@ use crate::options::Options;
 use crate::shown;
 use crate::style::warn;
 
-/// A person can't see in a glob which tools it matches.
+/// The note about a glob of tools. Such a glob doesn't allow destructive tools, because a person
+/// can't see in it which tools it matches.
 const DESTRUCTIVE_TOOLS_ASK: &str = "\
 Tools that say that they may destroy something still need approval; allow each by its full name.
 ";
@@ -87,14 +88,13 @@ fn allow_tool(name: &str, folders: &Folders) -> Result<(), Error> {
         )));
     }
     let glob = ToolGlob::new(name).map_err(|error| Error::Usage(error.to_string()))?;
-    let has_wildcard = glob.is_some();
+    let note = if glob.is_some() { DESTRUCTIVE_TOOLS_ASK } else { "" };
     let rule = AllowRule { tool: name.to_owned(), pattern: "*".to_owned(), is_glob: true };
     let file = insert::permission(folders, &rule)?;
     writeln!(
         anstream::stdout(),
         "Calls of {shown_name} now run without approval, unless another rule asks or denies.\n\
-         {}Written to {}.",
-        if has_wildcard { DESTRUCTIVE_TOOLS_ASK } else { "" },
+         {note}Written to {}.",
         shown::path(&file)
     )?;
     Ok(())

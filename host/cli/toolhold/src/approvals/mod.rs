@@ -76,8 +76,8 @@ struct Desk<'a> {
 
 impl Desk<'_> {
     fn waiting(&self) -> Result<Vec<PostedQuestion>, Error> {
-        let (waiting, wrong) = self.questions.waiting()?;
-        for error in wrong {
+        let (waiting, errors) = self.questions.waiting()?;
+        for error in errors {
             warn(&neutral_line(&error.to_string()))?;
         }
         Ok(waiting)
@@ -190,7 +190,7 @@ fn list(waiting: &[PostedQuestion]) -> Result<(), Error> {
             session.clone(),
         ]);
         table.details(&posted.question.to_text());
-        // The text has no colours.
+        // The table removes control characters, so the text must not have colours.
         table.details(&posted.question.always_to_text_with(&|_, text| text.to_owned()));
     }
     let mut out = anstream::stdout().lock();
@@ -229,7 +229,7 @@ fn now() -> u64 {
 fn find<'a>(waiting: &'a [PostedQuestion], id: &str) -> Result<&'a PostedQuestion, Error> {
     let mut matches = Vec::new();
     for posted in waiting {
-        // Every ID starts with an empty `id`.
+        // Every ID starts with an empty `id`, which must not match.
         if !id.is_empty() && posted.id.starts_with(id) {
             matches.push(posted);
         }

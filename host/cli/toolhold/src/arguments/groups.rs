@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use clap::Command;
 use toolhold_terminal::shown;
 
-/// In the order of the help.
+/// The titles of the groups and their subcommands, in the order of the help.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Use", &["call", "tools", "run", "chat", "undo", "approvals"]),
     ("Connect", &["serve", "connect", "mcp", "jobs", "tasks"]),

@@ -107,8 +107,8 @@ fn quoted(words: &[&str]) -> String {
     quoted.join(" ")
 }
 
-/// Answers a line such as `toolhold config set tools.call 60` with the line for `toolhold.toml`.
-/// Returns `None` for words other than a key with a value. `rest`: the words after `set`.
+/// Answers the words after `toolhold config set`, such as `tools.call 60`, with the line for
+/// `toolhold.toml`. Returns `None` for words other than a key with a value.
 fn tip_to_set(rest: &[&str]) -> Option<String> {
     let (key, value) = match rest {
         [pair] => pair.split_once('=')?,
@@ -128,9 +128,9 @@ fn tip_to_set(rest: &[&str]) -> Option<String> {
     ))
 }
 
-/// Corrects `rest`, the words after `toolhold call TOOL`. The first option becomes an argument of
-/// the tool. For `bash`, an unknown option becomes a part of the quoted command. Returns `None` if
-/// `rest` has no option with a name.
+/// Corrects `rest`, the words after `toolhold call TOOL`, if they have an option with a name.
+/// Otherwise, returns `None`. The first option becomes an argument of the tool. For `bash`, an
+/// unknown option is probably meant for the command, so the tip quotes the whole command.
 fn tip_for_call(tool: &str, rest: &[&str]) -> Option<String> {
     let index = rest.iter().position(|word| word.starts_with('-') && *word != "-")?;
     let option = rest[index].strip_prefix("--").unwrap_or_default();
@@ -164,11 +164,10 @@ fn value_of_option<'w>(option: &'w str, next_word: Option<&'w str>) -> &'w str {
     if let Some((_, value)) = option.split_once('=') {
         return value;
     }
-    match next_word {
-        Some(next) if !next.starts_with('-') && !next.contains('=') => next,
-        // An option without a value switches something on.
-        _ => "true",
-    }
+    // An option without a value switches something on.
+    let Some(next_word) = next_word else { return "true" };
+    let is_next_argument = next_word.starts_with('-') || next_word.contains('=');
+    if is_next_argument { "true" } else { next_word }
 }
 
 #[cfg(test)]

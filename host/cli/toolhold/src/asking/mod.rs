@@ -28,26 +28,26 @@ pub(crate) enum Asker {
 }
 
 impl Asker {
-    /// Makes the approver of a single call. `has_yes`: whether `--yes` is set.
+    /// Makes the approver of a single call. `has_yes` says whether `--yes` is set.
     pub(crate) fn approver(has_yes: bool, folders: &Folders, loaded: &Config) -> Arc<dyn Approver> {
         let posting = PostingApprover::new(folders, &loaded.values.approvals);
         Self::posting_to(posting, "repeat the call with `--yes`", has_yes, folders, loaded)
     }
 
-    /// Makes the approver of an agent's calls. `has_yes`: whether `--yes` is set.
+    /// Makes the approver of an agent's calls. `has_yes` says whether `--yes` is set.
     pub(crate) fn agent_approver(
         has_yes: bool,
         folders: &Folders,
         loaded: &Config,
     ) -> Arc<dyn Approver> {
-        // The model repeats an approved call.
+        // After the approval, the person continues the task, and the model repeats the call.
         let posting = PostingApprover::new(folders, &loaded.values.approvals)
             .and_then("`toolhold run --continue again`");
         Self::posting_to(posting, "start with `--yes`", has_yes, folders, loaded)
     }
 
-    /// Makes the approver. `how_to_use_yes`: how the person can use `--yes` next time. `has_yes`:
-    /// whether `--yes` is set.
+    /// Makes the approver. If nobody can be asked, the reply also says how the person can use
+    /// `--yes` next time, which is `how_to_use_yes`. `has_yes` says whether `--yes` is set.
     fn posting_to(
         posting: PostingApprover,
         how_to_use_yes: &'static str,
@@ -87,7 +87,8 @@ impl Asker {
             }
             Self::Terminal(questions) => {
                 let questions = questions.clone();
-                // Dropping `given_up` ends the question after the caller has stopped waiting.
+                // If the caller stops waiting, `given_up` is dropped together with this future,
+                // which ends the question.
                 let given_up = GivenUp::default();
                 let is_over = Arc::clone(&given_up.0);
                 let reply = tokio::task::spawn_blocking(move || {
@@ -115,7 +116,8 @@ impl Approver for Asker {
         Box::pin(async move {
             match self {
                 Self::Terminal(_) => {
-                    // Dropping `given_up` ends the question after the caller has stopped waiting.
+                    // If the caller stops waiting, `given_up` is dropped together with this future,
+                    // which ends the question.
                     let given_up = GivenUp::default();
                     let is_over = Arc::clone(&given_up.0);
                     let answer =
@@ -141,8 +143,8 @@ impl Approver for Asker {
     }
 }
 
-/// Ends a question that nobody waits for, for example after Ctrl-C. The old question must not take
-/// the next input.
+/// Ends a question that nobody waits for, for example after Ctrl-C. Otherwise, the old question
+/// would take the next input.
 #[derive(Default)]
 struct GivenUp(Arc<AtomicBool>);
 

@@ -8,7 +8,7 @@ use super::shown;
 use crate::ask::Dialogue;
 use crate::error::Error;
 
-/// Asks until the answer is valid. Enter denies the call. `by`: the approver's name in the audit
+/// Asks until the answer is valid. Enter denies the call. `by` is the approver's name in the audit
 /// log.
 pub(crate) fn ask_until_answered<R: BufRead, W: Write>(
     dialogue: &mut Dialogue<R, W>,

@@ -39,8 +39,8 @@ pub(crate) fn run(command: &AuditCommand, options: &Options) -> Result<Exit, Err
     }
 }
 
-/// Checks that no record was changed or removed. `head`: the hash of a record that must be in the
-/// log.
+/// Checks that no record was changed or removed. If there is a `head`, the record with this hash
+/// must also be in the log.
 fn verify(trail: &Trail, head: Option<&str>, as_json: bool) -> Result<Exit, Error> {
     let head = head.map(|head| head.trim().to_ascii_lowercase());
     if let Some(head) = &head {
@@ -51,7 +51,7 @@ fn verify(trail: &Trail, head: Option<&str>, as_json: bool) -> Result<Exit, Erro
     if as_json {
         let mut object = json!(verification);
         object["ok"] = json!(verification.holds());
-        // The verification already reports an invalid head file.
+        // The verification already reports an invalid head file, so this error is ignored.
         object["head"] = head_object(trail.head().ok().flatten());
         writeln!(io::stdout().lock(), "{object:#}")?;
         return Ok(exit);
@@ -80,7 +80,7 @@ fn check_hash(head: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes whether the log is intact. `has_head`: whether the command line names a record.
+/// Writes whether the log is intact. `has_head` says whether the command line names a record.
 fn write_summary(
     out: &mut impl Write,
     trail: &Trail,
@@ -180,7 +180,8 @@ fn export(
     }
 }
 
-/// Makes the sender for an export to a collector. No other export needs the configuration.
+/// Makes the sender for an export to a collector. The configuration is only loaded here, because no
+/// other export needs it.
 fn connect(
     endpoint: &str,
     options: &Options,
@@ -218,7 +219,8 @@ const HEADS: [&str; COLUMNS] =
     ["TOOL", "CALLS", "FAILED", "REFUSED", "ASKED", "REQUESTS", "P50", "P99"];
 
 fn stats(trail: &Trail, as_json: bool) -> Result<Exit, Error> {
-    // Statistics of a log whose end was cut off are wrong. `head` fails for this log.
+    // If the end of the log was cut off, the statistics would be wrong. `head` fails for such a
+    // log.
     trail.head()?;
     let stats = trail.stats()?;
     if as_json {

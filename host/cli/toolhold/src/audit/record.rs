@@ -68,8 +68,9 @@ fn duration(record: &Value) -> String {
     format!("  {}", shown::time(duration))
 }
 
-/// Writes the record of a network request on one line. If a call makes many requests, its last
-/// record only counts the others.
+/// Writes the record of a network request on one line. If a call makes many requests, only the
+/// first have records of their own. The last record then has the number of the others, in
+/// `more_requests`.
 fn request(out: &mut impl Write, record: &Value) -> io::Result<()> {
     let time = field(record, "ts");
     if let Some(more) = record["more_requests"].as_u64() {
@@ -90,7 +91,7 @@ fn request(out: &mut impl Write, record: &Value) -> io::Result<()> {
     let whole_url = field(record, "url");
     let url = cut(&whole_url, MAX_ARGUMENTS);
     let duration = duration(record);
-    // A request outside a call has a purpose instead.
+    // A request outside a call has no call ID, so its purpose is shown.
     let origin_key = if record["call"].is_null() { "purpose" } else { "call" };
     let origin = field(record, origin_key);
     writeln!(

@@ -122,7 +122,7 @@ fn is_shown(content: &[Content], structured: Option<&Value>, shown: &Shown) -> b
     const LABELS: &str = "stdout:\n\n\nstderr:\n";
     let texts: Option<Vec<&str>> = content.iter().map(Content::as_text).collect();
     let Some(texts) = texts else { return false };
-    if shown.is_all_of(&texts) {
+    if shown.has_exactly_the_lines_of(&texts) {
         return true;
     }
     let Some(structured) = structured else { return false };
@@ -130,7 +130,7 @@ fn is_shown(content: &[Content], structured: Option<&Value>, shown: &Shown) -> b
     let Some(stderr) = structured["stderr"].as_str() else { return false };
     // A longer answer has more content, such as a notice that the output was cut.
     let has_only_output = texts.concat().len() <= stdout.len() + stderr.len() + LABELS.len();
-    has_only_output && shown.is_all_of(&[stdout, stderr])
+    has_only_output && shown.has_exactly_the_lines_of(&[stdout, stderr])
 }
 
 /// Prints the parts in order, each on a new line. A single binary part is written unchanged if
@@ -202,7 +202,8 @@ pub(crate) fn explain(failure: &Failure) -> String {
     let mut lines = Vec::new();
     match &failure.denial {
         Some(denial) => {
-            // The rule, the place and the remedy in the message have lines of their own.
+            // The rule, the place and the remedy get lines of their own, so they are removed from
+            // the message.
             let message = match failure.message.strip_prefix(&denial.to_string()) {
                 Some(after_denial) => {
                     let action = neutral_line(&denial.action);

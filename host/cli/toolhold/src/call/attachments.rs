@@ -55,12 +55,12 @@ fn attachment(path: &Path) -> Result<Content, Error> {
         .open(path)
         .map_err(|error| unusable(path, error))?;
     if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-        return Err(unusable(path, "isn't a regular file; write the content to a file first"));
+        return Err(unusable(path, "this isn't a regular file; write the content to a file first"));
     }
     // One byte more than the limit shows that the file is too long.
     file.take(MAX_ATTACHMENT + 1).read_to_end(&mut bytes).map_err(|error| unusable(path, error))?;
     if bytes.len() as u64 > MAX_ATTACHMENT {
-        return Err(unusable(path, "more than 64 MiB"));
+        return Err(unusable(path, "the file is larger than 64 MiB, the limit"));
     }
     let body = match String::from_utf8(bytes) {
         Ok(text) => Body::Text(text),

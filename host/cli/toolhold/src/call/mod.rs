@@ -60,7 +60,7 @@ pub(crate) fn run(call: &CallArguments, options: &Options) -> Result<Exit, Error
     answer::show(call, &answer, &shown)
 }
 
-/// Returns the session `name`. `None`: the session of this user in this directory.
+/// Returns the session `name`, or the session of this user in this directory if there is no name.
 pub(crate) fn session(name: Option<&str>, folders: &Folders) -> Result<Session, Error> {
     let user = rustix::process::geteuid().as_raw();
     let full_name = match name {

@@ -73,14 +73,15 @@ pub(crate) fn arguments(
         }
         words => match host.tool(tool) {
             Some(definition) => from_words(&definition, words),
-            // The host has a better error for an unknown tool.
+            // The host has a better error for an unknown tool, so it gets the call with any
+            // arguments.
             None => Ok(Value::Object(serde_json::Map::new())),
         },
     }
 }
 
-/// Reads JSON from stdin. `attaches`: whether the tool takes attachments, so that an error can
-/// suggest `--attach`.
+/// Reads JSON from stdin. If the tool takes attachments (`attaches`), an error can suggest
+/// `--attach`.
 fn read_stdin(attaches: bool) -> Result<String, ArgumentsError> {
     let mut text = String::new();
     // One byte more than the limit shows that the text is too long.
@@ -145,7 +146,7 @@ fn bare_argument<'d>(definition: &'d Definition, word: &str) -> Option<&'d str> 
         return if is_property || is_alias { None } else { Some(bare) };
     }
 
-    // `KEY=VALUE` names its argument.
+    // `KEY=VALUE` already names its argument.
     if key.is_some_and(is_name) {
         return None;
     }
@@ -196,8 +197,8 @@ fn convert_values(schema: &Value, key: &str, values: &[&str]) -> Result<Value, A
     accepts.convert(value).ok_or_else(|| type_error(key, &accepts, value))
 }
 
-/// Converts a value to a type that a list's elements may have. `list`: the accepted types of the
-/// list.
+/// Converts a value to a type that the elements of a list may have. `list` has the accepted types
+/// of the list itself.
 fn convert_element(
     list: &AcceptedTypes<'_>,
     schema: &Value,
@@ -206,7 +207,7 @@ fn convert_element(
 ) -> Result<Value, ArgumentsError> {
     let accepts = match list.items {
         Some(items) => AcceptedTypes::for_schema(items, schema),
-        // The elements may have any type.
+        // Without `items`, the elements may have any type.
         None => AcceptedTypes::default(),
     };
     accepts.convert(value).ok_or_else(|| type_error(key, &accepts, value))
@@ -231,8 +232,8 @@ impl<'a> AcceptedTypes<'a> {
         accepts
     }
 
-    /// Adds the types that a schema accepts. `root`: the schema that references refer to. `depth`:
-    /// the number of references and alternatives around the schema.
+    /// Adds the types that a schema accepts. References refer to parts of `root`. `depth` is the
+    /// number of references and alternatives around the schema.
     fn add(&mut self, schema: &'a Value, root: &'a Value, depth: usize) {
         if depth > MAX_DEPTH {
             return;
@@ -250,7 +251,7 @@ impl<'a> AcceptedTypes<'a> {
                     self.add_type(name);
                 }
             }
-            // The types of listed values are accepted.
+            // A schema without a type accepts the types of its listed values.
             _ => {
                 let values = schema["enum"].as_array().into_iter().flatten();
                 for value in values.chain(schema.get("const")) {
@@ -277,7 +278,7 @@ impl<'a> AcceptedTypes<'a> {
             "null" => self.null = true,
             "object" => self.object = true,
             "array" => self.array = true,
-            // The schema is invalid.
+            // The schema is invalid, so this name is ignored.
             _ => {}
         }
     }

@@ -23,7 +23,7 @@ pub(super) fn run(from: &Path, yes: bool, options: &Options) -> Result<Exit, Err
     let folders = Folders::from_environment()?;
     let to = options.config_file(&folders);
     let migration = config::migrate(&folders, from).map_err(HostError::from)?;
-    let in_place = is_same(from, &to);
+    let in_place = is_same_file(from, &to);
     show(&migration, from, &to)?;
     let mut out = anstream::stdout();
     if in_place && migration.before == migration.after {
@@ -61,9 +61,9 @@ pub(super) fn run(from: &Path, yes: bool, options: &Options) -> Result<Exit, Err
     Ok(Exit::Success)
 }
 
-fn is_same(one: &Path, other: &Path) -> bool {
-    match (one.canonicalize(), other.canonicalize()) {
-        (Ok(one), Ok(other)) => one == other,
+fn is_same_file(first: &Path, second: &Path) -> bool {
+    match (first.canonicalize(), second.canonicalize()) {
+        (Ok(real_first), Ok(real_second)) => real_first == real_second,
         _ => false,
     }
 }
@@ -81,7 +81,7 @@ fn show(migration: &Migration, from: &Path, to: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes each pair on a line below a title. `separator`: the text between both parts of a pair.
+/// Writes each pair on a line below a title, with `separator` between both parts of the pair.
 fn list(
     out: &mut impl Write,
     title: &str,

@@ -111,7 +111,7 @@ fn missing_things(
     working_directory: &Path,
     options: &Options,
 ) -> Result<Vec<String>, Error> {
-    // Only a host has the names of all tools.
+    // Only a host knows the names of all tools, so a host is built.
     let building = host::build(options, folders.clone(), loaded.clone(), "toolhold call");
     let mut missing = host::block_on(async {
         let host = building.await?;

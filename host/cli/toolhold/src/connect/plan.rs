@@ -84,10 +84,10 @@ impl Plan {
         };
 
         let loaded = if arguments.replace { Some(host::load(options, folders)?) } else { None };
-        let ours = loaded.as_ref().map(|ours| (ours, folders));
+        let own_config = loaded.as_ref().map(|loaded| (loaded, folders));
         let has_settings = settings_file == file;
         let change = FileChange::plan(&file, arguments.project, |before| {
-            plan.moved = moved(servers(client, before)?, ours);
+            plan.moved = moved(servers(client, before)?, own_config);
             let without_moved = without(client.format, before, client.table, &plan.moved.names)?;
             let connected = edit(client.format, &without_moved, client.table, name, &entry)?;
             if has_settings { set(client.format, &connected, &settings) } else { Ok(connected) }
@@ -104,7 +104,7 @@ impl Plan {
     /// note.
     fn add_state(&mut self, state: ClientState, settings: &mut Vec<Setting>) {
         match state {
-            // The server's entry already has the effect.
+            // The server's entry already has the effect, so there is nothing to add.
             ClientState::InEntry => {}
             ClientState::Settings(mut more, note) => {
                 settings.append(&mut more);

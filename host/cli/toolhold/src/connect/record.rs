@@ -15,8 +15,8 @@ use crate::error::Error;
 /// The most bytes of a file that is changed. Settings that people write are shorter.
 const MAX_FILE: usize = 1 << 20;
 
-/// The bytes of the hash in the name of a project's record. Two projects hardly ever have the same
-/// bytes.
+/// The bytes of the hash in the name of a project's record. They are enough, because two projects
+/// hardly ever have the same bytes.
 const HASH_BYTES: usize = 8;
 
 /// The connections of one client, for its user or for a project.
@@ -33,14 +33,14 @@ pub(super) struct Connection {
     /// The server's name in the client.
     name: String,
     pub(super) files: Vec<ChangedFile>,
-    /// The client's command that removes the server. Empty: no command added the server.
+    /// The client's command that removes the server. It is empty if no command added the server.
     pub(super) undo_command: Vec<String>,
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct ChangedFile {
     pub(super) path: PathBuf,
-    /// `None`: there was no file.
+    /// The content before the change, or `None` if there was no file.
     pub(super) before: Option<String>,
     pub(super) after: String,
     /// Whether the folder was created for the file.
@@ -118,8 +118,8 @@ impl Connections {
         Ok(())
     }
 
-    /// Records that the client's own command added the server `name`. `undo_command`: the command
-    /// that removes the server.
+    /// Records that the client's own command added the server `name`, and that `undo_command`
+    /// removes it.
     ///
     /// # Errors
     ///
@@ -173,6 +173,7 @@ impl Connections {
         Ok(taken)
     }
 
+    /// Replaces the stored record by this record.
     ///
     /// # Errors
     ///
@@ -194,7 +195,7 @@ impl Connection {
             let Some(removed) = removed else { continue };
             file.before = removed.undone(file.before.take(), format)?;
             let after = removed.undone(Some(file.after.clone()), format)?;
-            // The earlier change created the file, so the file now starts empty.
+            // If the earlier change created the file, the file now starts empty.
             file.after = after.unwrap_or_default();
             if removed.made_folder {
                 // Undoing this connection must now remove the folder.
@@ -206,8 +207,8 @@ impl Connection {
 }
 
 impl ChangedFile {
-    /// Removes this change from `content`. Later changes in `content` stay. `None`: the file is
-    /// missing.
+    /// Removes this change from `content`, the content of the file, in which later changes stay.
+    /// `None` stands for a missing file.
     ///
     /// # Errors
     ///

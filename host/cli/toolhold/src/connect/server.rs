@@ -28,7 +28,8 @@ pub(super) fn server(
              under this name",
         ));
     }
-    // Options before `--` don't apply to the server, although the person probably meant that.
+    // Options before `--` don't apply to the server, although the person probably meant that, so
+    // they are refused.
     let has_own_options = !options.allow.is_empty()
         || !options.allow_read.is_empty()
         || !options.plugin.is_empty()
@@ -104,7 +105,7 @@ fn is_variable_letter(letter: char) -> bool {
 const PATH_OPTIONS: [&str; 4] = ["--allow", "--allow-read", "--plugin", "--config"];
 
 /// Makes the paths in the options absolute, because the client starts the server in another
-/// directory. `here`: the base of relative paths.
+/// directory. Relative paths start at `here`.
 fn with_absolute_paths(options: &[String], here: &Path) -> Vec<String> {
     let mut words = Vec::new();
     let mut follows_path_option = false;
@@ -131,8 +132,8 @@ fn absolute(path: &str, here: &Path) -> String {
 }
 
 /// Returns the absolute path of the program that the client starts, because the client may have
-/// another `PATH`. `for_project`: whether the client's file belongs to a project. A project is used
-/// on several machines, so its file gets only the name if `PATH` leads to this program.
+/// another `PATH`. A project (`for_project`) is used on several machines, so its file gets only the
+/// name of the program, provided that `PATH` leads to this program.
 ///
 /// # Errors
 ///
@@ -142,7 +143,7 @@ fn program(for_project: bool) -> Result<String, Error> {
     let running = std::env::current_exe()
         .and_then(|path| path.canonicalize())
         .map_err(HostError::io("finding this program"))?;
-    // A package runner may empty its cache.
+    // A package runner may empty its cache, so a client's file must not name a program in it.
     let path = match install_command(&running) {
         None => running,
         Some(command) => installed().ok_or_else(|| {
@@ -172,7 +173,7 @@ fn installed() -> Option<PathBuf> {
         let path = folder.join(NAME);
         if is_program(&path)
             && let Ok(real_path) = path.canonicalize()
-            // A program outside a cache has no command that installs it.
+            // Only a program in a cache has a command that installs it.
             && install_command(&real_path).is_none()
         {
             return Some(real_path);
@@ -181,7 +182,7 @@ fn installed() -> Option<PathBuf> {
     None
 }
 
-/// Only absolute folders of `PATH` are searched.
+/// Finds a program in the absolute folders of `PATH`.
 pub(super) fn find_program(name: &str) -> Option<PathBuf> {
     let folders = std::env::var_os("PATH")?;
     for folder in std::env::split_paths(&folders) {

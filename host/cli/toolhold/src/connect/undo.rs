@@ -100,7 +100,7 @@ fn plan_file(
     format: Format,
     in_project: bool,
 ) -> Result<Option<FileChange>, Error> {
-    // The plan of a removal also contains the current content.
+    // A removal is planned in any case, because its plan contains the current content.
     let Some(removal) = FileChange::removal(path, in_project)? else { return Ok(None) };
     let mut text = removal.before().map(str::to_owned);
     for file in files {
@@ -127,7 +127,7 @@ fn write_back(files: &[&ChangedFile], change: &FileChange) -> Result<(), Error> 
     Ok(())
 }
 
-/// Removes the folder if it is empty.
+/// Removes the folder, unless it has entries. In this case, `remove_dir` fails.
 fn remove_if_empty(folder: &Path) {
     let _ = std::fs::remove_dir(folder);
 }

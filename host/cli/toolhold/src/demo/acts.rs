@@ -191,7 +191,8 @@ fn answered(outcome: &Outcome, right: impl Fn(&str) -> bool) -> Result<String, A
 fn failure_of(outcome: &Outcome) -> Result<String, ActError> {
     let failure = outcome.as_ref().err().ok_or(ActError::Allowed)?;
     if let Some(denial) = &failure.denial {
-        // A rule may have a value, as in `allowed_paths = ["/home/u"]`.
+        // A rule may have a value, as in `allowed_paths = ["/home/u"]`, which the report leaves
+        // out.
         let key = denial.rule.split(" = ").next().unwrap_or_default();
         return Ok(key.to_owned());
     }

@@ -20,8 +20,8 @@ use toolhold_terminal::style::{BAD, FAINT, GOOD, STRONG};
 use crate::demo::acts::{ATTACKS, Act, ActError, TASKS};
 use crate::demo::scene::Scene;
 
-/// Low limits end an endless loop soon. Like the built-in tools, the hostile plugin may read and
-/// write the project.
+/// The configuration of the demo. Its low limits end an endless loop soon. Like the built-in tools,
+/// the hostile plugin may read and write the project.
 const CONFIGURATION: &str = "\
 [tools]
 call = 3
@@ -52,7 +52,7 @@ const MAX_TEXT_BESIDE_TITLE: usize = 40;
 /// The index of the task "read it", which runs again after the attacks.
 const REPEATED_TASK: usize = 1;
 
-/// `as_json`: whether the report is one JSON object.
+/// Runs the demo. With `as_json`, the report is one JSON object.
 pub(crate) async fn demo(as_json: bool) -> Result<Exit, CommandError> {
     let scene = Scene::new()?;
     let out: &mut dyn Write = if as_json { &mut io::sink() } else { &mut anstream::stdout() };
@@ -65,7 +65,7 @@ pub(crate) async fn demo(as_json: bool) -> Result<Exit, CommandError> {
     Ok(if is_good { Exit::Success } else { Exit::Host })
 }
 
-/// Runs the tasks, the attacks, and one task again. `hostile`: the hostile plugin's component.
+/// Runs the tasks, the attacks, and one task again. `hostile` is the hostile plugin's component.
 async fn play(
     scene: &Scene,
     hostile: &[u8],
@@ -104,8 +104,8 @@ async fn play(
     Ok(results)
 }
 
-/// Runs an act, prints its result, and adds the result to `results`. `good`: the word for a good
-/// result.
+/// Runs an act, prints its result, and adds the result to `results`. A good result is called
+/// `good`.
 async fn perform(
     host: &Host,
     scene: &Scene,

@@ -41,11 +41,7 @@ impl Scene {
     pub(crate) fn configure(&self, name: &str, content: &[u8]) -> Result<(), HostError> {
         let folder = self.folders().config;
         let path = folder.join(name);
-        fs::create_dir_all(&folder)
-            .and_then(|()| {
-                fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)
-            })
-            .and_then(|mut file| file.write_all(content))
+        write_new(&folder, &path, content)
             .map_err(HostError::io(format!("writing {}", path.display())))
     }
 
@@ -72,6 +68,12 @@ fn fill(project: &Path, secret_file: &Path, secret: &str) -> io::Result<()> {
     fs::write(project.join("README.md"), README)?;
     fs::write(secret_file, secret)?;
     std::os::unix::fs::symlink(secret_file, project.join("link.txt"))
+}
+
+fn write_new(folder: &Path, path: &Path, content: &[u8]) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(content)
 }
 
 fn token() -> Result<String, HostError> {

@@ -46,12 +46,13 @@ fn object(report: &Report) -> serde_json::Value {
     json!({ "ok": failures == 0, "summary": { "ok": good, "warnings": warnings, "failures": failures }, "findings": report.findings })
 }
 
+/// The columns of a finding's line besides its name: the state, and the spaces.
 const AROUND_NAME: usize = 13;
 
 /// The most columns of the names. A longer name doesn't move the other columns.
 const MAX_NAME: usize = 24;
 
-/// Prints the findings in groups, and a summary. `columns`: the width of the terminal.
+/// Prints the findings in groups, and a summary. `columns` is the width of the terminal.
 fn print(out: &mut impl Write, report: &Report, columns: Option<usize>) -> io::Result<()> {
     let mut width = 0;
     for finding in &report.findings {
@@ -72,7 +73,7 @@ fn print(out: &mut impl Write, report: &Report, columns: Option<usize>) -> io::R
     writeln!(out, "\n{}", summary(report))
 }
 
-/// Prints a finding and how to fix it. `width`: the columns of the names.
+/// Prints a finding and how to fix it. Names take `width` columns.
 fn print_finding(
     out: &mut impl Write,
     finding: &Finding,

@@ -25,7 +25,7 @@ struct Example {
     exit: i32,
     /// The output of the command.
     input: String,
-    /// The expected filtered output. `None`: any output.
+    /// The expected filtered output, or `None` if any output is right.
     output: Option<String>,
     /// Strings that the filtered output must contain.
     contains: Vec<String>,
@@ -36,7 +36,9 @@ struct Example {
 #[derive(Default)]
 struct Counts {
     examples: u64,
+    /// A message for each example with another result.
     wrong: Vec<String>,
+    /// The names of the filters without examples.
     without: Vec<String>,
 }
 

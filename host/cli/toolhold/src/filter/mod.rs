@@ -182,8 +182,8 @@ fn unusable(host: &Host, name: &str, message: &str) -> Error {
     Error::Usage(format!("the filter `{}`: {message}{hint}", neutral_line(name)))
 }
 
-/// Prints the filtered output and the effect of the filters. `unchanged`: the message if the output
-/// stays the same.
+/// Prints the filtered output and the effect of the filters. If the output stays the same, prints
+/// the message `unchanged` instead of the effect.
 fn show(
     before: &str,
     after: &str,

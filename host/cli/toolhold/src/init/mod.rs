@@ -262,7 +262,7 @@ fn ask<R: BufRead, W: Write, E: Display>(
             dialogue.yes_or_no("May commands use the network without asking?", default_answer)?
         }
     };
-    // Separate functions ask for these.
+    // The presets and providers are asked about later.
     Ok(Answers { folders, write, network, presets: Vec::new(), providers: Vec::new() })
 }
 
@@ -278,11 +278,9 @@ fn ask_for_folders<R: BufRead, W: Write, E: Display>(
     let mut folders = Vec::new();
     loop {
         let is_first = folders.is_empty();
-        let answer = dialogue.ask(if is_first {
-            "Path of a folder [.]:"
-        } else {
-            "Path of another folder [no more]:"
-        })?;
+        let question =
+            if is_first { "Path of a folder [.]:" } else { "Path of another folder [no more]:" };
+        let answer = dialogue.ask(question)?;
         if is_first && answer.is_empty() {
             folders.push(".".to_owned());
             continue;
@@ -319,7 +317,8 @@ fn configuration(answers: &Answers) -> String {
     text += "\n[tools]\n# \"ask\": every change needs approval. \"sandboxed\": file tools, and \
          commands in the sandbox,\n# need no approval, because `toolhold undo` restores their \
          changes.\n";
-    let _ = writeln!(text, "autonomy = \"{}\"", if answers.write { "sandboxed" } else { "ask" });
+    let autonomy = if answers.write { "sandboxed" } else { "ask" };
+    let _ = writeln!(text, "autonomy = \"{autonomy}\"");
     text += "\n[tools.file]\n# The folders that the built-in tools may use. \".\" is the folder in \
          which toolhold is started.\n";
     text += "# { path = \"…\", access = \"read\" } is only for reading.\nallowed_paths = [\n";
@@ -344,14 +343,15 @@ fn configuration(answers: &Answers) -> String {
     text + &providers::tables(&answers.providers)
 }
 
-/// Describes the new configuration. `plugins`: the folder for plugins.
+/// Describes the new configuration. `plugins` is the folder for plugins.
 fn describe(answers: &Answers, file: &Path, plugins: &Path) -> String {
     let mut text = format!(
         "Wrote {STRONG}{}{STRONG:#}. The folder for plugins is {}.\n",
         shown::path(file),
         shown::path(plugins)
     );
-    text += &format!("{}\n", if answers.write { WRITES } else { ASKS });
+    text += if answers.write { WRITES } else { ASKS };
+    text.push('\n');
     if answers.network {
         text += &format!("{NETWORK}\n");
     }

@@ -13,8 +13,8 @@ use crate::error::Error;
 use crate::shown::toml;
 
 /// Returns the providers with a key in the environment, if the person wants them in the file.
-/// `answer`: the command line's answer. `None`: asks in `dialogue`, or returns no providers if
-/// nobody can be asked. Also returns no providers if `existing` has a provider.
+/// `answer` is the command line's answer. Without it, asks in `dialogue`, or returns no providers
+/// if nobody can be asked. Also returns no providers if `existing` has a provider.
 ///
 /// # Errors
 ///
@@ -31,7 +31,7 @@ pub(super) fn choose<R: BufRead, W: Write>(
         return Ok(Vec::new());
     }
     let mut found = providers_from_environment(existing)?;
-    // A file with this base URL can't be loaded.
+    // A configuration with such a base URL can't be loaded, so the provider is left out.
     found.retain(|provider| !provider.settings.base_url.contains(['?', '#']));
     let needs_question = answer.is_none() && !found.is_empty();
     if needs_question && let Some(dialogue) = dialogue {

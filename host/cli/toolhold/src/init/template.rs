@@ -20,7 +20,8 @@ const HEAD: &str = "\
 # values.
 ";
 
-/// Replaces `NAME` in a table's path. A server and a plugin can't have the same name.
+/// Replaces `NAME` in a table's path by an example. The examples differ, because a server and a
+/// plugin can't have the same name.
 fn with_name(path: &str) -> String {
     let name = if path.starts_with("mcp.") { "my-server" } else { "my-plugin" };
     path.replace("NAME", name)

@@ -129,8 +129,8 @@ pub(super) fn undo(folders: &Folders, yes: bool, options: &Options) -> Result<Ex
         return Ok(Exit::Success);
     }
     Err(Error::Usage(format!(
-        "not removed, because edited since `toolhold init` wrote it: {}. Everything else was taken \
-         back; remove the rest yourself",
+        "these files were edited since `toolhold init` wrote them, so they were not removed: {}. \
+         Everything else was taken back; remove these files yourself",
         edited.join(", ")
     )))
 }

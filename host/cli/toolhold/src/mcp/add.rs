@@ -68,7 +68,7 @@ fn check_addable(
 }
 
 /// Shows the proposed grants. Returns the server with these grants if the user agrees, or else
-/// unchanged. `has_yes`: whether `--yes` is set.
+/// unchanged. With `--yes` (`has_yes`), the user has already agreed.
 fn decide(
     name: &str,
     server: McpServer,
@@ -144,7 +144,9 @@ fn server(
                     neutral_line(name)
                 )));
             }
-            Some((name, value)) => drop(variables.insert(name.to_owned(), json!(value))),
+            Some((name, value)) => {
+                variables.insert(name.to_owned(), json!(value));
+            }
         }
     }
     table["allowed_paths"] = json!(allowed);
@@ -157,7 +159,7 @@ fn server(
 }
 
 /// Parses the secrets of the command line, such as `NAME=env:VARIABLE` or `NAME=file:PATH`, as a
-/// JSON object. `directory`: the working directory.
+/// JSON object. Relative paths start at `directory`, the working directory.
 fn secrets(written: &[String], directory: &Path) -> Result<Value, CommandError> {
     let mut secrets = Map::new();
     for secret in written {
@@ -169,7 +171,7 @@ fn secrets(written: &[String], directory: &Path) -> Result<Value, CommandError> 
         let source = match source.split_once(':') {
             Some(("env", variable)) => json!({ "env": variable }),
             Some(("file", path)) if path.starts_with("~/") => json!({ "file": path }),
-            // In `toolhold.toml`, relative paths start at the folder of this file.
+            // In `toolhold.toml`, a relative path would start at the folder of this file.
             Some(("file", path)) => json!({ "file": directory.join(path) }),
             // The error must not repeat the text, because the user may have written the secret.
             _ => {

@@ -27,8 +27,8 @@ pub(crate) fn run(command: &ServersCommand, options: &Options) -> Result<Exit, E
     host::block_on(servers::run(command, &file, &folders, || host::load(options, &folders)))
 }
 
-/// Imports the servers of all the user's clients into `file`, the user's `toolhold.toml`. `yes`:
-/// whether `--yes` is set, so that nothing is asked.
+/// Imports the servers of all the user's clients into `file`, the user's `toolhold.toml`. With
+/// `yes`, nothing is asked, as with `--yes`.
 ///
 /// # Errors
 ///

@@ -9,8 +9,8 @@ use toolhold_mcp_client::{GrantProposal, changed_keys};
 use toolhold_terminal::error::CommandError;
 use toolhold_terminal::new_file;
 
-/// Shows the reasons of proposals, and the keys that they change. `before` and `granted`: the
-/// server without and with the proposed grants.
+/// Shows the reasons of proposals, and the keys that they change. `before` is the server without
+/// the proposed grants, and `granted` the server with them.
 pub(crate) fn show_proposals(
     out: &mut impl Write,
     margin: &str,

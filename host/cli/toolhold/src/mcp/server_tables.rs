@@ -47,8 +47,8 @@ pub(crate) fn set_keys(
     Ok(())
 }
 
-/// Adds the tables of new servers to `text`, a `toolhold.toml`. The tables of the first servers go
-/// to the end.
+/// Adds the tables of new servers to `text`, a `toolhold.toml`. If the text has no servers yet, the
+/// tables go to its end.
 pub(crate) fn add_tables<'t>(
     text: &str,
     tables: impl IntoIterator<Item = (&'t str, &'t Table)>,
@@ -62,11 +62,11 @@ pub(crate) fn add_tables<'t>(
         if servers.contains_key(name) {
             return Err(ServerTableError::Exists(name.to_owned()));
         }
-        let mut new = table.clone();
+        let mut new_table = table.clone();
         if let Some(prefix) = prefix.take() {
-            new.decor_mut().set_prefix(prefix);
+            new_table.decor_mut().set_prefix(prefix);
         }
-        servers.insert(name, Item::Table(new));
+        servers.insert(name, Item::Table(new_table));
     }
     let is_prefix_used = !has_mcp && prefix.is_none();
     if is_prefix_used {
@@ -88,8 +88,8 @@ pub(crate) fn remove(text: &str, name: &str) -> Result<String, ServerTableError>
     Ok(without_tables(text, &["mcp", "servers"], &[name.to_owned()])?)
 }
 
-/// Returns the files of a server's secrets. `text`: a `toolhold.toml`. If the text isn't TOML,
-/// there are no files.
+/// Returns the files of a server's secrets that `text`, a `toolhold.toml`, names. If the text isn't
+/// TOML, there are no files.
 pub(crate) fn secret_files(text: &str, name: &str) -> Vec<String> {
     let Ok(document) = text.parse::<DocumentMut>() else { return Vec::new() };
     let tables: [&[&str]; 2] =

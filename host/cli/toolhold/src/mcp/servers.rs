@@ -32,7 +32,8 @@ const MAX_PACKAGES: usize = 10;
 /// The most listed packages with `--full`.
 const MAX_PACKAGES_IN_FULL: usize = 200;
 
-/// `file`: the user's `toolhold.toml`. `load` reads the whole configuration.
+/// Runs a subcommand. `file` is the user's `toolhold.toml`. `load` reads the whole configuration,
+/// which some subcommands don't need.
 pub(crate) async fn run(
     command: &ServersCommand,
     file: &Path,
@@ -334,6 +335,7 @@ fn shown_value(value: &Value) -> String {
     }
 }
 
+/// Asks a question at the terminal.
 ///
 /// # Errors
 ///

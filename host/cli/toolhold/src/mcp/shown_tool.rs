@@ -17,7 +17,7 @@ const PROMISES: [(&str, bool, &str); 4] = [
 ];
 
 /// Returns the first line of a tool's description, the names of its arguments with optional
-/// arguments in brackets, and its promises. `trusts_promises`: the value of `trust_annotations`.
+/// arguments in brackets, and its promises. `trusts_promises` is the value of `trust_annotations`.
 pub(crate) fn card(definition: &str, trusts_promises: bool) -> String {
     let Ok(Value::Object(tool)) = serde_json::from_str(definition) else {
         return indented(cut(definition, MAX_LINE));

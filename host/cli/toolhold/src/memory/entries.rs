@@ -231,8 +231,8 @@ impl MemoryEntry {
         self.time().to_string().chars().take(10).collect()
     }
 
-    /// The hash has 128 bits. For a hash of 64 bits, an attacker finds two texts with the same hash
-    /// in minutes.
+    /// Returns a hash of the content. It has 128 bits, because for 64 bits, an attacker could find
+    /// two texts with the same hash in minutes.
     pub(crate) fn hash(&self) -> String {
         let digest = Sha256::digest(&self.content);
         digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
@@ -256,11 +256,11 @@ impl MemoryEntry {
         neutral_json(toolhold_redaction::json(value, Keys::Text))
     }
 
-    /// Marks the entry as trusted, and returns the document that replaces the entry. `text`: the
+    /// Marks the entry as trusted, and returns the document that replaces the entry. `text` is the
     /// person's new text, if there is one.
     pub(crate) fn edited(mut self, text: Option<String>) -> Document {
         self.origin.insert("untrusted".to_owned(), false.into());
-        // The memory plugin computes a new vector for an entry without this tag.
+        // Without this tag, the memory plugin computes a new vector for the entry.
         self.tags.retain(|tag| !tag.starts_with("vector:"));
         if let Some(text) = text {
             self.content = text;
@@ -269,7 +269,8 @@ impl MemoryEntry {
             self.origin.insert("call".to_owned(), "".into());
             self.origin.remove("agent");
             self.origin.insert("time".to_owned(), Timestamp::now().as_second().into());
-            // This tag has the hash of the old text, and the plugin finds duplicates by it.
+            // This tag has the hash of the old text, by which the plugin would find wrong
+            // duplicates.
             self.tags.retain(|tag| !tag.starts_with("content:"));
         }
         let text = if self.is_keyed() {

@@ -60,7 +60,7 @@ pub(crate) fn run(
     }
 }
 
-/// Returns the start of all IDs in a scope. `None`: the empty start of all IDs.
+/// Returns the start of all IDs in a scope, which is empty for all scopes.
 fn prefix(scope: Option<EntryScope>, current_project: &str) -> String {
     let user = user_id(None);
     match scope {
@@ -162,7 +162,7 @@ fn show(entry: &MemoryEntry, current_project: &str, as_json: bool) -> Result<Exi
 }
 
 /// Changes the text of an entry, or marks its text as trusted. The person's own text is trusted
-/// too. `trusted`: the value of `--trusted`, the hash of the text that the person has read.
+/// too. `trusted` is the value of `--trusted`, the hash of the text that the person has read.
 fn edit(
     entries: &Entries,
     entry: MemoryEntry,
@@ -192,7 +192,7 @@ fn check_length(text: &str) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Checks that the entry's text may become trusted. `trusted`: the value of `--trusted`.
+/// Checks that the entry's text may become trusted. `trusted` is the value of `--trusted`.
 fn check_can_trust(entry: &MemoryEntry, trusted: Option<&str>) -> Result<(), CommandError> {
     let Some(hash) = trusted else {
         return Err(CommandError::Usage(
@@ -207,8 +207,8 @@ fn check_can_trust(entry: &MemoryEntry, trusted: Option<&str>) -> Result<(), Com
     check_seen(entry, hash)
 }
 
-/// Checks that the person has seen the current text. `hash`: the hash of the text that the person
-/// has read. If `hash` is empty, shows the text and asks.
+/// Checks that the person has seen the current text. `hash` is the hash of the text that the person
+/// has read. If it is empty, shows the text and asks.
 fn check_seen(entry: &MemoryEntry, hash: &str) -> Result<(), CommandError> {
     let show = format!("toolhold memory show {}", neutral_line(&entry.id));
     if hash == entry.hash() {

@@ -64,8 +64,8 @@ pub(super) fn run(command: &AuthorCommand, options: &Options) -> Result<Exit, Er
 }
 
 /// Builds the plugin in a folder, and returns the path of the component. A component that is newer
-/// than the sources isn't built again. A new build may differ, and then the component's signature
-/// is wrong.
+/// than the sources isn't built again, because a new build may differ, so that the component's
+/// signature would be wrong.
 fn built_file(folder: &Path) -> Result<PathBuf, Error> {
     let Some(file) = find_built(folder).map_err(Error::usage)? else {
         return Ok(build(folder).map_err(Error::usage)?.file);
@@ -78,7 +78,7 @@ fn built_file(folder: &Path) -> Result<PathBuf, Error> {
     Ok(file)
 }
 
-/// `plugin`: a component, or the folder of a plugin.
+/// Tests `plugin`, which is a component or the folder of a plugin.
 fn test(plugin: &Path, options: conformance::Options, as_json: bool) -> Result<Exit, Error> {
     let file = if plugin.is_dir() { built_file(plugin)? } else { plugin.to_owned() };
     let interrupted = interrupt::cancellation()?;

@@ -16,7 +16,7 @@ use crate::plugin::install::file_signer;
 use crate::plugin_description::{Card, Differences, Imports, LeftOutTools, SettingsCard, SignedBy};
 use crate::style::STRONG;
 
-/// `plugin`: the file of a component, or the name of a plugin.
+/// Describes `plugin`, which is the file of a component or the name of a plugin.
 pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<Exit, Error> {
     let setting = Setting::from_options(options)?;
     // A name has no dot and no slash.
@@ -104,7 +104,8 @@ fn installed_signer(locked: Option<&LockedPlugin>, info: &PluginInfo) -> Option<
     source.signer.clone().map(SignedBy::Key)
 }
 
-/// `file`: the component, unless it belongs to an installed plugin.
+/// Writes the granted and the missing requests. `file` is the component, unless it belongs to an
+/// installed plugin.
 fn write_grants(
     out: &mut impl Write,
     info: &PluginInfo,

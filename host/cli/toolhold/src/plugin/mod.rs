@@ -76,7 +76,7 @@ impl Setting {
         let inspection = PluginInspection::new(candidate, &self.folders, command);
         match host::block_on(async { Ok(inspection.await) }) {
             Ok(result) => result,
-            // The reactor can't be started.
+            // This error only means that the reactor can't be started.
             Err(error) => {
                 let (_, message) = error.end();
                 Err(HostError::Engine(message.unwrap_or_default()))

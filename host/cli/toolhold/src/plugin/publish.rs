@@ -179,7 +179,7 @@ fn publish_in_folder(
             shown::path(&file)
         )));
     }
-    // Another build may have the same version.
+    // The replaced component may be another build of the same version.
     let replaces_version = exists
         && !is_same
         && Candidate::file(&file)

@@ -111,7 +111,7 @@ fn would_run(check: &Check) -> bool {
     }
 }
 
-/// `requested_tool`: the name of the tool on the command line.
+/// Returns the result as JSON. `requested_tool` is the name of the tool on the command line.
 fn check_as_json(requested_tool: &str, check: &Check) -> Value {
     let decision = check.outcome.as_ref().ok();
     json!({

@@ -51,8 +51,8 @@ fn decision_as_json(record: &Value) -> Value {
     Value::Object(fields)
 }
 
-/// Describes the decision on a call and the call's result. `record`: the call's last record.
-/// `records`: all records of the call.
+/// Describes the decision on a call and the call's result. `records` are all records of the call,
+/// and `record` is the record of its outcome, or else its last record.
 fn text(record: &Value, records: &[Value]) -> String {
     // If the tool is unknown, the record only has the requested name.
     let tool = field(record, "tool").or_else(|| field(record, "asked")).unwrap_or_default();
@@ -86,8 +86,8 @@ fn text(record: &Value, records: &[Value]) -> String {
     text
 }
 
-/// Describes the person's answer about a call, if it is recorded. `last`: the call's last record.
-/// `records`: all records of the call.
+/// Describes the person's answer about a call, if it is recorded. `records` are all records of the
+/// call, and `last` is the record of its outcome, or else its last record.
 fn approval(last: &Value, records: &[Value]) -> Option<String> {
     for record in records.iter().rev() {
         if let Some(answer) = field(record, "answer")
@@ -96,7 +96,8 @@ fn approval(last: &Value, records: &[Value]) -> Option<String> {
             return Some(format!("said {answer} ({by})"));
         }
     }
-    // The person approved this call during an earlier call.
+    // The person approved this call during an earlier call, so no record of this call has an
+    // answer.
     let by = field(last, "approved_by")?;
     Some(format!("had approved the call before ({by})"))
 }

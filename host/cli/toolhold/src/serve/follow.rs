@@ -27,7 +27,7 @@ const MAX_LOADING: Duration = Duration::from_secs(2);
 const CALL_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(super) struct ConfigChanges {
-    changes: Receiver<()>,
+    receiver: Receiver<()>,
     /// The ceilings of the current host.
     ceilings: CeilingFiles,
 }
@@ -51,13 +51,13 @@ impl ConfigChanges {
         let watch = ConfigWatch::new(folders, &inputs)?;
         let ceilings = CeilingFiles::read(&inputs);
         // One waiting message stands for any number of changes.
-        let (sender, changes) = tokio::sync::mpsc::channel(1);
+        let (sender, receiver) = tokio::sync::mpsc::channel(1);
         // The thread ends with the process, so it is never joined.
         std::thread::Builder::new()
             .name("toolhold-config".to_owned())
             .spawn(move || send_changes(watch, &sender))
             .map_err(HostError::io("watching the configuration"))?;
-        Ok(Self { changes, ceilings })
+        Ok(Self { receiver, ceilings })
     }
 }
 
@@ -79,7 +79,7 @@ impl Follower {
         prepare: impl Fn(Folders, Config) -> Result<PreparedHost, HostError>,
     ) {
         let mut last_warning: Option<String> = None;
-        while changes.changes.recv().await.is_some() {
+        while changes.receiver.recv().await.is_some() {
             let mut ceilings = self.read_ceilings().await;
             let mut built = self.build(&prepare).await;
             if built.is_err() {
@@ -98,7 +98,8 @@ impl Follower {
                 Err(error) => error,
             };
             let (_, Some(message)) = error.end() else { continue };
-            // A changed ceiling can't be applied, and the old ceiling no longer exists.
+            // If the ceiling has changed, the new ceiling can't be applied and the old ceiling no
+            // longer exists, so no call may run.
             let is_same_ceiling = ceilings.as_ref() == Some(&changes.ceilings);
             let warning = if is_same_ceiling {
                 format!(
@@ -180,7 +181,8 @@ impl Follower {
         let before = &self.loaded.values;
         let now = &loaded.values;
         let mut settings = Vec::new();
-        // A stopped scheduler gets the new limit at its next start.
+        // Only a running scheduler needs a restart, because a stopped scheduler gets the new limit
+        // at its next start.
         let tasks_go_on = before.tools.scheduler.enabled && now.tools.scheduler.enabled;
         let has_other_limit = before.tools.scheduler.max_running != now.tools.scheduler.max_running;
         if tasks_go_on && has_other_limit {

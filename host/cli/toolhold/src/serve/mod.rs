@@ -50,10 +50,10 @@ async fn run_stdio(
 ) -> Result<Exit, Error> {
     let servers = Servers::new(FRONT_END);
     let (changes, loaded) = watch_and_load(options, folders)?;
-    let address: Option<ListenAddress> = None;
-    let server = build_server(options, folders, &loaded, address.as_ref(), &servers).await?;
+    let no_address: Option<ListenAddress> = None;
+    let server = build_server(options, folders, &loaded, no_address.as_ref(), &servers).await?;
     let tasks = ServedTasks::start(options, folders, &loaded)?;
-    follow(options, loaded, changes, &server, address, servers, &tasks);
+    follow(options, loaded, changes, &server, no_address, servers, &tasks);
     if std::io::stdin().is_terminal() {
         tell_that_it_waits()?;
     }
@@ -105,14 +105,14 @@ async fn run_http(
     Ok(Exit::Success)
 }
 
-/// Files are watched before they are read, so that no change is missed.
+/// Watches and loads the configuration. Watching starts first, so that no change is missed.
 fn watch_and_load(options: &Options, folders: &Folders) -> Result<(ConfigChanges, Config), Error> {
     let changes = ConfigChanges::watch(options, folders)?;
     let loaded = host::load(options, folders)?;
     Ok((changes, loaded))
 }
 
-/// Builds the server. `address`: the server's own address. `None`: stdin and stdout.
+/// Builds the server. `address` is the server's own address, or `None` for stdin and stdout.
 async fn build_server(
     options: &Options,
     folders: &Folders,
@@ -127,7 +127,8 @@ async fn build_server(
     Ok(server.with_structured(loaded.values.serve.structured))
 }
 
-/// Fails if no tool has a name in `--tools`. Later, a client could not report the missing tool.
+/// Fails if no tool has a name in `--tools`. This is checked at the start, because a client could
+/// not report the missing tool later.
 async fn check_tool_names(host: &Host) -> Result<(), Error> {
     if host.unmatched_tools().is_empty() {
         return Ok(());
@@ -161,7 +162,8 @@ impl PreparedHost {
     }
 }
 
-/// Prepares the host of a server. `address`: the server's own address. `None`: stdin and stdout.
+/// Prepares the host of a server. `address` is the server's own address, or `None` for stdin and
+/// stdout.
 fn prepare(
     options: &Options,
     folders: Folders,

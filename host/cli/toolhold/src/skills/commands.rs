@@ -156,11 +156,11 @@ fn check_all(skills: &Skills, skill: Option<&str>, as_json: bool) -> Result<Exit
     let mut checked = Vec::new();
     for path in folders_to_check(skills, skill)? {
         let name = folder_name(&path);
-        let is_users = skills
+        let is_of_user = skills
             .usable
             .iter()
             .any(|skill| skill.origin == SkillOrigin::User && skill.folder == path);
-        let owners = if is_users { Owners::User } else { Owners::Any };
+        let owners = if is_of_user { Owners::User } else { Owners::Any };
         let findings = match SkillFolder::open(&path, owners) {
             Ok(folder) => check(&folder, name).0,
             Err(error) => vec![SkillFinding { is_error: true, message: error.to_string() }],

@@ -61,7 +61,7 @@ pub(crate) fn tasks(command: &TasksCommand, options: &Options) -> Result<Exit, E
     Ok(exit)
 }
 
-/// Tasks must also run if nobody reads stderr, so errors are ignored.
+/// Prints a line on stderr. Errors are ignored, because tasks must also run if nobody reads stderr.
 fn say(text: &str) {
     drop(writeln!(anstream::stderr(), "{text}"));
 }

@@ -28,7 +28,7 @@ const MAX_NAME: usize = 100;
 /// The most missed runs that are counted.
 const MAX_COUNTED: u32 = MAX_MISSED as u32 - 1;
 
-/// `enabled`: whether the configuration enables tasks. Blocks.
+/// Runs a subcommand about tasks. `enabled` says whether the configuration enables tasks. Blocks.
 pub(crate) fn tasks(
     command: &TasksCommand,
     folders: &Folders,
@@ -99,8 +99,8 @@ pub(crate) fn tasks(
     Ok(Exit::Success)
 }
 
-/// Prints the change of a task. Fails if the task no longer existed. `exists`: whether the task
-/// still existed.
+/// Prints the change of a task. If the task was removed in the meantime, so that `exists` is
+/// `false`, fails instead.
 fn report_change(exists: bool, change: &str, task: &Listed) -> Result<(), CommandError> {
     let name = &task.state.order.name;
     if !exists {
@@ -122,7 +122,7 @@ fn say_if_no_runner(schedule: &Schedule, out: &mut impl Write) -> Result<(), Com
 }
 
 /// Finds a task by its name or number. Tasks of different plugins and directories may have the same
-/// name. The error then lists the tasks' numbers.
+/// name. In this case, the error lists their numbers.
 fn find<'t>(all: &'t [Listed], name_or_number: &str) -> Result<&'t Listed, CommandError> {
     let named: Vec<&Listed> =
         all.iter().filter(|task| task.state.order.name == name_or_number).collect();
@@ -150,7 +150,8 @@ fn find<'t>(all: &'t [Listed], name_or_number: &str) -> Result<&'t Listed, Comma
     }
 }
 
-/// `enabled`: whether tasks are enabled. `runner`: the process that runs the tasks.
+/// Lists the tasks. `enabled` says whether tasks are enabled, and `runner` is the process that runs
+/// them.
 fn list(
     out: &mut impl Write,
     all: &[Listed],
@@ -186,7 +187,7 @@ fn list(
         }
     }
     table.print(out)?;
-    // The caller notes that tasks are disabled.
+    // If tasks are disabled, the caller prints a note about that.
     if !enabled {
         return Ok(());
     }
@@ -210,7 +211,7 @@ fn describe_times(task: &Listed) -> String {
     neutral_line(cut(&shown, SHOWN))
 }
 
-/// Describes a task's next run. `enabled`: whether tasks are enabled.
+/// Describes a task's next run. `enabled` says whether tasks are enabled.
 fn describe_next(task: &Listed, enabled: bool) -> String {
     if task.state.paused {
         return "paused".to_owned();
@@ -223,7 +224,7 @@ fn describe_next(task: &Listed, enabled: bool) -> String {
     }
 }
 
-/// `enabled`: whether tasks are enabled.
+/// Shows a task. `enabled` says whether tasks are enabled.
 fn show(out: &mut impl Write, task: &Listed, enabled: bool) -> std::io::Result<()> {
     let order = &task.state.order;
     writeln!(out, "{STRONG}{}{STRONG:#}, task {}", order.name, task.id)?;
@@ -248,7 +249,7 @@ fn line(text: &str) -> String {
     neutral_line(cut(text, SHOWN))
 }
 
-/// `label`: the text before the run.
+/// Prints a run, with `label` before it.
 fn print_run(out: &mut impl Write, label: &str, run: &TaskRun) -> std::io::Result<()> {
     let style = style_of(run);
     writeln!(out, "{label}{style}{}{style:#}", describe_run(run))?;

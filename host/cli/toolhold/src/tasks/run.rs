@@ -74,7 +74,8 @@ fn prepare<'a>(
     run: &'a ClaimedRun,
 ) -> Result<Prepared<'a>, Error> {
     let directory = PathBuf::from(&run.owner.directory);
-    // The stored path had no symbolic links. A new link could lead to another directory.
+    // The stored path had no symbolic links, so a link in it is new, and could lead to another
+    // directory.
     let is_same = directory.canonicalize().is_ok_and(|real| real == directory);
     if !is_same {
         return Err(Error::Unasked(format!(
@@ -106,7 +107,8 @@ impl Prepared<'_> {
         let trust = trust(run)?;
         let approver = PostingApprover::new(folders, &loaded.values.approvals);
         let session = session(folders, run);
-        // A model created the task, perhaps because untrusted text asked for it.
+        // A model created the task, perhaps because untrusted text asked for it, so the session is
+        // untrusted.
         session.mark_untrusted()?;
         let telemetry = Telemetry::from_config(&loaded, folders)?;
         host::block_on_this_thread(async {

@@ -53,7 +53,7 @@ impl TaskRunner {
         let shared = Arc::new(Shared {
             schedule,
             run,
-            // With a limit of 0, no task runs.
+            // With a limit of 0, no task would run.
             max_running: max_running.max(1),
             shutdown: CancellationToken::new(),
             on_start,
@@ -64,7 +64,7 @@ impl TaskRunner {
         thread::Builder::new()
             .name("tasks".to_owned())
             .spawn(move || for_thread.watch())
-            .map_err(HostError::io("starting the thread that runs tasks"))?;
+            .map_err(HostError::io("the thread that runs tasks can't be started"))?;
         Ok(Self { shared })
     }
 }
@@ -102,7 +102,9 @@ impl Shared {
         let interrupted = self.schedule.take_over(Timestamp::now())?;
         if interrupted > 0 {
             let runs = counted(interrupted, "interrupted run");
-            tracing::warn!("{runs} of tasks found; interrupted runs aren't repeated");
+            tracing::warn!(
+                "an earlier process left {runs} of tasks; interrupted runs aren't repeated"
+            );
         }
         while !self.shutdown.is_cancelled() {
             let now = Timestamp::now();
@@ -136,7 +138,7 @@ impl Shared {
             }
             let Some(run) = self.schedule.claim(now, &running)? else { return Ok(false) };
             let is_started = self.schedule.start(&run, now)?;
-            // The task may have been removed.
+            // The task may have been removed in the meantime, so it doesn't run.
             if is_started {
                 self.start_thread(&run, now)?;
             }

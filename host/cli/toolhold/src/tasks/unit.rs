@@ -19,7 +19,7 @@ const UNIT: &str = "toolhold.service";
 const CEILING: &str = "TOOLHOLD_CEILING";
 
 /// Prints, installs or removes the unit. Returns `None` if `arguments` request nothing of this.
-/// `config` and `settings`: the values of `--config` and `--set` for the unit.
+/// `config` and `settings` are the values of `--config` and `--set` for the unit.
 pub(crate) fn manage_unit(
     arguments: &DaemonArguments,
     folders: &Folders,
@@ -132,8 +132,8 @@ fn is_set(name: &str) -> bool {
 )]
 struct UnitWordError(OsString);
 
-/// Returns a unit that runs the tasks. `words`: the program and its options. `variables`: its
-/// environment variables.
+/// Returns a unit that runs the tasks. `words` are the program and its options, and `variables` are
+/// its environment variables.
 fn unit_text(words: &[OsString], variables: &[(&str, PathBuf)]) -> Result<String, UnitWordError> {
     let mut command = Vec::new();
     for word in words {

@@ -53,7 +53,7 @@ fn untrusted_servers(loaded: &Config) -> Vec<String> {
     untrusted.map(|(name, _)| name.clone()).collect()
 }
 
-/// `empty_hint`: the explanation of an empty list.
+/// Lists the tools. `empty_hint` explains an empty list.
 fn list_tools(host: &Host, empty_hint: String, as_json: bool) -> Result<Exit, Error> {
     // The same session, and so the same tools, as for `toolhold call` in this directory.
     let named_session = None;
@@ -78,7 +78,7 @@ fn list_tools(host: &Host, empty_hint: String, as_json: bool) -> Result<Exit, Er
     Ok(Exit::Success)
 }
 
-/// `untrusted`: the servers whose promises aren't trusted.
+/// Describes the tool `name`. `untrusted` are the servers whose promises aren't trusted.
 fn show_tool(host: &Host, name: &str, untrusted: &[String], as_json: bool) -> Result<Exit, Error> {
     let Some(tool) = host.tool(name) else {
         let similar = host.similar_tools(name);

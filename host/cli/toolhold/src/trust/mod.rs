@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &TrustArguments, options: &Options) -> Result<Exit,
     let mut exit = Exit::Success;
     if let Some(project) = &loaded.project {
         exit = trust_project(project, arguments, &folders)?;
-        // A file's plugins are used only in its directory.
+        // A file's plugins are used only in its directory, so they are installed only from there.
         if exit == Exit::Success && toolhold_core::config::working_directory()? == directory {
             exit = plugin::install_wanted(arguments.yes, options)?;
         }

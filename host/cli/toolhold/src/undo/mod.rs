@@ -206,8 +206,8 @@ fn undo_error(error: UndoError) -> Error {
     }
 }
 
-/// Describes a change. `is_decided`: whether the change is made without a question, and isn't a
-/// proposal.
+/// Describes a change that is made without a question or, unless `is_decided` is set, a proposed
+/// change.
 fn describe_change(change: &UndoChange, is_decided: bool) -> String {
     let path = shown::path(&change.path);
     let what = if is_decided { change.what.as_str() } else { describe_proposal(&change.what) };
@@ -238,7 +238,7 @@ fn describe_conflict(conflict: &UndoConflict) -> String {
     text + &difference(conflict.texts.as_ref())
 }
 
-/// Returns the start of a diff. `texts`: the current and the earlier text of a file, or `None` if
+/// Returns the start of a diff from the current to the earlier text of a file. Returns nothing if
 /// the change has no text.
 fn difference(texts: Option<&(String, String)>) -> String {
     let Some((current, earlier)) = texts else { return String::new() };

@@ -75,7 +75,7 @@ pub(crate) fn clients_with_servers() -> Result<Vec<&'static str>, CommandError> 
         let Some(path) = client.read_file().map_err(CommandError::usage)? else { continue };
         let is_of_project = false;
         let Ok(Some(servers)) = read_servers(client, &path, is_of_project) else { continue };
-        // The entry of Toolhold itself is an error.
+        // The entry of Toolhold itself is an error, so it doesn't count.
         let has_other_server = servers.iter().any(|(_, entry)| entry.is_ok());
         if has_other_server {
             titles.push(client.title);
@@ -117,8 +117,8 @@ fn unread(folder: &Path, error: io::Error) -> HostError {
     HostError::io(format!("looking into {}", folder.display()))(error)
 }
 
-/// Returns the secret files that still exist. `secrets`: the paths as they are in `file`, a
-/// `toolhold.toml`.
+/// Returns the secret files that still exist. `secrets` are their paths as `file`, a
+/// `toolhold.toml`, names them.
 pub(crate) fn kept_files(file: &Path, secrets: &[String]) -> Vec<String> {
     // Relative paths start at the folder of `file`.
     let folder = file.parent().unwrap_or(Path::new("."));

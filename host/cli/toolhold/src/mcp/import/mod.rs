@@ -47,6 +47,7 @@ pub(crate) struct ImportOutcome {
 }
 
 impl ImportOutcome {
+    /// Returns the exit code of `toolhold mcp import`.
     ///
     /// # Errors
     ///
@@ -72,15 +73,15 @@ pub(crate) fn import(
 ) -> Result<ImportOutcome, CommandError> {
     let mut out = anstream::stdout();
     let folder = secrets_beside(file);
-    let read = read_all(&mut out, arguments, folders, config, &files(&folder)?)?;
-    let mut tables = read.tables;
-    let mut outcome = ImportOutcome { broken: read.broken, ..ImportOutcome::default() };
+    let found = read_all(&mut out, arguments, folders, config, &files(&folder)?)?;
+    let mut tables = found.tables;
+    let mut outcome = ImportOutcome { broken: found.broken, ..ImportOutcome::default() };
     if tables.is_empty() {
-        if read.looked > 0 {
+        if found.read_files > 0 {
             writeln!(out, "There is no server to add.")?;
         } else if outcome.broken.is_empty() {
             writeln!(out, "These files don't exist:")?;
-            for path in &read.absent {
+            for path in &found.absent {
                 writeln!(out, "  {path}")?;
             }
         }
@@ -108,12 +109,13 @@ pub(crate) fn import(
     let has_proposals = needs.iter().any(|needs| !needs.proposals.is_empty());
     // Other people may have written the project's file. Grants for its servers always need the
     // person's answer, even with `--yes`.
-    let is_granted = has_proposals
-        && if arguments.yes {
-            !arguments.project
-        } else {
-            confirm("Add the grants that the servers seem to need?")?
-        };
+    let is_granted = if !has_proposals {
+        false
+    } else if arguments.yes {
+        !arguments.project
+    } else {
+        confirm("Add the grants that the servers seem to need?")?
+    };
     if is_granted {
         outcome.folders = grant(&mut tables, &needs)?;
     }
@@ -166,61 +168,72 @@ fn grant(tables: &mut [Imported], needs: &[Needs]) -> Result<Vec<PathBuf>, Comma
     Ok(made_folders)
 }
 
+/// The content of the clients' files.
 #[derive(Default)]
-struct Read {
+struct ClientServers {
+    /// The servers that can be imported.
     tables: Vec<Imported>,
-    looked: usize,
+    /// The number of files that could be read.
+    read_files: usize,
     /// Files that don't exist.
     absent: Vec<String>,
     /// Files that can't be read, with the reasons.
     broken: Vec<String>,
 }
 
-/// Reads the files of the clients, and shows their servers. `files`: existing secret files.
+/// Reads the files of the clients, and shows their servers. `secret_files` are the names of the
+/// existing secret files, which no new secret file may have.
 fn read_all(
     out: &mut impl Write,
     arguments: &ImportArguments,
     folders: &Folders,
     config: &Config,
-    files: &[String],
-) -> Result<Read, CommandError> {
+    secret_files: &[String],
+) -> Result<ClientServers, CommandError> {
     let clients = match &arguments.client {
         Some(name) => vec![find_client(name)?],
         None => CLIENTS.iter().collect(),
     };
-    let mut read = Read::default();
+    let mut found = ClientServers::default();
     for client in clients {
+        // If the person names a client that reads no file in projects, `project_file` fails. In a
+        // list of all clients, such a client is skipped.
+        let is_named = arguments.client.is_some();
         let path = if !arguments.project {
             client.read_file().map_err(CommandError::usage)?
-        } else if arguments.client.is_none() && client.project.is_none() {
-            None
-        } else {
+        } else if is_named || client.project.is_some() {
             Some(client.project_file().map_err(CommandError::usage)?)
+        } else {
+            None
         };
         let Some(path) = path else { continue };
         let shown = neutral_line(&path.display().to_string());
         let servers = match read_servers(client, &path, arguments.project) {
             Ok(None) => {
-                read.absent.push(shown);
+                found.absent.push(shown);
                 continue;
             }
             Ok(Some(servers)) => servers,
             Err(error) => {
-                read.broken.push(format!("{shown}: {error}"));
+                found.broken.push(format!("{shown}: {error}"));
                 continue;
             }
         };
-        read.looked += 1;
+        found.read_files += 1;
         writeln!(out, "{STRONG}{}{STRONG:#} {FAINT}{shown}{FAINT:#}", client.title)?;
         for (name, server) in servers {
-            let others = &read.tables;
-            let context = ImportContext { client: client.title, config, others, files };
+            let context = ImportContext {
+                client: client.title,
+                config,
+                others: &found.tables,
+                files: secret_files,
+            };
             let result = import_checked(&name, server, &context, folders);
             let name = neutral_line(cut(&name, 128));
             match result {
                 Ok(imported) => {
                     describe(out, &name, &imported)?;
-                    read.tables.push(imported);
+                    found.tables.push(imported);
                 }
                 Err(error) => {
                     writeln!(out, "  {name} is left out: {}", neutral_line(&error.to_string()))?;
@@ -228,7 +241,7 @@ fn read_all(
             }
         }
     }
-    Ok(read)
+    Ok(found)
 }
 
 /// Makes a table from a client's entry, and checks that a configuration with the table loads.
@@ -306,8 +319,10 @@ fn store(
     }
     let private = PrivateFolder::make(folder).map_err(writing(folder, ""))?;
     let mut stored = Vec::new();
-    let result = store_secrets(&private, folder, tables, &mut stored)
-        .and_then(|()| add_tables(file, tables));
+    let mut result = store_secrets(&private, folder, tables, &mut stored);
+    if result.is_ok() {
+        result = add_tables(file, tables);
+    }
     if result.is_ok() {
         outcome.secrets = stored.iter().map(|name| folder.join(name)).collect();
         return Ok(());
@@ -345,8 +360,8 @@ fn add_tables(file: &Path, tables: &[Imported]) -> Result<(), CommandError> {
     changed_file::change(file, in_project, |text| {
         let tables = tables.iter().map(|imported| (imported.name.as_str(), &imported.table));
         server_tables::add_tables(text, tables)
-    })
-    .map(drop)
+    })?;
+    Ok(())
 }
 
 fn writing(folder: &Path, name: &str) -> impl FnOnce(io::Error) -> HostError {

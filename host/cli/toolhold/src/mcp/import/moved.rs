@@ -13,6 +13,7 @@ use super::table::{credential_in, credentials, fit_name};
 
 const MARK: &str = "[REDACTED:secret]";
 
+/// The servers of a client's file that Toolhold's configuration has too.
 #[derive(Debug, Default)]
 pub(crate) struct Moved {
     /// The servers that can be removed from the client's file.
@@ -47,11 +48,15 @@ pub(crate) fn moved(
     let mut moved = Moved::default();
     for (own_name, entry) in servers {
         let Ok(entry) = entry else { continue };
-        let found = credentials(&entry.server).into_iter();
-        moved.credentials.extend(found.map(|(_, prefix, value)| format!("{prefix}{value}")));
+        for (_, prefix, value) in credentials(&entry.server) {
+            moved.credentials.push(format!("{prefix}{value}"));
+        }
         if let NamedServer::Program { words, .. } = &entry.server {
-            let indices = (1..words.len()).filter(|index| credential_in(words, *index).is_some());
-            moved.credentials.extend(indices.map(|index| words[index].clone()));
+            for index in 1..words.len() {
+                if credential_in(words, index).is_some() {
+                    moved.credentials.push(words[index].clone());
+                }
+            }
         }
         let Some((config, folders)) = config else { continue };
         let Ok(name) = fit_name(&own_name) else { continue };
@@ -61,7 +66,8 @@ pub(crate) fn moved(
             continue;
         }
         let shown = neutral_line(&own_name);
-        // Until the approval, only the client can use the server's tools.
+        // Until the approval, only the client can use the server's tools, so the server stays
+        // there.
         if entry.is_enabled && !is_approved(folders, &name, ours) {
             moved.notes.push(format!(
                 "`{shown}` stays in the file until the server is approved: run `toolhold mcp \
@@ -89,8 +95,8 @@ pub(crate) fn moved(
     moved
 }
 
-/// Returns the names and values of the secrets of `ours`. Secrets that a program prints are
-/// skipped, because a comparison must not start programs.
+/// Returns the names and values of the secrets of `ours`, the server `name` of the configuration.
+/// Secrets that a program prints are skipped, because a comparison must not start programs.
 fn stored_secrets(
     ours: &McpServer,
     name: &str,
@@ -98,22 +104,24 @@ fn stored_secrets(
     folders: &Folders,
 ) -> Vec<(String, String)> {
     let mut stored = Vec::new();
-    for (secret, from) in &ours.secrets {
-        let is_stored = from.env.is_some() || !from.file.is_empty();
+    for (secret_name, secret) in &ours.secrets {
+        let is_stored = secret.env.is_some() || !secret.file.is_empty();
         if !is_stored {
             continue;
         }
-        let key = format!("mcp.servers.{name}.secrets.{}", dotted_name(secret));
-        let source = config.source_of(&key, from, folders, Path::new("/"));
+        let key = format!("mcp.servers.{name}.secrets.{}", dotted_name(secret_name));
+        // The working directory only matters for a path that isn't from a configuration file.
+        let working_directory = Path::new("/");
+        let source = config.source_of(&key, secret, folders, working_directory);
         if let Ok(value) = read(&source) {
-            stored.push((secret.clone(), value.expose().to_owned()));
+            stored.push((secret_name.clone(), value.expose().to_owned()));
         }
     }
     stored
 }
 
 /// Checks whether Toolhold's server `ours` and the client's server `theirs` have the same program
-/// and arguments, or the same URL. `stored`: the names and values of the secrets of `ours`.
+/// and arguments, or the same URL. `stored` has the names and values of the secrets of `ours`.
 fn is_same(ours: &McpServer, theirs: &NamedServer, stored: &[(String, String)]) -> bool {
     let values: Vec<(&str, &str)> =
         stored.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
@@ -129,8 +137,8 @@ fn is_same(ours: &McpServer, theirs: &NamedServer, stored: &[(String, String)]) 
     }
 }
 
-/// Returns the variables and headers of a client's `entry` that `ours` lacks. `stored`: the names
-/// and values of the secrets of `ours`.
+/// Returns the variables and headers of a client's `entry` that `ours` lacks. `stored` has the
+/// names and values of the secrets of `ours`.
 fn missing(ours: &McpServer, entry: &ServerEntry, stored: &[(String, String)]) -> Vec<String> {
     let credentials = credentials(&entry.server);
     let (pairs, token) = match &entry.server {
@@ -152,7 +160,7 @@ fn missing(ours: &McpServer, entry: &ServerEntry, stored: &[(String, String)]) -
             missing.push(name.clone());
         }
     }
-    // One of the secrets of `ours` may be the token.
+    // If `ours` has secrets, one of them may be the token.
     if ours.secrets.is_empty() {
         missing.extend(token.cloned());
     }

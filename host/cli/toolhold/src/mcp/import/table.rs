@@ -222,7 +222,7 @@ pub(super) fn credential_in(words: &[String], index: usize) -> Option<&str> {
         _ if previous_word.contains('=') => ("", word),
         _ => (previous_word, word),
     };
-    let is_credential_of_option = is_secret_option(option) && is_long(value);
+    let is_credential_of_option = is_secret_option(option) && may_be_credential(value);
     if is_credential_of_option || has_secret(value) {
         return Some(value);
     }
@@ -326,7 +326,8 @@ impl Imported {
         self.table.insert("presets", value(Array::from_iter([preset])));
     }
 
-    /// Adds an environment variable. `text`: the value, or a reference to a variable of the client.
+    /// Adds an environment variable. `text` is its value, or a reference to a variable of the
+    /// client.
     fn add_variable(
         &mut self,
         name: &str,
@@ -353,7 +354,7 @@ impl Imported {
         Ok(())
     }
 
-    /// Adds a header. `text`: the value, which may have a reference to a variable of the client.
+    /// Adds a header. `text` is its value, which may have a reference to a variable of the client.
     fn add_header(
         &mut self,
         name: &str,
@@ -390,7 +391,8 @@ impl Imported {
         }
     }
 
-    /// Adds a secret and a file with a new name. `further_keys`: more keys of the secret's table.
+    /// Adds a secret with the value `text`, and a file with a new name for the value.
+    /// `further_keys` are more keys of the secret's table.
     fn keep_secret(
         &mut self,
         name: &str,
@@ -467,7 +469,7 @@ fn is_secret_option(option: &str) -> bool {
 }
 
 /// Checks whether `value` can be a credential, which has at least six bytes.
-fn is_long(value: &str) -> bool {
+fn may_be_credential(value: &str) -> bool {
     value.len() >= 6 && !value.starts_with('-') && !is_plain(value) && variable(value).is_none()
 }
 

@@ -10,8 +10,8 @@ pub(crate) struct Ability {
     pub(crate) noun: &'static str,
     /// A description that can follow "asks to".
     pub(crate) words: &'static str,
-    /// The manifest's reason for the request. `None`: not requested. The plugin's author wrote the
-    /// text, so it must be neutralised.
+    /// The manifest's reason for the request, or `None` if there is no request. The plugin's author
+    /// wrote the text, so it must be neutralised.
     pub(crate) reason: Option<String>,
 }
 

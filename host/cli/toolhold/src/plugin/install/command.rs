@@ -58,8 +58,8 @@ pub(crate) fn run(command: &InstallCommand, options: &Options) -> Result<Exit, E
     }
 }
 
-/// Installs the missing plugins of the configuration, for `toolhold trust`. `yes`: whether `--yes`
-/// is set.
+/// Installs the missing plugins of the configuration, for `toolhold trust`. `yes` says whether
+/// `--yes` is set.
 pub(crate) fn install_wanted(yes: bool, options: &Options) -> Result<Exit, Error> {
     let setting = Setting::from_options(options)?;
     let built_in = built_in_names();
@@ -112,7 +112,7 @@ struct Update {
 }
 
 impl Update {
-    /// Makes the report about a plugin without an update. `state`: the reason.
+    /// Makes the report about a plugin without an update, for the reason `state`.
     fn new(name: &str, locked: &LockedPlugin, state: &'static str) -> Self {
         Self {
             name: name.to_owned(),
@@ -161,7 +161,7 @@ impl CommandContext<'_> {
         options: &Options,
     ) -> Result<Exit, Error> {
         let written = Source::parse(source).map_err(Error::usage)?;
-        // The lock file is used from other directories too.
+        // The lock file is used from other directories too, so its paths must be absolute.
         let source = match &written {
             Source::Path(path) => Source::Path(
                 absolute(path)
@@ -169,7 +169,7 @@ impl CommandContext<'_> {
             ),
             other => other.clone(),
         };
-        // Nothing is downloaded if the grants can't be written.
+        // If the grants can't be written, the command fails before the download.
         if grants != WrittenGrants::default() {
             allow::folders_of_own_file(options)?;
         }
@@ -217,8 +217,8 @@ impl CommandContext<'_> {
         Ok(Exit::Success)
     }
 
-    /// Downloads and examines a component. `written`: the source on the command line. `source`: the
-    /// source in the lock file.
+    /// Downloads and examines a component. `written` is the source on the command line, and
+    /// `source` the source for the lock file.
     async fn offer(&self, written: &Source, source: &Source) -> Result<Offer, Error> {
         let fetched = self.fetch(written).await?;
         let folders = &self.setting.folders;
@@ -240,7 +240,7 @@ impl CommandContext<'_> {
         let all_bytes = AtomicU64::new(0);
         let count = |bytes: u64, length: Option<u64>| {
             bytes_so_far.store(bytes, Ordering::Relaxed);
-            // 0: the length is unknown.
+            // 0 stands for an unknown length.
             all_bytes.store(length.unwrap_or_default(), Ordering::Relaxed);
         };
         progress::show(fetch(source, &network, &options, &count), || {
@@ -595,7 +595,7 @@ fn update_as_json(update: &Update) -> Value {
 /// The shown digits of a digest.
 const SHORT_DIGEST: usize = 12;
 
-/// Writes two lines about a version. `state`: for example `current`.
+/// Writes two lines about a version. `state` is, for example, `current`.
 fn write_version(
     out: &mut impl Write,
     plugin: &ApprovedPlugin,
@@ -608,7 +608,7 @@ fn write_version(
     writeln!(out, "  {FAINT}{}{FAINT:#}", source.unwrap_or_default())
 }
 
-/// Describes the progress of a download. `all`: the length, or 0 if the length is unknown.
+/// Describes the progress of a download. `all` is the length, or 0 if the length is unknown.
 fn describe_transfer(bytes: u64, all: u64) -> String {
     const BAR_WIDTH: u64 = 20;
     if all == 0 {

@@ -72,8 +72,8 @@ fn directory(path: &Path, setting: &Setting) -> Result<String, FolderError> {
     real_folder(path, &setting.folders, &setting.directory)
 }
 
-/// Refuses a grant that the plugin doesn't request. The grant has no effect now, but could get an
-/// effect by an update of the plugin.
+/// Refuses a grant that the plugin doesn't request, because such a grant has no effect now, but
+/// could get an effect by an update of the plugin.
 pub(crate) fn check_requested(grants: &WrittenGrants, manifest: &Manifest) -> Result<(), Error> {
     for capability in Capability::ALL {
         let is_requested = match capability {

@@ -211,7 +211,8 @@ impl<'a> Installer<'a> {
     /// Removes a plugin from the lock file. The plugin's table in the configuration stays, and
     /// applies to the next plugin of this name.
     pub(crate) fn remove(&self, name: &str) -> Result<(), HostError> {
-        self.approvals.remove(name).map(drop)
+        self.approvals.remove(name)?;
+        Ok(())
     }
 
     /// Returns the restored version and the replaced version.
@@ -223,7 +224,7 @@ impl<'a> Installer<'a> {
     }
 
     /// Returns the faults of each plugin by name: stored components that are missing or differ from
-    /// the lock file. The list may be empty.
+    /// the lock file. A plugin without faults has an empty list.
     pub(crate) fn verify(&self) -> Result<BTreeMap<String, Vec<String>>, HostError> {
         let mut installed = self.all()?;
         loop {

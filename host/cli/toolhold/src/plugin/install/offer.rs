@@ -23,7 +23,7 @@ pub(crate) struct Offer {
 
 impl Offer {
     /// Makes an offer of a downloaded component: compiles it, and lists its tools without any
-    /// grants. Fails if the configuration doesn't allow the component. `given`: the source as the
+    /// grants. Fails if the configuration doesn't allow the component. `given` is the source as the
     /// user wrote it.
     pub(crate) async fn examine(
         fetched: &Fetched,
@@ -66,7 +66,7 @@ impl Offer {
     }
 }
 
-/// `shown`: the component's name in errors.
+/// Opens a component, which errors call `shown`.
 fn open_in_memory(bytes: &[u8], shown: &str) -> Result<Candidate, HostError> {
     let file = memory_file(bytes).map_err(HostError::io(format!("reading {shown}")))?;
     Candidate::opened(file, Path::new(shown))
@@ -80,7 +80,6 @@ fn memory_file(bytes: &[u8]) -> std::io::Result<File> {
 }
 
 /// Checks whether an update requests more, or changes the tools that models see.
-/// tools that models see.
 pub(crate) fn needs_approval(difference: &Difference) -> bool {
     // New imports don't matter, because only a capability allows more than the basic imports.
     let Difference { capabilities_added, tools_added, tools_changed, .. } = difference;

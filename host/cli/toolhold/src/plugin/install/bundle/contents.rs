@@ -223,7 +223,7 @@ fn check_lock(bundle: &Bundle, lock: &[u8]) -> Result<Vec<BundledPlugin>, Conten
 }
 
 /// Returns the plugin of a lock entry, which must have a component in the bundle and a source.
-/// `digests`: the digest of each file in the bundle.
+/// `digests` has the digest of each file in the bundle.
 fn check_plugin(
     name: String,
     locked: ApprovedPlugin,

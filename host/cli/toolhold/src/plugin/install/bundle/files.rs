@@ -25,7 +25,7 @@ const MAX_BEFORE: u64 = 4 << 20;
 pub(crate) struct PlannedFile {
     pub(crate) place: FilePlace,
     pub(crate) content: Vec<u8>,
-    /// The current content. `None`: the file doesn't exist.
+    /// The current content, or `None` if the file doesn't exist.
     pub(crate) before: Option<Vec<u8>>,
 }
 
@@ -142,7 +142,8 @@ pub(super) fn plan_ceiling(
         return Err(refused(&contents.path, why));
     }
 
-    // As at each later start, the ceiling must be valid with this machine's keys.
+    // At each later start, the ceiling must be valid with this machine's keys, so it is loaded with
+    // a copy of these keys.
     let private = contents.bundle.path();
     let keys = FilePlace { folder: folder.to_owned(), name: CEILING_KEYS.to_owned() };
     if let Some(keys) = read(&keys)? {
@@ -223,8 +224,11 @@ pub(super) fn check_ceiling(
 }
 
 fn load_with(inputs: Inputs, folders: &Folders) -> Result<(), HostError> {
-    config::load(folders, &inputs).map(drop).map_err(|problems| HostError::Load {
-        plugin: "the ceiling can't be used".to_owned(),
-        reason: HostError::from(problems).to_string(),
-    })
+    match config::load(folders, &inputs) {
+        Ok(_) => Ok(()),
+        Err(problems) => Err(HostError::Load {
+            plugin: "the ceiling can't be used".to_owned(),
+            reason: HostError::from(problems).to_string(),
+        }),
+    }
 }

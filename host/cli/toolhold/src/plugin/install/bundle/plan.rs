@@ -145,7 +145,8 @@ impl BundlePlan {
     }
 }
 
-/// `current`: the plugin's lock entry.
+/// Examines a plugin of the bundle, and plans its change. `current` is the plugin's lock entry, if
+/// there is one.
 async fn examine(
     contents: &BundleContents,
     plugin: &BundledPlugin,
