@@ -15,8 +15,8 @@ use crate::metrics::Metrics;
 use crate::parked::{OpenQuestion, RequiredInput, WaitingCall};
 use crate::tasks::{End, RESULT_LIFETIME, StartedTask, TASK_DELAY, Task, Tasks};
 
-/// Maximum number of running and waiting calls of a server. Further calls wait. A host has its own,
-/// lower limit.
+/// Maximum number of calls that a server has at its host at a time, running or waiting there.
+/// Further calls wait before they reach the host, which has its own, lower limit of running calls.
 const MAX_CALLS: u32 = 4096;
 
 /// Time for running calls to end after the client is gone.
@@ -66,7 +66,7 @@ impl Calls {
     }
 
     pub(crate) async fn run(&self, request: Request) -> Answer {
-        // The semaphore is never closed.
+        // Acquiring a permit can't fail, because the semaphore is never closed.
         let _permit = self.places.acquire().await;
         let cancel = request.cancel.clone();
         let started = Instant::now();
@@ -159,7 +159,8 @@ impl Calls {
         let calls = self.clone();
         let ended_task = Arc::clone(&task);
         tokio::spawn(async move {
-            // A task sends elicitations directly to its client.
+            // The elicitations of a task are sent directly to its client, so nothing receives
+            // questions here any more.
             let WaitingCall { call, questions, .. } = waiting;
             drop(questions);
             let Some(answer) = call.await else { return };

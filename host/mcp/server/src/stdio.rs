@@ -37,7 +37,8 @@ pub async fn serve_stdio(
 ) -> Result<(), ServeError> {
     let input = stdin().try_clone_to_owned().map_err(failed("taking stdin"))?;
     let output = stdout().try_clone_to_owned().map_err(failed("taking stdout"))?;
-    // A file or terminal is written through stdout itself, so stdout isn't redirected then.
+    // Only pipes and sockets are written through the duplicate. A file or terminal is written
+    // through stdout itself, so stdout must not be redirected then.
     if is_pollable(&output).map_err(failed("looking at stdout"))? {
         dup2_stdout(stderr())
             .map_err(io::Error::from)

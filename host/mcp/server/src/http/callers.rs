@@ -10,7 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use toolhold_core::config::Serve;
 use toolhold_core::{CancellationToken, Session};
 
-/// Maximum number of callers in memory. Only an authorization server has several callers.
+/// Maximum number of callers in memory. Without an authorization server, there is only one caller.
 const MAX_CALLERS: usize = 1024;
 
 /// Maximum number of a caller's sessions. A further session replaces the least recently used
@@ -172,7 +172,7 @@ impl Caller {
     }
 }
 
-/// The slot of a request. A drop of the response frees the slot.
+/// The slot of a request, which becomes free when the response is dropped.
 #[derive(Clone)]
 pub(super) struct CallerPlace {
     room: Arc<Room>,
@@ -191,7 +191,7 @@ impl fmt::Debug for CallerPlace {
     }
 }
 
-/// Travels in a request's extensions, and marks the request as finished on drop.
+/// A part of the request's extensions. When the last clone is dropped, the request has finished.
 #[derive(Clone)]
 pub(super) struct RequestSlot {
     held: CallerPlace,
