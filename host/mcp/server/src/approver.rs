@@ -112,7 +112,7 @@ impl Tickets {
         let fingerprint = serde_json::from_value(ticket[0].clone())?;
         let nonce = ticket[1].as_str().unwrap_or_default().to_owned();
         let asked_at_ms = ticket[2].as_u64().unwrap_or_default();
-        let taken = Duration::from_millis(milliseconds().saturating_sub(asked_at_ms));
+        let reading_time = Duration::from_millis(milliseconds().saturating_sub(asked_at_ms));
 
         // A used ticket must be remembered until it expires. The added second makes up for the
         // fraction of a second that `seconds` drops.
@@ -127,7 +127,7 @@ impl Tickets {
                 let earlier_use = used.insert(nonce, forget_at);
                 Ok(earlier_use.is_none())
             })?;
-        if is_first_use { Ok((fingerprint, taken)) } else { Err(TicketError::Used) }
+        if is_first_use { Ok((fingerprint, reading_time)) } else { Err(TicketError::Used) }
     }
 }
 
@@ -175,9 +175,9 @@ pub(crate) enum AskMode {
 }
 
 /// A question that the client shows. Dropping this value tells the client to close the question.
-struct Open(Option<(Peer<RoleServer>, RequestId)>);
+struct CloseOnDrop(Option<(Peer<RoleServer>, RequestId)>);
 
-impl Drop for Open {
+impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         let Some((peer, id)) = self.0.take() else { return };
         // Without a runtime, no notification can be sent.
@@ -203,7 +203,7 @@ pub(crate) struct TicketAnswer {
 struct TicketedAnswer {
     fingerprint: Fingerprint,
     /// The time between the question and its answer.
-    taken: Duration,
+    reading_time: Duration,
     result: ElicitResult,
 }
 
@@ -301,7 +301,7 @@ impl CallApprover {
                 if let Some(answer) = &ticket_answer.answer
                     && answer.fingerprint == question.fingerprint
                 {
-                    return self.reply_of(question, &answer.result, answer.taken).await;
+                    return self.reply_of(question, &answer.result, answer.reading_time).await;
                 }
                 let task =
                     self.started_task.as_ref().and_then(|started| started.task_for_question());
@@ -357,10 +357,10 @@ impl CallApprover {
         let request = ServerRequest::ElicitRequest(ElicitRequest::new(form));
         let handle =
             peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await?;
-        let mut open_question = Open(Some((peer.clone(), handle.id.clone())));
+        let mut close_on_drop = CloseOnDrop(Some((peer.clone(), handle.id.clone())));
         let answer = handle.await_response().await;
         // The client has answered, so it must not be told to close the question.
-        open_question.0 = None;
+        close_on_drop.0 = None;
         match answer? {
             ClientResult::ElicitResult(result) => Ok(result),
             _ => Err(ServiceError::UnexpectedResponse),
@@ -436,7 +436,12 @@ impl CallApprover {
     /// Converts the client's answer to a reply. `reading_time` is the time between question and
     /// answer. A client without a person cancels each question or declines it at once, so the
     /// question is asked again at a terminal after such an answer.
-    async fn reply_of(&self, question: Question, result: &ElicitResult, taken: Duration) -> Reply {
+    async fn reply_of(
+        &self,
+        question: Question,
+        result: &ElicitResult,
+        reading_time: Duration,
+    ) -> Reply {
         let offers_whole_tools = question.wider.is_some();
         let by = self.by();
         let field = result.content.as_ref().and_then(|content| content.get(ANSWER_FIELD));
@@ -451,7 +456,7 @@ impl CallApprover {
                 Reply::Yes { scope: Scope::SessionSource, by }
             }
             (ElicitationAction::Accept, Some(NO)) => Reply::No { by, reason: String::new() },
-            (ElicitationAction::Decline, _) if taken >= SHORTEST_READING => {
+            (ElicitationAction::Decline, _) if reading_time >= SHORTEST_READING => {
                 Reply::No { by, reason: String::new() }
             }
             (ElicitationAction::Decline | ElicitationAction::Cancel, _) => {
@@ -573,8 +578,8 @@ async fn parse_answer(
     let session = Arc::clone(session);
     let joined = tokio::task::spawn_blocking(move || tickets.open(&session, &ticket)).await;
     let opened = joined.map_err(wrong_ticket)?;
-    let (fingerprint, taken) = opened.map_err(wrong_ticket)?;
-    Ok(Some(TicketedAnswer { fingerprint, taken, result }))
+    let (fingerprint, reading_time) = opened.map_err(wrong_ticket)?;
+    Ok(Some(TicketedAnswer { fingerprint, reading_time, result }))
 }
 
 fn wrong_ticket(why: impl std::error::Error) -> ErrorData {

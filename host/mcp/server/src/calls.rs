@@ -25,7 +25,7 @@ const END_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub(crate) struct Calls {
     live: Arc<LiveHost>,
-    places: Arc<Semaphore>,
+    call_slots: Arc<Semaphore>,
     pub(crate) end: CancellationToken,
     pub(crate) tasks: Arc<Tasks>,
     /// Set if the server serves metrics.
@@ -44,8 +44,14 @@ pub(crate) enum CallResponse {
 
 impl Calls {
     pub(crate) fn new(live: Arc<LiveHost>) -> Self {
-        let places = Arc::new(Semaphore::new(MAX_CALLS as usize));
-        Self { live, places, end: CancellationToken::new(), tasks: Arc::default(), metrics: None }
+        let call_slots = Arc::new(Semaphore::new(MAX_CALLS as usize));
+        Self {
+            live,
+            call_slots,
+            end: CancellationToken::new(),
+            tasks: Arc::default(),
+            metrics: None,
+        }
     }
 
     pub(crate) fn counted(&self, metrics: Arc<Metrics>) -> Self {
@@ -54,7 +60,7 @@ impl Calls {
 
     /// Waits until all calls have ended. Returns `false` if this takes longer than `patience`.
     pub(crate) async fn ended_within(&self, patience: Duration) -> bool {
-        tokio::time::timeout(patience, self.places.acquire_many(MAX_CALLS)).await.is_ok()
+        tokio::time::timeout(patience, self.call_slots.acquire_many(MAX_CALLS)).await.is_ok()
     }
 
     /// Cancels all calls and waits until they are recorded.
@@ -67,7 +73,7 @@ impl Calls {
 
     pub(crate) async fn run(&self, request: Request) -> Answer {
         // Acquiring a permit can't fail, because the semaphore is never closed.
-        let _permit = self.places.acquire().await;
+        let _permit = self.call_slots.acquire().await;
         let cancel = request.cancel.clone();
         let started = Instant::now();
         let _running = self.metrics.as_ref().map(|metrics| metrics.count_running());

@@ -131,13 +131,14 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
                 Ok([]) => return None,
                 Ok(buffered) => buffered,
                 Err(error) => {
-                    tracing::error!("reading from the client: {error}");
+                    tracing::error!("reading from the client failed: {error}");
                     return None;
                 }
             };
             // `skip_until` finds the end of the line, because it compares many bytes at a time,
             // unlike `position`. Reading from memory can't fail.
-            let length = BufRead::skip_until(&mut &*buffered, b'\n').unwrap_or(buffered.len());
+            let mut unread = buffered;
+            let length = unread.skip_until(b'\n').unwrap_or(buffered.len());
             let part = &buffered[..length];
             let is_end = part.ends_with(b"\n");
 

@@ -97,7 +97,7 @@ impl Access {
         let token = state::secret(&folder, name)?;
         let random = ring::rand::SystemRandom::new();
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &random).map_err(|_| ServeError::Io {
-            what: "making a key",
+            what: "the key for checking tokens can't be created",
             error: std::io::Error::other("the system has no random bytes"),
         })?;
         let signature = hmac::sign(&key, token.as_bytes());

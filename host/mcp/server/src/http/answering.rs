@@ -11,8 +11,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, AUTHORIZATION, CACHE_CONTROL, CONNECTION as CLOSES,
-    CONTENT_TYPE, HOST, ORIGIN, RETRY_AFTER, VARY,
+    ACCESS_CONTROL_EXPOSE_HEADERS, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HOST,
+    ORIGIN, RETRY_AFTER, VARY,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::combinators::BoxBody;
@@ -518,7 +518,7 @@ fn refuse_caller(refusal: Refused, from: &str) -> Answer {
 fn refused(status: StatusCode, why: impl AsRef<str>) -> Answer {
     let mut answer = response(status, "text/plain; charset=utf-8", format!("{}\n", why.as_ref()));
     // A refused caller loses its connection.
-    answer.headers_mut().insert(CLOSES, HeaderValue::from_static("close"));
+    answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     answer
 }
 

@@ -151,9 +151,9 @@ async fn remove_unused_socket(path: &Path) -> io::Result<()> {
     }
 }
 
-pub(super) struct Open(GracefulShutdown);
+pub(super) struct OpenConnections(GracefulShutdown);
 
-impl Open {
+impl OpenConnections {
     /// Closes each connection after its current response. Waits at most `patience`.
     pub(super) async fn closed_within(self, patience: Duration) {
         if timeout(patience, self.0.shutdown()).await.is_err() {
@@ -170,9 +170,9 @@ pub(super) async fn accept(
     max_authenticated: u64,
     answering: Arc<Answering>,
     end: &CancellationToken,
-) -> Open {
+) -> OpenConnections {
     let newcomers = Newcomers::new(max_authenticated);
-    let open = Open(GracefulShutdown::new());
+    let open = OpenConnections(GracefulShutdown::new());
     for number in 0.. {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
