@@ -157,6 +157,7 @@ impl ModelEndpoint {
         &self.keys
     }
 
+    /// Makes the request that asks the model for the answer to a turn.
     pub(crate) fn ask(&self, turn: &Turn) -> Result<Request, ModelError> {
         let wire = self.format.request(turn, &self.options);
         let accepted = match self.format {
@@ -205,8 +206,8 @@ impl ModelEndpoint {
         for (name, value) in &self.headers {
             all.insert(name.clone(), value.clone());
         }
-        // Small servers close a connection after an answer, and its next request fails. A new
-        // connection on this machine costs almost nothing.
+        // Small servers close a connection after an answer, and a second request on it would fail.
+        // On this machine, a new connection for each request costs almost nothing.
         if self.is_local() {
             all.insert(CONNECTION, HeaderValue::from_static("close"));
         }
@@ -299,7 +300,8 @@ impl ModelKey {
             _ => (AUTHORIZATION, "Bearer ".to_owned()),
         };
         let (name, prefix) = self.header.clone().unwrap_or(usual_header);
-        // The key is valid in a header. If the prefix isn't valid, the key isn't sent.
+        // The key is always valid in a header. If the prefix is invalid, an empty header is sent
+        // instead of the key.
         let value = HeaderValue::from_str(&format!("{prefix}{}", self.value))
             .unwrap_or(HeaderValue::from_static(""));
         Credential::in_header(url, name, value)

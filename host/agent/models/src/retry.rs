@@ -34,7 +34,8 @@ impl Default for ModelRetries {
 
 impl ModelRetries {
     /// Returns the wait before the next attempt, or `None` if the request isn't repeated.
-    /// `attempts`: the attempts so far. `requested`: the wait that the server asks for.
+    /// `attempts` is the number of attempts so far, and `requested` is the wait that the server
+    /// asks for.
     pub(crate) fn wait(&self, attempts: u32, requested: Option<Duration>) -> Option<Duration> {
         if attempts > self.count {
             return None;

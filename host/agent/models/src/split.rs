@@ -81,8 +81,8 @@ impl Splitter {
                 _ => rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')),
             };
             let text = &rest[..line_end.unwrap_or(rest.len())];
-            // Bytes are counted up to the first byte above the limit. The error is then at the same
-            // byte, however the stream is divided into pieces.
+            // Count bytes only up to the first byte above the limit, so that the error is at the
+            // same byte however the stream is divided into pieces.
             let room = self.caps.event.saturating_sub(self.line.len() + self.data.len());
             self.count(text.len().min(room + 1))?;
             if text.len() > room {

@@ -168,7 +168,7 @@ impl ServerError {
     }
 
     fn from_error_object(error: &Fields<'_>) -> Self {
-        // A gateway's message may be the body of another server's error.
+        // A gateway's message may be the body of another server's error, which says more.
         let message = error.text("message").unwrap_or_default();
         if let Some(inner) = Self::find(message.trim())
             && !inner.message.is_empty()
@@ -183,7 +183,7 @@ impl ServerError {
             None => error.number("code").map(|code| code.to_string()).unwrap_or_default(),
         };
         let kind = match error.nonempty_text("type") {
-            // Both are shown: `type` is often too general, and `code` is often only a number.
+            // Show both, because `type` is often too general, and `code` is often only a number.
             Some(kind) if kind != code => format!("{kind} {code}"),
             _ => code,
         };
