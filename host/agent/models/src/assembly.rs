@@ -174,7 +174,7 @@ impl Assembly {
 
     fn has_reached_max_output(&self) -> bool {
         match (self.max_output, self.usage.output) {
-            (Some(most), Some(output)) => output >= most,
+            (Some(max_output), Some(output)) => output >= max_output,
             _ => false,
         }
     }

@@ -97,7 +97,7 @@ impl ModelClient {
         turn: &Turn,
         events: &mut (dyn FnMut(ModelEvent) + Send),
     ) -> Result<ModelAnswer, ModelError> {
-        let request = provider.ask(turn)?;
+        let request = provider.turn_request(turn)?;
         let mut attempts = 1;
         loop {
             let mut has_event = false;
@@ -271,8 +271,8 @@ async fn read_error_body(mut response: Response) -> Vec<u8> {
     while body.len() < MAX_ERROR {
         match tokio::time::timeout_at(deadline, response.chunk()).await {
             Ok(Ok(Some(bytes))) => {
-                let room = MAX_ERROR - body.len();
-                body.extend_from_slice(&bytes[..bytes.len().min(room)]);
+                let free_bytes = MAX_ERROR - body.len();
+                body.extend_from_slice(&bytes[..bytes.len().min(free_bytes)]);
             }
             // The body has ended, reading failed, or the time ran out.
             _ => break,

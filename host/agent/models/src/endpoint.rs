@@ -158,7 +158,7 @@ impl ModelEndpoint {
     }
 
     /// Makes the request that asks the model for the answer to a turn.
-    pub(crate) fn ask(&self, turn: &Turn) -> Result<Request, ModelError> {
+    pub(crate) fn turn_request(&self, turn: &Turn) -> Result<Request, ModelError> {
         let wire = self.format.request(turn, &self.options);
         let accepted = match self.format {
             WireFormat::Ollama => "application/x-ndjson",
@@ -186,11 +186,11 @@ impl ModelEndpoint {
         };
         url.set_path(&format!("{}{path}", self.base.path().trim_end_matches('/')));
         if let Some(query) = query {
-            let all = match url.query() {
+            let joined_query = match url.query() {
                 Some(base_query) => format!("{base_query}&{query}"),
                 None => query.to_owned(),
             };
-            url.set_query(Some(&all));
+            url.set_query(Some(&joined_query));
         }
         let mut request = Request::new(PURPOSE, method, url.as_str())
             .map_err(|error| ModelError::from_outbound_error(&self.name, &error))?
@@ -198,20 +198,20 @@ impl ModelEndpoint {
         for key in &self.keys {
             request = request.credential(Some(key.credential(&url, self.format)));
         }
-        let fixed = headers
+        let format_headers = headers
             .into_iter()
             .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
-        let mut all: HeaderMap = fixed.collect();
+        let mut all_headers: HeaderMap = format_headers.collect();
         // The configured headers take precedence.
         for (name, value) in &self.headers {
-            all.insert(name.clone(), value.clone());
+            all_headers.insert(name.clone(), value.clone());
         }
         // Small servers close a connection after an answer, and a second request on it would fail.
         // On this machine, a new connection for each request costs almost nothing.
         if self.is_local() {
-            all.insert(CONNECTION, HeaderValue::from_static("close"));
+            all_headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        for (name, value) in &all {
+        for (name, value) in &all_headers {
             request = request.header(name.clone(), value.clone());
         }
         Ok(request)

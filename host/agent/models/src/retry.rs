@@ -56,10 +56,10 @@ impl ModelRetries {
     }
 }
 
-fn random_part(most: Duration) -> Duration {
+fn random_part(max_wait: Duration) -> Duration {
     // Each hasher has random keys from the operating system.
     let random = RandomState::new().build_hasher().finish();
-    most.mul_f64(random as f64 / u64::MAX as f64)
+    max_wait.mul_f64(random as f64 / u64::MAX as f64)
 }
 
 /// Returns the wait that the headers of an answer ask for. The headers give milliseconds, seconds

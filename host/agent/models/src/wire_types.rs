@@ -8,7 +8,7 @@ use toolhold_contract::text::{cut, neutral_line};
 use crate::raw::{Fields, RawJson};
 
 /// The most bytes of a server's message. Longer messages are cut.
-const WORDS: usize = 500;
+const MAX_MESSAGE_BYTES: usize = 500;
 
 /// A wire format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -192,7 +192,7 @@ impl ServerError {
 }
 
 fn one_line(text: &str) -> String {
-    neutral_line(cut(text, WORDS))
+    neutral_line(cut(text, MAX_MESSAGE_BYTES))
 }
 
 impl fmt::Display for ServerError {

@@ -138,10 +138,11 @@ async fn make_endpoint(
         let value = HeaderValue::from_str(value).map_err(|error| wrong_header(name, error))?;
         provider = provider.header(header, value);
     }
-    let context_tokens = settings.context_tokens.get();
-    provider = provider
-        .context(if context_tokens > 0 { Some(context_tokens) } else { None })
-        .dimensions(settings.dimensions.get());
+    let context_tokens = match settings.context_tokens.get() {
+        0 => None,
+        tokens => Some(tokens),
+    };
+    provider = provider.context(context_tokens).dimensions(settings.dimensions.get());
 
     let Some((secret_name, secret)) = settings.secrets.first_key_value() else {
         return Ok(provider);

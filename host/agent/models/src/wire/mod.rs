@@ -208,7 +208,8 @@ impl<'t> Returned<'t> {
         let keeps_thinking = is_same_origin && !self.drop_thinking;
         self.answer.blocks.iter().filter_map(move |block| match block {
             Block::Text { raw, .. } | Block::Call(crate::turn::ModelCall { raw, .. }) => {
-                Some((block, if is_same_origin { raw.as_ref() } else { None }))
+                let readable_raw = if is_same_origin { raw.as_ref() } else { None };
+                Some((block, readable_raw))
             }
             // Only the provider that made a block of thinking or an opaque block can read it, so no
             // other provider gets it.
