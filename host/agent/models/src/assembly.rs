@@ -164,7 +164,8 @@ impl Assembly {
             None | Some(FinishReason::End | FinishReason::Calls) if has_calls => {
                 FinishReason::Calls
             }
-            // In the format Responses, llama.cpp reports an answer at the limit as complete.
+            // In the format Responses, llama.cpp reports an answer that it has cut at the limit as
+            // complete, so the number of tokens decides.
             None | Some(FinishReason::End) if self.has_reached_max_output() => FinishReason::Length,
             None | Some(FinishReason::Calls) => FinishReason::End,
             Some(stop) => stop.clone(),
@@ -173,7 +174,7 @@ impl Assembly {
 
     fn has_reached_max_output(&self) -> bool {
         match (self.max_output, self.usage.output) {
-            (Some(most), Some(output)) => output >= most,
+            (Some(max_output), Some(output)) => output >= max_output,
             _ => false,
         }
     }

@@ -25,8 +25,8 @@ const ERROR_BODY_TIME: Duration = Duration::from_secs(10);
 /// Most bytes of a media type in an error message.
 const MAX_MEDIA_TYPE: usize = 100;
 
-/// The longest wait for the end of a stream after a complete answer. A connection whose stream has
-/// ended can be used again.
+/// The longest wait for the end of a stream after a complete answer. Only a connection whose stream
+/// has ended can be used again.
 const END_TIME: Duration = Duration::from_millis(100);
 
 /// The time limits of one attempt.
@@ -97,7 +97,7 @@ impl ModelClient {
         turn: &Turn,
         events: &mut (dyn FnMut(ModelEvent) + Send),
     ) -> Result<ModelAnswer, ModelError> {
-        let request = provider.ask(turn)?;
+        let request = provider.turn_request(turn)?;
         let mut attempts = 1;
         loop {
             let mut has_event = false;
@@ -182,7 +182,7 @@ impl ModelClient {
         model: &str,
     ) -> Result<Response, ModelError> {
         let AnswerTimes { first, idle, total } = self.times;
-        // The decoder enforces the exact limit.
+        // The decoder enforces the exact limit, so this limit only has to be above it.
         let bytes = self.caps.stream.saturating_add(1 << 20);
         let limits = Limits { time: total, idle: first, bytes };
         let mut response = match self.client.send(request.limits(limits)).await {
@@ -206,7 +206,7 @@ impl ModelClient {
         let is_final = should_retry.is_some_and(|value| value == "false");
         let guard = KeyGuards::new(provider.keys());
         let bytes = read_error_body(response).await;
-        // Keys are hidden in the whole text, because a cut key isn't recognised.
+        // Hide keys before the text is cut, because a cut key isn't recognised.
         let body = guard.hidden(&String::from_utf8_lossy(&bytes));
         let server_error = if guard.is_in_text(&body) {
             message_only(
@@ -271,8 +271,8 @@ async fn read_error_body(mut response: Response) -> Vec<u8> {
     while body.len() < MAX_ERROR {
         match tokio::time::timeout_at(deadline, response.chunk()).await {
             Ok(Ok(Some(bytes))) => {
-                let room = MAX_ERROR - body.len();
-                body.extend_from_slice(&bytes[..bytes.len().min(room)]);
+                let free_bytes = MAX_ERROR - body.len();
+                body.extend_from_slice(&bytes[..bytes.len().min(free_bytes)]);
             }
             // The body has ended, reading failed, or the time ran out.
             _ => break,

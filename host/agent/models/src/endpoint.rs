@@ -157,7 +157,8 @@ impl ModelEndpoint {
         &self.keys
     }
 
-    pub(crate) fn ask(&self, turn: &Turn) -> Result<Request, ModelError> {
+    /// Makes the request that asks the model for the answer to a turn.
+    pub(crate) fn turn_request(&self, turn: &Turn) -> Result<Request, ModelError> {
         let wire = self.format.request(turn, &self.options);
         let accepted = match self.format {
             WireFormat::Ollama => "application/x-ndjson",
@@ -185,11 +186,11 @@ impl ModelEndpoint {
         };
         url.set_path(&format!("{}{path}", self.base.path().trim_end_matches('/')));
         if let Some(query) = query {
-            let all = match url.query() {
+            let joined_query = match url.query() {
                 Some(base_query) => format!("{base_query}&{query}"),
                 None => query.to_owned(),
             };
-            url.set_query(Some(&all));
+            url.set_query(Some(&joined_query));
         }
         let mut request = Request::new(PURPOSE, method, url.as_str())
             .map_err(|error| ModelError::from_outbound_error(&self.name, &error))?
@@ -197,20 +198,20 @@ impl ModelEndpoint {
         for key in &self.keys {
             request = request.credential(Some(key.credential(&url, self.format)));
         }
-        let fixed = headers
+        let format_headers = headers
             .into_iter()
             .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
-        let mut all: HeaderMap = fixed.collect();
+        let mut all_headers: HeaderMap = format_headers.collect();
         // The configured headers take precedence.
         for (name, value) in &self.headers {
-            all.insert(name.clone(), value.clone());
+            all_headers.insert(name.clone(), value.clone());
         }
-        // Small servers close a connection after an answer, and its next request fails. A new
-        // connection on this machine costs almost nothing.
+        // Small servers close a connection after an answer, and a second request on it would fail.
+        // On this machine, a new connection for each request costs almost nothing.
         if self.is_local() {
-            all.insert(CONNECTION, HeaderValue::from_static("close"));
+            all_headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        for (name, value) in &all {
+        for (name, value) in &all_headers {
             request = request.header(name.clone(), value.clone());
         }
         Ok(request)
@@ -299,7 +300,8 @@ impl ModelKey {
             _ => (AUTHORIZATION, "Bearer ".to_owned()),
         };
         let (name, prefix) = self.header.clone().unwrap_or(usual_header);
-        // The key is valid in a header. If the prefix isn't valid, the key isn't sent.
+        // The key is always valid in a header. If the prefix is invalid, an empty header is sent
+        // instead of the key.
         let value = HeaderValue::from_str(&format!("{prefix}{}", self.value))
             .unwrap_or(HeaderValue::from_static(""));
         Credential::in_header(url, name, value)

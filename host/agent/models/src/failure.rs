@@ -114,7 +114,8 @@ impl ModelError {
     }
 }
 
-/// Words in errors about a conversation that is too long. Servers have no common error codes.
+/// Words in errors about a conversation that is too long. Servers have no common error codes for
+/// this, so the texts of errors are searched.
 const CONTEXT: [&str; 18] = [
     "context_length_exceeded",
     "exceed_context_size_error",
@@ -169,10 +170,10 @@ const MODEL: [&str; 6] = [
     "does not exist",
 ];
 
-/// Returns the kind of a server's error. `status`: `None` for an error inside an answer.
+/// Returns the kind of a server's error. `status` is `None` for an error inside an answer.
 pub(crate) fn classify(status: Option<StatusCode>, error: &ServerError) -> ModelErrorKind {
     let words = format!("{} {}", error.kind, error.message).to_ascii_lowercase();
-    // 0: an error inside an answer.
+    // 0 stands for an error inside an answer.
     let code = status.map_or(0, |status| status.as_u16());
     let is_fault_of_request = matches!(code, 0 | 400 | 413 | 422 | 500);
     // The order matters: words in the message take precedence over a general status.

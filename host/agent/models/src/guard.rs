@@ -115,7 +115,7 @@ impl KeyGuard {
     }
 
     /// Checks whether the next bytes of a stream contain the key, or the end of a split key.
-    /// `stream`: the index in `tails`.
+    /// `stream` is the index of the stream in `tails`.
     fn is_in_stream(&mut self, stream: usize, bytes: &[u8]) -> bool {
         // At most this number of bytes of a split key is on either side of the split.
         let max_part = self.key.len() - 1;

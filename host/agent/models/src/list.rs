@@ -14,7 +14,8 @@ use crate::guard::KeyGuards;
 use crate::raw::Fields;
 use crate::wire_types::WireFormat;
 
-/// The longest known lists have a few hundred models with a page of text each.
+/// The most bytes of a list. The longest known lists have a few hundred models with a page of text
+/// each.
 const MAX_LIST: usize = 16 << 20;
 
 const MAX_MODELS: usize = 10_000;
@@ -180,7 +181,7 @@ async fn read_body(
     }
 }
 
-/// `list_field`: the usual name of the list.
+/// Returns the items of the list in `body`. `list_field` is the usual name of the list.
 fn listed_items<'b>(
     provider: &ModelEndpoint,
     list_field: &str,

@@ -100,7 +100,8 @@ impl Merged {
     pub(crate) fn json(&self) -> RawJson {
         let mut json = String::new();
         self.write(&mut json);
-        // The only invalid value is a text that ended within an escape.
+        // This fails only for a text that ended within an escape. An empty object then replaces the
+        // invalid JSON.
         RawJson::new(json).unwrap_or_else(|_| RawJson::from_value(&serde_json::json!({})))
     }
 

@@ -34,7 +34,8 @@ impl Default for ModelRetries {
 
 impl ModelRetries {
     /// Returns the wait before the next attempt, or `None` if the request isn't repeated.
-    /// `attempts`: the attempts so far. `requested`: the wait that the server asks for.
+    /// `attempts` is the number of attempts so far, and `requested` is the wait that the server
+    /// asks for.
     pub(crate) fn wait(&self, attempts: u32, requested: Option<Duration>) -> Option<Duration> {
         if attempts > self.count {
             return None;
@@ -55,10 +56,10 @@ impl ModelRetries {
     }
 }
 
-fn random_part(most: Duration) -> Duration {
+fn random_part(max_wait: Duration) -> Duration {
     // Each hasher has random keys from the operating system.
     let random = RandomState::new().build_hasher().finish();
-    most.mul_f64(random as f64 / u64::MAX as f64)
+    max_wait.mul_f64(random as f64 / u64::MAX as f64)
 }
 
 /// Returns the wait that the headers of an answer ask for. The headers give milliseconds, seconds

@@ -81,11 +81,11 @@ impl Splitter {
                 _ => rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')),
             };
             let text = &rest[..line_end.unwrap_or(rest.len())];
-            // Bytes are counted up to the first byte above the limit. The error is then at the same
-            // byte, however the stream is divided into pieces.
-            let room = self.caps.event.saturating_sub(self.line.len() + self.data.len());
-            self.count(text.len().min(room + 1))?;
-            if text.len() > room {
+            // Count bytes only up to the first byte above the limit, so that the error is at the
+            // same byte however the stream is divided into pieces.
+            let free_bytes = self.caps.event.saturating_sub(self.line.len() + self.data.len());
+            self.count(text.len().min(free_bytes + 1))?;
+            if text.len() > free_bytes {
                 return Err(WireError::cap(
                     "an event of the model's answer",
                     self.caps.event as u64,

@@ -22,8 +22,8 @@ pub struct Turn {
     pub forbid_calls: bool,
     /// The conversation.
     pub messages: Vec<TurnMessage>,
-    /// The most tokens of the answer, including thinking. `None`: the server's maximum, or 8,192 if
-    /// the format requires a number.
+    /// The most tokens of the answer, including thinking. `None` means the server's maximum, or
+    /// 8,192 if the format requires a number.
     pub max_output: Option<u32>,
     /// How much the model may think.
     #[serde(default)]
@@ -200,7 +200,7 @@ pub enum FinishReason {
     Other(String),
 }
 
-/// The tokens of a request and its answer. `None`: the server doesn't report the number.
+/// The tokens of a request and its answer. `None` means that the server doesn't report the number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenUsage {
     /// The request's tokens that weren't read from or written to the provider's cache.

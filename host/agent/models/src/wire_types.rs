@@ -8,7 +8,7 @@ use toolhold_contract::text::{cut, neutral_line};
 use crate::raw::{Fields, RawJson};
 
 /// The most bytes of a server's message. Longer messages are cut.
-const WORDS: usize = 500;
+const MAX_MESSAGE_BYTES: usize = 500;
 
 /// A wire format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -168,7 +168,7 @@ impl ServerError {
     }
 
     fn from_error_object(error: &Fields<'_>) -> Self {
-        // A gateway's message may be the body of another server's error.
+        // A gateway's message may be the body of another server's error, which says more.
         let message = error.text("message").unwrap_or_default();
         if let Some(inner) = Self::find(message.trim())
             && !inner.message.is_empty()
@@ -183,7 +183,7 @@ impl ServerError {
             None => error.number("code").map(|code| code.to_string()).unwrap_or_default(),
         };
         let kind = match error.nonempty_text("type") {
-            // Both are shown: `type` is often too general, and `code` is often only a number.
+            // Show both, because `type` is often too general, and `code` is often only a number.
             Some(kind) if kind != code => format!("{kind} {code}"),
             _ => code,
         };
@@ -192,7 +192,7 @@ impl ServerError {
 }
 
 fn one_line(text: &str) -> String {
-    neutral_line(cut(text, WORDS))
+    neutral_line(cut(text, MAX_MESSAGE_BYTES))
 }
 
 impl fmt::Display for ServerError {

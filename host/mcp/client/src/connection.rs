@@ -42,8 +42,8 @@ const END_TIMEOUT: Duration = Duration::from_millis(500);
 /// Time for a server to accept a subscription to changes.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Time until the standard error from before an answer is read. A full pipe takes four reads, with
-/// a pause after each.
+/// Time to wait after an answer until the standard error that the server wrote before it has been
+/// read. Reading a full pipe takes four reads, with a pause after each.
 const STDERR_DELAY: Duration = Duration::from_millis(50);
 
 /// Most pages of a list.
@@ -116,7 +116,7 @@ impl Process {
         let stderr = connection_state.last_stderr();
         let has_output_ended = matches!(connection_state.reason(), Some(EndError::Ended));
         let program_end = tokio::task::spawn_blocking(move || {
-            // The output may end a moment before the program.
+            // The output may end a moment before the program, so wait for the program for a moment.
             let max_wait = if has_output_ended { END_TIMEOUT } else { Duration::ZERO };
             child.wait_for_output(Some(Instant::now() + max_wait), &mut |_, _| {});
             let result = if has_output_ended { child.finished().cloned() } else { None };
@@ -530,7 +530,8 @@ impl Connection {
                 let own = format!("error {}", error.code.0);
                 Err(CallError::Refused(Reason::said(own, &error.message)))
             }
-            // Over HTTP each answer has its own stream. The session can continue.
+            // Over HTTP, each answer has its own stream, so the session continues if one stream
+            // ends early.
             Err(ServiceError::TransportClosed)
                 if self.process.child.is_none() && self.end_reason().is_none() =>
             {
@@ -645,7 +646,8 @@ async fn explain_failed_start(
         Some(description) => with_last_output(&description, connection_state),
         None => Reason::said("", error),
     };
-    // A server that refuses the authorization does so in each protocol revision.
+    // A server that refuses the authorization does so in each protocol revision, so another era
+    // wouldn't help.
     let era_may_be_wrong = !connection_state.is_refused();
     OpenError { reason: reason.with_hint(hint), era_may_be_wrong }
 }

@@ -49,8 +49,8 @@ fn compile_answer_check(schema: &Value) -> AnswerCheck {
     }
 }
 
-/// Returns the offered tools of a server, and the names of the other approved tools with the
-/// reasons. Neither list has the tools that `table` doesn't choose.
+/// Returns the tools of a server that the host offers. Also returns the names of the approved tools
+/// that it can't offer, with the reasons. Tools that `table` doesn't choose are in neither list.
 pub(crate) fn offered_tools(
     server: &str,
     pins: &Pins,
@@ -236,7 +236,8 @@ fn definition(name: String, pin: &PinnedTool, trust_annotations: bool) -> Defini
 
     let claimed = listed.annotations.unwrap_or_default();
     let says_read_only = claimed.read_only_hint == Some(true);
-    // This warning applies even if the server isn't trusted. A read-only tool destroys nothing.
+    // A tool that says it is destructive gets a warning even if the server's annotations aren't
+    // trusted. A tool that also says it is read-only gets none, because it would destroy nothing.
     definition.says_destructive = claimed.destructive_hint == Some(true) && !says_read_only;
     if trust_annotations {
         definition.annotations = annotations(claimed);
@@ -244,13 +245,14 @@ fn definition(name: String, pin: &PinnedTool, trust_annotations: bool) -> Defini
     definition
 }
 
-/// Converts a schema to its offered form. `is_neutral` skips a scan of the schema.
+/// Converts a schema to its offered form. If `is_neutral` is true, the strings of the schema need
+/// no change, and a scan of the schema is skipped.
 fn neutral_schema(schema: Value, is_neutral: bool) -> Value {
     portable(if is_neutral { schema } else { neutral_json(schema) })
 }
 
-/// Returns whether all strings of a JSON text consist of ASCII characters, line ends and tabs. May
-/// wrongly return `false` if there are line ends or tabs between the values.
+/// Returns whether all strings of a JSON text consist of ASCII characters, line ends and tabs. Line
+/// ends and tabs between the values may cause a wrong `false`, which only costs a needless scan.
 fn has_neutral_strings(text: &str) -> bool {
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {

@@ -9,7 +9,8 @@ use tokio::sync::mpsc;
 
 use crate::gate::{LimitError, MAX_MESSAGE};
 
-/// Longest ID of an event in bytes. Longer IDs are ignored. The ID is sent back to the server.
+/// Longest ID of an event in bytes. Longer IDs are ignored, because IDs are sent back to the
+/// server.
 const MAX_ID: usize = 1024;
 
 /// Longest pause in milliseconds before a stream is opened again. The server chooses the pause.
@@ -33,7 +34,7 @@ pub(crate) struct Parser {
     line: Vec<u8>,
     /// Whether the last byte was a carriage return. A line feed after it doesn't end another line.
     after_return: bool,
-    /// A byte order mark is only skipped before the first line.
+    /// Whether a line was read. A byte order mark is only skipped before the first line.
     has_read_line: bool,
     event: Sse,
     data: Vec<u8>,

@@ -260,7 +260,8 @@ impl Pending {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
     }
 
-    /// Removes a request. Returns whether it waited: a second answer to a request is refused.
+    /// Removes a request. Returns whether it waited for an answer, because a second answer to the
+    /// same request is refused.
     fn take(&self, id: &RequestId) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(id)
     }

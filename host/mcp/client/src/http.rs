@@ -253,7 +253,8 @@ impl HttpClient {
         let new_session = session_name(&answer)?;
         if let Some(missing) = self.missing_scope(&answer).await {
             if is_discovery(request) {
-                // After another failure of this request, the library would try the older revisions.
+                // End the connection, because the library would try older revisions after another
+                // failure of this request.
                 self.0.connection_state.record_refusal(None);
                 return Err(self.end(missing));
             }
@@ -474,7 +475,7 @@ fn media_type(answer: &Response) -> String {
     text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// Checks whether the answer is a stream that stays open.
+/// Checks whether the answer to a message is a stream that stays open.
 fn is_listening(message: &ClientJsonRpcMessage) -> bool {
     let ClientJsonRpcMessage::Request(request) = message else { return false };
     matches!(request.request, ClientRequest::SubscriptionsListenRequest(_))

@@ -33,7 +33,10 @@ const MAX_ADDRESS: usize = 2 * 1024;
 pub(crate) enum QuestionError {
     #[error("a server can only ask questions while a call runs")]
     NoCall,
-    #[error("calls of several callers are running, so nobody can be asked")]
+    #[error(
+        "calls of several callers are running, and the server doesn't say which call asks, so \
+         nobody can be asked"
+    )]
     SeveralCallers,
     #[error("a call may ask at most {MAX_QUESTIONS} questions")]
     TooMany,

@@ -17,7 +17,7 @@ pub(crate) const MAX_NAME: usize = 64;
 pub(crate) const READER: &str = "read_resource";
 pub(crate) const PROMPTER: &str = "get_prompt";
 
-/// Neutralises and cuts a server's name for something.
+/// Neutralises and cuts a name that a server has chosen, such as the name of a tool.
 pub(crate) fn printable_name(name: &str) -> String {
     neutral_line(cut(name, 128))
 }

@@ -202,7 +202,7 @@ impl CredentialStore for TokenFile {
     }
 
     /// Waits until no other host refreshes the tokens, and locks them. Many authorization servers
-    /// revoke a refresh token that is used twice. If two hosts used the same refresh token, both
+    /// revoke a refresh token that is used twice, so if two hosts used the same refresh token, both
     /// would lose the login.
     async fn acquire_refresh_guard(&self) -> Result<Option<CredentialRefreshGuard>, AuthError> {
         let lock = self.run_blocking(|file| {
@@ -327,14 +327,16 @@ pub(crate) async fn find_issuer(
     manager.set_credential_store(tokens);
 
     let resolved = manager.resolve_metadata_from_challenge(challenge).await?;
-    // Undiscovered metadata is a guess at the server's own origin, which would then get credentials
-    // for an authorization server.
+    // If the metadata wasn't discovered, it is a guess that the server's own origin is the
+    // authorization server. Refuse it, because this origin would get the credentials for an
+    // authorization server.
     if !resolved.source.is_discovered() {
         return Err(OAuthError::NoIssuer);
     }
     let issuer = resolved.metadata.issuer.as_deref().unwrap_or_default();
     let place = last_url.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    // The library accepts metadata at any URL for any issuer.
+    // The library accepts metadata at any URL for any issuer, so check that the URL belongs to the
+    // issuer.
     if !is_metadata_url(&place, issuer) {
         let issuer = neutral_line(cut(issuer, MAX_SHOWN_ADDRESS));
         let place = neutral_line(cut(&place, MAX_SHOWN_ADDRESS));

@@ -151,7 +151,8 @@ impl ServerOffers {
         }
 
         let mut definitions = Vec::new();
-        // Reading a resource or a prompt should change nothing. Only a trusted server is believed.
+        // Reading a resource or a prompt should change nothing, but only a trusted server is
+        // believed to keep to this.
         let annotations = if trust_annotations {
             Annotations { read_only: true, destructive: false, ..Annotations::default() }
         } else {

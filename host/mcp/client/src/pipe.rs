@@ -28,8 +28,8 @@ const MESSAGE_QUEUE: usize = 16;
 /// Bytes that are read from standard error at once.
 const STDERR_BUFFER: usize = 16 * 1024;
 
-/// Pause between two reads of standard error. A server that floods it so takes little time of the
-/// host.
+/// Pause between two reads of standard error, so that a server that floods it takes little time of
+/// the host.
 const READ_PAUSE: Duration = Duration::from_millis(10);
 
 const STACK_BYTES: usize = 128 * 1024;
@@ -68,8 +68,8 @@ impl Pipe {
             // The drop closes the channel. The client then reads the reason in `connection_state`.
             drop(reader);
         });
-        // Standard error is read on a thread. The runtime would wake up for each byte, even during
-        // a pause. On the thread, reads must block.
+        // Standard error is read on a thread of its own, because the runtime would wake up for each
+        // byte, even during a pause. Reads on this thread must block.
         ioctl_fionbio(&stderr, false)?;
         let state_in_thread = Arc::clone(&connection_state);
         // The thread ends when the server's standard error is closed.

@@ -15,7 +15,7 @@ use crate::recipes::{DataFile, Recipe, recipe};
 /// The endings of files that are databases.
 const DATABASES: [&str; 5] = ["db", "duckdb", "kuzu", "sqlite", "sqlite3"];
 
-/// The parts of the system, none of which a program is offered.
+/// Folders of the system, which are never proposed.
 const SYSTEM: [&str; 11] =
     ["/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr"];
 
@@ -287,7 +287,7 @@ fn propose_directory(
     context: &ProposalContext<'_>,
     proposals: &mut Vec<GrantProposal>,
 ) {
-    // The value of `--directory=/srv/data`.
+    // An option may contain the path, as in `--directory=/srv/data`.
     let value = match argument.split_once('=') {
         Some((option, value)) if option.starts_with('-') => value,
         _ => argument,
@@ -416,7 +416,7 @@ impl ProposalContext<'_> {
         None
     }
 
-    /// Returns the working directory as a grant. Returns `None` if no program is offered it.
+    /// Returns the working directory as a grant. Returns `None` if it must not be granted.
     fn grantable_directory(&self) -> Option<String> {
         self.grantable(self.directory)?;
         Some(".".to_owned())
@@ -457,7 +457,7 @@ impl ProposalContext<'_> {
 fn is_granted(server: &McpServer, proposal: &GrantProposal, context: &ProposalContext<'_>) -> bool {
     match &proposal.grant {
         Grant::Directory { path, access } => has_path(server, path, *access, context),
-        // The user has named hosts instead of the whole network.
+        // If the user has named hosts, the whole network isn't proposed any more.
         Grant::Network => server.network || !server.hosts.is_empty(),
         Grant::Host(host) => server.network || covers_host(server, host),
         Grant::Preset(name) => {

@@ -30,7 +30,8 @@ impl Reason {
         Self { hint, ..self }
     }
 
-    /// Makes the failure of a call. `what` has failed. The server's text becomes a separate part.
+    /// Makes the failure of a call whose message says that `what` failed, and why. The server's
+    /// text becomes a separate part, because it is untrusted.
     pub(crate) fn failure(&self, category: Category, what: &str) -> Failure {
         let message = self.join_with_hint([what, &self.own]);
         Failure::new(category, neutral_line(&message)).with_words(self.said.clone())

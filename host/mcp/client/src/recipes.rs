@@ -32,7 +32,7 @@ pub(crate) struct Recipe {
     pub(crate) read: Vec<String>,
 }
 
-/// A file of a server's own, which the server is told in a variable.
+/// A file of the server's own. The server gets its path in a variable.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DataFile {
@@ -46,7 +46,7 @@ struct Recipes {
     recipe: Vec<Recipe>,
 }
 
-/// The recipes. The file is part of the program, and a test reads it.
+/// The recipes. The file is part of the program, and a test parses it, so this can't fail.
 static RECIPES: LazyLock<Recipes> =
     LazyLock::new(|| toml::from_str(include_str!("recipes.toml")).unwrap_or_default());
 

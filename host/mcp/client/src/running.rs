@@ -107,8 +107,8 @@ impl Running {
         }
     }
 
-    /// Starts the server if it doesn't run, and lists its tools. The start has its own task, because
-    /// other calls may wait for the start after this call is cancelled.
+    /// Starts the server if it doesn't run, and lists its tools. The start has its own task,
+    /// because other calls may wait for the start after this call is cancelled.
     pub(crate) async fn start(
         &self,
         state: OwnedMutexGuard<State>,
@@ -153,14 +153,15 @@ impl Running {
             remedy: None,
             complaint: String::new(),
         };
-        // The state is locked while the server starts.
+        // The state stays locked while the server starts, so a locked state means that it is
+        // starting.
         let Ok(state) = self.state.try_lock() else {
             description.state = ProgramState::Starting;
             return description;
         };
         let now = Instant::now();
 
-        // A later problem in this order replaces an earlier problem.
+        // If there are several problems, the last one in this order is described.
         if let Some(advice) = &state.advice {
             description.problem =
                 Some(format!("the server's last call failed. {}", neutral_line(advice)));

@@ -237,7 +237,7 @@ impl Server {
         })
         .await;
         let Ok(Some(advice)) = result else { return Err(failure) };
-        // The description of the server also contains the advice.
+        // Store the advice, because the description of the server also contains it.
         self.running.state.lock().await.advice = Some(advice.clone());
         Err(failure.with_suggestion(advice))
     }
@@ -321,8 +321,8 @@ impl ToolSource for Server {
                 Some(Some(outcome)) => outcome,
                 // The time limit has passed.
                 Some(None) => {
-                    // The state is locked while the server starts. A slow start isn't a timeout of
-                    // a call.
+                    // The state is locked while the server starts, and a slow start isn't a timeout
+                    // of a call.
                     if let Ok(mut state) = self.running.state.try_lock() {
                         state.count_timeout();
                     }

@@ -151,6 +151,7 @@ impl OpenRequests {
     }
 }
 
+/// A call with its own task. Dropping this value removes the request of the call.
 struct OwnCall {
     open_requests: Arc<OpenRequests>,
     id: RequestId,
@@ -212,6 +213,7 @@ impl Drop for OwnCall {
     }
 }
 
+/// Marks a request as ended when dropped.
 struct Answering<'u> {
     open_requests: &'u OpenRequests,
     id: RequestId,
@@ -231,7 +233,8 @@ impl<S: Service<RoleServer>> Service<RoleServer> for Counted<S> {
     ) -> impl Future<Output = Result<ServerResult, ErrorData>> + Send {
         let open_requests = &self.open_requests;
         let answering = Answering { open_requests, id: context.id.clone() };
-        // Since 2026-07-28, a session has no handshake and starts with its first request.
+        // Since revision 2026-07-28, there is no handshake, so a session starts with its first
+        // call.
         let starts_session = matches!(
             request,
             ClientRequest::InitializeRequest(_) | ClientRequest::CallToolRequest(_)
@@ -345,8 +348,8 @@ where
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
-        // This future may be dropped at any await. Each read message is then in `waiting`, or was
-        // returned.
+        // This future may be dropped at any await without losing a message, because each message
+        // that was read is in `waiting` or was returned.
         loop {
             if let Some(refusing) = &mut self.refusing {
                 refusing.await;

@@ -37,9 +37,9 @@ pub(crate) fn result(
     tool: Option<&Definition>,
     structured: Structured,
 ) -> Result<CallToolResult, ErrorData> {
-    let sends = tool.filter(|tool| tools::sends_structured(tool, structured));
-    let value = sends.and_then(|tool| answer.structured_for_model(tool));
-    let is_promised = sends.is_some_and(|tool| tool.output_schema.is_some());
+    let structured_tool = tool.filter(|tool| tools::sends_structured(tool, structured));
+    let value = structured_tool.and_then(|tool| answer.structured_for_model(tool));
+    let is_promised = structured_tool.is_some_and(|tool| tool.output_schema.is_some());
     let replacement = text_for_blank(&answer, tool, value.as_ref());
     let Answer { id, outcome, cached, truncated, snapshot, .. } = answer;
 

@@ -45,12 +45,13 @@ const MAX_ERROR: usize = 200;
 /// Maximum length of a client's name in bytes. Longer names are cut.
 const MAX_NAME_BYTES: usize = 100;
 
-/// The folder in the data folder, and the file with the key that seals tickets.
+/// The folder of this crate's files in the data folder.
 pub(crate) const FOLDER: &str = "mcp";
+/// The file with the key that seals tickets and the IDs of HTTP connections.
 pub(crate) const KEY: &str = "key";
 
 /// A person needs at least this time to read and decline a question. Clients without a person, such
-/// as `codex exec`, decline each question at once.
+/// as `codex exec`, decline each question at once, so an earlier decline isn't a person's answer.
 const SHORTEST_READING: Duration = Duration::from_secs(1);
 
 /// Maximum number of used tickets of a caller that haven't expired. More tickets are refused.
@@ -111,10 +112,10 @@ impl Tickets {
         let fingerprint = serde_json::from_value(ticket[0].clone())?;
         let nonce = ticket[1].as_str().unwrap_or_default().to_owned();
         let asked_at_ms = ticket[2].as_u64().unwrap_or_default();
-        let taken = Duration::from_millis(milliseconds().saturating_sub(asked_at_ms));
+        let reading_time = Duration::from_millis(milliseconds().saturating_sub(asked_at_ms));
 
-        // Used tickets are remembered until they expire. The added second makes up for parts of a
-        // second, which `seconds` drops.
+        // A used ticket must be remembered until it expires. The added second makes up for the
+        // fraction of a second that `seconds` drops.
         let now = seconds();
         let forget_at = now + self.lifetime.as_secs() + 1;
         let is_first_use =
@@ -126,12 +127,12 @@ impl Tickets {
                 let earlier_use = used.insert(nonce, forget_at);
                 Ok(earlier_use.is_none())
             })?;
-        if is_first_use { Ok((fingerprint, taken)) } else { Err(TicketError::Used) }
+        if is_first_use { Ok((fingerprint, reading_time)) } else { Err(TicketError::Used) }
     }
 }
 
 /// Names the file with a caller's used tickets. Each caller has its own file, because a caller
-/// could fill a shared file up to [`MAX_USED_TICKETS`].
+/// could fill a shared file up to [`MAX_USED_TICKETS`] and so lock out all other callers.
 fn used_by(session: &str) -> String {
     let hash = ring::digest::digest(&ring::digest::SHA256, owner(session).as_bytes());
     let digest: String = hash.as_ref()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
@@ -167,14 +168,16 @@ pub(crate) enum AskMode {
     Elicit(Peer<RoleServer>),
     /// Ends the call with the question. The client repeats the call.
     Return(Box<TicketAnswer>),
+    /// Asks at a terminal.
     Elsewhere,
+    /// Doesn't ask, because the configuration forbids questions.
     Nobody,
 }
 
-/// A question that the client shows. A drop closes the question.
-struct Open(Option<(Peer<RoleServer>, RequestId)>);
+/// A question that the client shows. Dropping this value tells the client to close the question.
+struct CloseOnDrop(Option<(Peer<RoleServer>, RequestId)>);
 
-impl Drop for Open {
+impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         let Some((peer, id)) = self.0.take() else { return };
         // Without a runtime, no notification can be sent.
@@ -199,13 +202,14 @@ pub(crate) struct TicketAnswer {
 
 struct TicketedAnswer {
     fingerprint: Fingerprint,
-    taken: Duration,
+    /// The time between the question and its answer.
+    reading_time: Duration,
     result: ElicitResult,
 }
 
 impl CallApprover {
-    /// `asks` are the client's ways to ask its user. `ticket_and_responses` answer an earlier
-    /// question.
+    /// Creates the approver of one call. `asks` says how the client can ask its user, and
+    /// `ticket_and_responses` are the client's answer to an earlier question.
     ///
     /// # Errors
     ///
@@ -297,13 +301,14 @@ impl CallApprover {
                 if let Some(answer) = &ticket_answer.answer
                     && answer.fingerprint == question.fingerprint
                 {
-                    return self.reply_of(question, &answer.result, answer.taken).await;
+                    return self.reply_of(question, &answer.result, answer.reading_time).await;
                 }
                 let task =
                     self.started_task.as_ref().and_then(|started| started.task_for_question());
                 match task {
                     Some(task) => self.ask_in_task(&task, question).await,
-                    // The call already runs, so it must not be repeated.
+                    // A question about a host comes up while the call is running. The client must
+                    // not repeat a running call, so the call waits for the answer.
                     None if question.host.is_some() => {
                         self.ask_while_parked(ticket_answer, question).await
                     }
@@ -342,8 +347,8 @@ impl CallApprover {
         Reply::Unasked("the client got the question".to_owned())
     }
 
-    /// Asks the user with a form in the client, while the call waits. A drop of this future closes
-    /// the question.
+    /// Asks the user with a form in the client, while the call waits. If the returned future is
+    /// dropped, the client is told to close the form.
     pub(crate) async fn elicit_form(
         &self,
         peer: &Peer<RoleServer>,
@@ -352,10 +357,10 @@ impl CallApprover {
         let request = ServerRequest::ElicitRequest(ElicitRequest::new(form));
         let handle =
             peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await?;
-        let mut open_question = Open(Some((peer.clone(), handle.id.clone())));
+        let mut close_on_drop = CloseOnDrop(Some((peer.clone(), handle.id.clone())));
         let answer = handle.await_response().await;
-        // An answered question must not be closed in the client.
-        open_question.0 = None;
+        // The client has answered, so it must not be told to close the question.
+        close_on_drop.0 = None;
         match answer? {
             ClientResult::ElicitResult(result) => Ok(result),
             _ => Err(ServiceError::UnexpectedResponse),
@@ -428,10 +433,15 @@ impl CallApprover {
         format!("MCP client {}", neutral_line(cut(&name, MAX_NAME_BYTES)))
     }
 
-    /// Converts the client's answer. `taken` is the time between question and answer. A client
-    /// without a person cancels each question, or declines each question at once. Such a question
-    /// is asked again at a terminal.
-    async fn reply_of(&self, question: Question, result: &ElicitResult, taken: Duration) -> Reply {
+    /// Converts the client's answer to a reply. `reading_time` is the time between question and
+    /// answer. A client without a person cancels each question or declines it at once, so the
+    /// question is asked again at a terminal after such an answer.
+    async fn reply_of(
+        &self,
+        question: Question,
+        result: &ElicitResult,
+        reading_time: Duration,
+    ) -> Reply {
         let offers_whole_tools = question.wider.is_some();
         let by = self.by();
         let field = result.content.as_ref().and_then(|content| content.get(ANSWER_FIELD));
@@ -446,7 +456,7 @@ impl CallApprover {
                 Reply::Yes { scope: Scope::SessionSource, by }
             }
             (ElicitationAction::Accept, Some(NO)) => Reply::No { by, reason: String::new() },
-            (ElicitationAction::Decline, _) if taken >= SHORTEST_READING => {
+            (ElicitationAction::Decline, _) if reading_time >= SHORTEST_READING => {
                 Reply::No { by, reason: String::new() }
             }
             (ElicitationAction::Decline | ElicitationAction::Cancel, _) => {
@@ -459,7 +469,7 @@ impl CallApprover {
                 ));
             }
         };
-        // A question that stays at the terminal expires later.
+        // If this fails, the question stays at the terminal until it expires.
         let _ = self.asking.posting.withdraw(question).await;
         reply
     }
@@ -537,7 +547,8 @@ impl Approver for CallApprover {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ClientAsks {
-    /// Also true for a client that supports elicitation but names no mode.
+    /// Whether the client can show a form. Also true for a client that supports elicitation but
+    /// names no mode.
     forms: bool,
     /// Whether the client can open a URL for its user.
     addresses: bool,
@@ -567,8 +578,8 @@ async fn parse_answer(
     let session = Arc::clone(session);
     let joined = tokio::task::spawn_blocking(move || tickets.open(&session, &ticket)).await;
     let opened = joined.map_err(wrong_ticket)?;
-    let (fingerprint, taken) = opened.map_err(wrong_ticket)?;
-    Ok(Some(TicketedAnswer { fingerprint, taken, result }))
+    let (fingerprint, reading_time) = opened.map_err(wrong_ticket)?;
+    Ok(Some(TicketedAnswer { fingerprint, reading_time, result }))
 }
 
 fn wrong_ticket(why: impl std::error::Error) -> ErrorData {

@@ -15,8 +15,8 @@ use crate::metrics::Metrics;
 use crate::parked::{OpenQuestion, RequiredInput, WaitingCall};
 use crate::tasks::{End, RESULT_LIFETIME, StartedTask, TASK_DELAY, Task, Tasks};
 
-/// Maximum number of running and waiting calls of a server. Further calls wait. A host has its own,
-/// lower limit.
+/// Maximum number of calls that a server has at its host at a time, running or waiting there.
+/// Further calls wait before they reach the host, which has its own, lower limit of running calls.
 const MAX_CALLS: u32 = 4096;
 
 /// Time for running calls to end after the client is gone.
@@ -25,7 +25,7 @@ const END_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub(crate) struct Calls {
     live: Arc<LiveHost>,
-    places: Arc<Semaphore>,
+    call_slots: Arc<Semaphore>,
     pub(crate) end: CancellationToken,
     pub(crate) tasks: Arc<Tasks>,
     /// Set if the server serves metrics.
@@ -44,8 +44,14 @@ pub(crate) enum CallResponse {
 
 impl Calls {
     pub(crate) fn new(live: Arc<LiveHost>) -> Self {
-        let places = Arc::new(Semaphore::new(MAX_CALLS as usize));
-        Self { live, places, end: CancellationToken::new(), tasks: Arc::default(), metrics: None }
+        let call_slots = Arc::new(Semaphore::new(MAX_CALLS as usize));
+        Self {
+            live,
+            call_slots,
+            end: CancellationToken::new(),
+            tasks: Arc::default(),
+            metrics: None,
+        }
     }
 
     pub(crate) fn counted(&self, metrics: Arc<Metrics>) -> Self {
@@ -54,7 +60,7 @@ impl Calls {
 
     /// Waits until all calls have ended. Returns `false` if this takes longer than `patience`.
     pub(crate) async fn ended_within(&self, patience: Duration) -> bool {
-        tokio::time::timeout(patience, self.places.acquire_many(MAX_CALLS)).await.is_ok()
+        tokio::time::timeout(patience, self.call_slots.acquire_many(MAX_CALLS)).await.is_ok()
     }
 
     /// Cancels all calls and waits until they are recorded.
@@ -66,8 +72,8 @@ impl Calls {
     }
 
     pub(crate) async fn run(&self, request: Request) -> Answer {
-        // The semaphore is never closed.
-        let _permit = self.places.acquire().await;
+        // Acquiring a permit can't fail, because the semaphore is never closed.
+        let _permit = self.call_slots.acquire().await;
         let cancel = request.cancel.clone();
         let started = Instant::now();
         let _running = self.metrics.as_ref().map(|metrics| metrics.count_running());
@@ -159,7 +165,8 @@ impl Calls {
         let calls = self.clone();
         let ended_task = Arc::clone(&task);
         tokio::spawn(async move {
-            // A task sends elicitations directly to its client.
+            // The elicitations of a task are sent directly to its client, so nothing receives
+            // questions here any more.
             let WaitingCall { call, questions, .. } = waiting;
             drop(questions);
             let Some(answer) = call.await else { return };

@@ -7,7 +7,7 @@ pub enum ServeError {
     /// An operation of the system failed.
     #[error("{what}: {error}")]
     Io {
-        /// The operation.
+        /// A sentence about the failed operation.
         what: &'static str,
         /// The system's error.
         error: std::io::Error,

@@ -131,13 +131,14 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
                 Ok([]) => return None,
                 Ok(buffered) => buffered,
                 Err(error) => {
-                    tracing::error!("reading from the client: {error}");
+                    tracing::error!("reading from the client failed: {error}");
                     return None;
                 }
             };
-            // `skip_until` compares many bytes at a time, unlike `position`. Reading memory can't
-            // fail.
-            let length = BufRead::skip_until(&mut &*buffered, b'\n').unwrap_or(buffered.len());
+            // `skip_until` finds the end of the line, because it compares many bytes at a time,
+            // unlike `position`. Reading from memory can't fail.
+            let mut unread = buffered;
+            let length = unread.skip_until(b'\n').unwrap_or(buffered.len());
             let part = &buffered[..length];
             let is_end = part.ends_with(b"\n");
 
@@ -196,8 +197,8 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
                 self.out.write().await;
                 self.has_refusal = false;
             }
-            // Reading a buffered line doesn't wait. This call lets the tasks of earlier lines run
-            // while a client writes quickly.
+            // Reading a buffered line doesn't wait, so this loop wouldn't yield while a client
+            // writes quickly. This call lets the tasks of earlier lines run.
             tokio::task::coop::consume_budget().await;
             match self.read().await? {
                 Line::Whole => {}
@@ -223,7 +224,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
                     tracing::debug!("a line isn't a message of the protocol: {error}");
                     self.refuse(id, ErrorData::invalid_request("Invalid Request", None)).ok()?;
                 }
-                // The sender of this message may wait for an answer.
+                // The line starts like a message, so its sender may wait for an answer.
                 Err(error) if is_object => {
                     tracing::debug!("a line isn't JSON: {error}");
                     self.refuse(id, ErrorData::parse_error("Parse error", None)).ok()?;

@@ -100,7 +100,8 @@ impl ParkedCalls {
         let parked =
             ParkedCall { session: Arc::clone(session), tool: tool.to_owned(), call, answer };
         let mut parked_calls = self.lock();
-        // The tool removes its entry when it stops waiting, so no entry is added after that.
+        // If the tool has already stopped waiting, its guard has run, and nothing would remove an
+        // entry that is added now.
         if !parked.answer.is_closed() {
             parked_calls.insert(id, parked);
         }
@@ -153,7 +154,7 @@ impl ParkedCalls {
                 None,
             ));
         };
-        // The receiver is gone if the tool no longer waits. The call then ends without the answer.
+        // Sending fails if the tool no longer waits. The call then ends without the answer.
         let _ = call.answer.send(result);
         Ok(call.call)
     }

@@ -65,7 +65,8 @@ impl ProgressSender {
     fn send_message(&self, message: &str, untrusted: bool) {
         let message = cut(message, MAX_MESSAGE_BYTES);
         match &self.started_task {
-            // The status of a task has no mark for untrusted text, and a model may read it.
+            // The status of a task has no mark for untrusted text, and a model may read the status,
+            // so untrusted text is fenced.
             Some(started_task) if untrusted => {
                 started_task.set_status_message(&fenced(&self.tool, message));
             }
@@ -74,8 +75,8 @@ impl ProgressSender {
         }
         let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(sender) = &*sender else { return };
-        // The protocol requires growing progress, but the fraction of a tool may shrink. The number
-        // of the notification is sent instead.
+        // The protocol requires that progress grows, but the fraction that a tool reports may
+        // shrink, so the number of the notification is sent instead.
         let earlier_notifications = self.count.fetch_add(1, Ordering::Relaxed);
         let step = (earlier_notifications + 1) as f64;
         // A full queue drops the message.

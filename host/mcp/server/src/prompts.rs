@@ -15,8 +15,8 @@ use toolhold_core::{Access, Audience, Definition, Host, Request, Session, Verdic
 pub(crate) const TOOLS: &str = "tools";
 pub(crate) const PATH: &str = "path";
 
-/// Maximum length of a path in bytes, as on Linux. Longer paths are ignored, because the prompt
-/// repeats the path for each tool.
+/// Maximum length of a path in bytes, as on Linux. The prompt repeats the path for each tool, so
+/// longer paths would make it very long.
 const MAX_PATH: usize = 4096;
 
 /// The tool whose calls complete paths.

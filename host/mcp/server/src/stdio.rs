@@ -35,16 +35,17 @@ pub async fn serve_stdio(
     session: Session,
     end: CancellationToken,
 ) -> Result<(), ServeError> {
-    let input = stdin().try_clone_to_owned().map_err(failed("taking stdin"))?;
-    let output = stdout().try_clone_to_owned().map_err(failed("taking stdout"))?;
-    // A file or terminal is written through stdout itself, so stdout isn't redirected then.
-    if is_pollable(&output).map_err(failed("looking at stdout"))? {
+    let input = stdin().try_clone_to_owned().map_err(failed("stdin can't be duplicated"))?;
+    let output = stdout().try_clone_to_owned().map_err(failed("stdout can't be duplicated"))?;
+    // Only pipes and sockets are written through the duplicate. A file or terminal is written
+    // through stdout itself, so stdout must not be redirected then.
+    if is_pollable(&output).map_err(failed("the kind of stdout can't be determined"))? {
         dup2_stdout(stderr())
             .map_err(io::Error::from)
-            .map_err(failed("keeping stdout for the protocol"))?;
+            .map_err(failed("stdout can't be redirected to stderr"))?;
     }
-    let reading = reader(input).map_err(failed("reading stdin"))?;
-    let writing = writer(output).map_err(failed("writing to stdout"))?;
+    let reading = reader(input).map_err(failed("stdin can't be read"))?;
+    let writing = writer(output).map_err(failed("stdout can't be written to"))?;
     serve(server, session, reading, writing, end).await
 }
 

@@ -2,7 +2,8 @@
 //! later.
 //!
 //! A call becomes a task if its client supports tasks and the call takes longer than
-//! [`TASK_DELAY`]. An earlier question ends the request. A later question is asked in the task.
+//! [`TASK_DELAY`]. If the call asks a question before that, the request ends with the question.
+//! Later questions are asked in the task.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,7 +24,8 @@ use crate::random;
 /// Returns the owner of a session. Sessions are named `mcp CALLER HANDLE`, and the caller chooses
 /// the handle. The owner is the part before the handle.
 pub(crate) fn owner(session: &str) -> &str {
-    // A caller with a token is written as a JSON list, which may contain spaces.
+    // The caller with a token of an authorization server is named by a JSON list, which may contain
+    // spaces.
     if let Some(list_end) = session.rfind(']') {
         return &session[..=list_end];
     }

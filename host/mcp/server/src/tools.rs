@@ -9,7 +9,8 @@ use serde_json::Value;
 use toolhold_core::config::Structured;
 use toolhold_core::{Definition, Host, Session, structured_schema};
 
-/// Maximum number of tools on a page. Some clients read only the first page.
+/// Maximum number of tools on a page. Pages are large, because some clients read only the first
+/// page.
 const PAGE_SIZE: usize = 1_000;
 
 /// Number formats in the schemas of Rust types.
@@ -91,8 +92,9 @@ pub(crate) fn tool(definition: &Definition, structured: Structured) -> Tool {
     tool.with_annotations(hints(definition))
 }
 
-/// Returns the hints that differ from the protocol's defaults. A read-only tool needs no other hint
-/// about changes. The title of a built-in tool only repeats its name.
+/// Returns only the hints that differ from the protocol's defaults. A read-only tool gets no other
+/// hint about changes, because such hints mean nothing for a tool that changes nothing. A built-in
+/// tool gets no title, because its title only repeats its name.
 fn hints(definition: &Definition) -> ToolAnnotations {
     let annotations = definition.annotations;
     let mut hints = ToolAnnotations::default();
@@ -115,7 +117,7 @@ fn hints(definition: &Definition) -> ToolAnnotations {
     hints
 }
 
-/// Names of other tools contain `__`.
+/// Checks whether a tool is built in. All other tools have `__` in their names.
 fn is_built_in(definition: &Definition) -> bool {
     !definition.name.contains("__")
 }

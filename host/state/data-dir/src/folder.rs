@@ -141,7 +141,7 @@ const MAX_ENTRIES: usize = 100_000;
 pub fn usage(path: &Path) -> io::Result<Usage> {
     let mut usage = Usage::default();
     for entry in std::fs::read_dir(path)?.take(MAX_ENTRIES) {
-        // The file was removed in the meantime.
+        // Reading the metadata fails if the file was removed in the meantime.
         let Ok(metadata) = entry?.metadata() else { continue };
         if metadata.is_file() {
             usage.files += 1;

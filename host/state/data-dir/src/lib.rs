@@ -346,7 +346,8 @@ impl AsFd for PrivateFolder {
     }
 }
 
-/// A link leads out of the folder, and opening a FIFO blocks.
+/// The flags for opening a file. A link could lead out of the folder, so links aren't followed, and
+/// opening a FIFO must not block.
 const UNFOLLOWED: i32 = (OFlags::NOFOLLOW.bits() | OFlags::NONBLOCK.bits()).cast_signed();
 
 /// Checks that this user owns the object, and that other users have none of the permissions

@@ -14,8 +14,9 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-/// The modification time of these directories. Creating an object in a directory changes the time.
-/// After a crash, the next command recognises the directory by this time.
+/// The modification time that marks these directories. After a crash, the next command recognises a
+/// directory by this time. Creating an object in a directory changes the time, so a directory that
+/// was used for something else isn't recognised.
 const MARK: Timespec = Timespec { tv_sec: 0xbe47, tv_nsec: 0 };
 
 /// Most attempts to create a directory that another command removes at the same time.
@@ -43,7 +44,7 @@ pub struct PinnedDirectory {
     _new_folders: MadeFolders,
 }
 
-/// A name in an open folder. The folder may move.
+/// A name in an open folder. It stays valid if the folder moves.
 #[derive(Debug)]
 struct DirEntryRef {
     folder: OwnedFd,
@@ -154,7 +155,8 @@ fn open_nearest(path: &Path) -> Result<(OwnedFd, Vec<&OsStr>), Errno> {
     // The first ancestor is the path itself.
     for above in path.ancestors().skip(1) {
         if above.symlink_metadata().is_ok() {
-            // A link in the path may be new, and may lead to a target that the rules deny.
+            // Don't follow links, because a link in the path may be new, and may lead to a target
+            // that the rules deny.
             let resolve = ResolveFlags::NO_SYMLINKS;
             let folder = rustix::fs::openat2(CWD, above, FOLDER, Mode::empty(), resolve)?;
             missing_names.reverse();
@@ -171,7 +173,7 @@ impl PinnedDirectory {
     pub fn at(path: &Path) -> Option<Self> {
         for _ in 0..ATTEMPTS {
             match Self::try_at(path) {
-                // Another command removes the directory or its parents.
+                // Another command is removing the directory or its parents, so try again.
                 Err(Errno::NOENT | Errno::AGAIN) => {}
                 pinned => return pinned.ok(),
             }
@@ -190,7 +192,7 @@ impl PinnedDirectory {
         if is_new {
             place.mark();
         }
-        // If the lock isn't free, another process removes the directory now. If the name belongs to
+        // If the lock isn't free, another process is removing the directory. If the name belongs to
         // another object, another process has already removed the directory.
         if !is_locked || !place.is_name_of(&handle) {
             return Err(Errno::AGAIN);

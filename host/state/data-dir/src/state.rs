@@ -91,7 +91,8 @@ pub fn secret(folder: &Path, name: &str) -> Result<String, HostError> {
     secret_in(&opened, name).map_err(|error| file_error(folder, name, error))
 }
 
-/// The lock prevents two processes from creating two secrets.
+/// Reads a secret, or creates it at the first use. The lock prevents two processes from creating
+/// two secrets.
 fn secret_in(folder: &PrivateFolder, name: &str) -> io::Result<String> {
     let _lock = folder.lock(LOCK)?;
     match folder.secret(name) {

@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{Access, access};
 use rustix::process::geteuid;
 
-/// The limit of the kernel.
+/// The most links in a path, as in the kernel.
 const MAX_LINKS: usize = 40;
 
 /// The resolution of a path, in the kernel's order.
@@ -32,7 +32,7 @@ impl Way {
     /// Returns an error if the path doesn't exist, can't be read, or has more than 40 links.
     pub fn follow(path: &Path) -> io::Result<Self> {
         let mut way = Self::default();
-        // `Err` passes each error on.
+        // The function `Err` passes each error on.
         way.follow_parts(path, &mut Err)?;
         Ok(way)
     }
@@ -101,8 +101,9 @@ fn push_parts(pending: &mut Vec<OsString>, path: &Path) {
 }
 
 impl Way {
-    /// Returns a link on the way that programs of this user can replace. Current grants have no
-    /// effect, because tools may have other grants with another working directory or configuration.
+    /// Returns a link on the way that programs of this user can replace. This doesn't depend on the
+    /// current grants, because tools may have other grants with another working directory or
+    /// configuration.
     pub fn exchangeable(&self) -> Option<&Path> {
         self.links.iter().map(PathBuf::as_path).find(|link| can_be_exchanged(link))
     }

@@ -16,8 +16,8 @@ use crate::choice::local::listed_model;
 use crate::choice::model::ChosenModel;
 use crate::{ModelClient, ModelEndpoint, ModelKey, ThinkingLevel, WireFormat};
 
-/// Chooses the model from the command line or the configuration. `wanted`: `PROVIDER`, `MODEL` or
-/// `PROVIDER/MODEL` from the user.
+/// Chooses the model from the command line or the configuration. `wanted` is the user's choice, in
+/// the form `PROVIDER`, `MODEL` or `PROVIDER/MODEL`.
 ///
 /// # Errors
 ///
@@ -45,7 +45,7 @@ pub async fn choose_model(
     let provider = make_endpoint(config, folders, directory, name, settings).await?;
     let outbound_client = outbound_client(config, folders, front_end);
     let mut client = ModelClient::new(outbound_client);
-    // The server may also be silent before its first byte.
+    // `idle_secs` also limits the silence before the server's first byte.
     let idle = Duration::from_secs(settings.idle_secs.get());
     client.times.first = idle;
     client.times.idle = idle;
@@ -57,7 +57,8 @@ pub async fn choose_model(
     Ok(ChosenModel { client, provider, model })
 }
 
-/// Returns the names of the provider and the model. `None`: the model in the provider's table.
+/// Returns the names of the provider and the model. If the model is `None`, the model in the
+/// provider's table applies.
 fn choose_names<'a>(
     config: &'a Config,
     wanted: Option<&'a str>,
@@ -137,10 +138,11 @@ async fn make_endpoint(
         let value = HeaderValue::from_str(value).map_err(|error| wrong_header(name, error))?;
         provider = provider.header(header, value);
     }
-    let context_tokens = settings.context_tokens.get();
-    provider = provider
-        .context(if context_tokens > 0 { Some(context_tokens) } else { None })
-        .dimensions(settings.dimensions.get());
+    let context_tokens = match settings.context_tokens.get() {
+        0 => None,
+        tokens => Some(tokens),
+    };
+    provider = provider.context(context_tokens).dimensions(settings.dimensions.get());
 
     let Some((secret_name, secret)) = settings.secrets.first_key_value() else {
         return Ok(provider);
@@ -193,7 +195,8 @@ fn wrong_secret(name: &str, secret: &str, error: &SecretError) -> ChoiceError {
             | SecretError::FileContent { source: SecretFormError::Short, .. }
             | SecretError::Output(_, SecretFormError::Short)
     );
-    // Some local servers accept any key, and their documentation suggests a short key.
+    // Some local servers accept any key, and their documentation suggests a short key, so a short
+    // key may mean that no key is needed.
     let mut remedy = String::new();
     if is_short {
         let unset = match error {

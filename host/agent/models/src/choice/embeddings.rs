@@ -25,7 +25,8 @@ pub(super) fn embedding_models(
 ) -> BTreeMap<String, Arc<dyn EmbeddingModel>> {
     let mut models: BTreeMap<String, Arc<dyn EmbeddingModel>> = BTreeMap::new();
     for name in config.embedding_providers() {
-        // `choose_model` takes an unknown name for a model of the agent's provider.
+        // Skip an unknown name, because `choose_model` would take it for a model of the agent's
+        // provider.
         if !config.values.providers.contains_key(name) {
             continue;
         }

@@ -14,7 +14,7 @@ use crate::choice::local::find_local_server;
 /// A provider that was found without a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundProvider {
-    /// The variable with the key, or the server. For people.
+    /// A phrase for people that names the variable with the key, or the server.
     pub origin: String,
 }
 
@@ -83,7 +83,8 @@ pub async fn add_found_providers(
         let mut providers = BTreeMap::new();
         for EnvironmentProvider { known, mut settings } in from_variables {
             if settings.format != ModelFormat::ByName {
-                // The server replaces the provider's server, and has its own models.
+                // The server at this address isn't the provider's own server, and may not have the
+                // provider's default model.
                 settings.model.clear();
             }
             providers.insert(known.name.to_owned(), settings);

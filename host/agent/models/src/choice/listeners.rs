@@ -31,8 +31,8 @@ pub(super) fn is_trusted_listener(port: u16) -> bool {
     !owners.is_empty()
 }
 
-/// Returns the owners of the sockets that listen at a port, at any address. `table`: a heading and
-/// one socket per line, as in `/proc/net/tcp`.
+/// Returns the owners of the sockets that listen at a port, at any address. `table` has a heading
+/// and one socket per line, as in `/proc/net/tcp`.
 fn listener_owners(table: &str, port: u16) -> Vec<u32> {
     let mut owners = Vec::new();
     for line in table.lines().skip(1) {

@@ -63,7 +63,7 @@ async fn ask_server(client: &ModelClient, port: u16, format: WireFormat) -> Opti
     Some(LocalServer { base_url, format, model })
 }
 
-/// Skips embedding models, which Ollama and LM Studio list too.
+/// Returns the first model that isn't an embedding model. Ollama and LM Studio list both kinds.
 fn first_model(listed: Vec<ListedModel>) -> Option<String> {
     Some(listed.into_iter().find(|model| !model.name.contains("embed"))?.name)
 }

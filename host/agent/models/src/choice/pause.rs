@@ -45,7 +45,8 @@ pub(crate) struct Asked<'r> {
 }
 
 impl Asked<'_> {
-    /// Ends the request. `unanswered`: the reason why there is no answer.
+    /// Ends the request. `unanswered` is the reason why there is no answer, or `None` if there is
+    /// one.
     pub(crate) fn end(mut self, unanswered: Option<String>) {
         self.unanswered = unanswered;
     }

@@ -170,7 +170,7 @@ struct Near {
 
 impl Qdrant {
     /// Sends a request about the collection of a set, and returns the body of the answer, or `None`
-    /// if the collection is missing. `path`: the part of the URL after the collection.
+    /// if the collection is missing. `path` is the part of the URL after the collection.
     async fn ask(
         &self,
         method: Method,
@@ -265,7 +265,7 @@ impl Qdrant {
         }
         let body = json!({ "vectors": { "size": set.numbers, "distance": "Cosine" } });
         self.ask_existing(Method::PUT, set, path, body).await?;
-        // The filter of each request uses these fields.
+        // Create indexes of these fields, because the filter of each request uses them.
         for field in ["index", "group"] {
             let body = json!({ "field_name": field, "field_schema": "keyword" });
             self.ask_existing(Method::PUT, set, "/index?wait=true", body).await?;
@@ -273,7 +273,8 @@ impl Qdrant {
         Ok(())
     }
 
-    /// Checks that a collection can store the vectors of a set. `description`: Qdrant's JSON.
+    /// Checks that a collection can store the vectors of a set. `description` is Qdrant's JSON
+    /// about the collection.
     fn check_collection(&self, set: &VectorSet, description: &[u8]) -> Result<(), QdrantError> {
         let vectors = parse::<Collection>(description)?.config.params.vectors;
         let is_same_length = vectors["size"].as_u64() == u64::try_from(set.numbers).ok();

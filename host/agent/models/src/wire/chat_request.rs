@@ -117,7 +117,8 @@ fn write_answer(
         message.field("role", "assistant");
         let has_calls = answer.calls().next().is_some();
         let content = returned.blocks().find_map(|(block, raw)| match block {
-            // The returned JSON may include thinking.
+            // The JSON of the content may include thinking, so it isn't sent if thinking must be
+            // left out.
             Block::Text { .. } if !options.drop_thinking => raw,
             _ => None,
         });

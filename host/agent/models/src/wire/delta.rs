@@ -8,7 +8,7 @@ use crate::raw::{Fields, RawJson, items, string};
 use crate::turn::{Block, ModelCall, ModelEvent};
 use crate::wire::{WireError, arguments_of};
 
-/// Servers have different fields for thinking.
+/// The fields with thinking. Servers name this field differently.
 const THINKING: [&str; 3] = ["reasoning_content", "reasoning", "thinking"];
 
 /// Further fields that are sent back with thinking.
@@ -44,7 +44,8 @@ struct Open {
 }
 
 impl DeltaMessage {
-    /// For servers that send each call in one piece, with arguments as JSON instead of a string.
+    /// Makes the message of a server that sends each call in one piece, with arguments as JSON
+    /// instead of a string.
     pub(super) fn with_whole_calls() -> Self {
         Self { has_whole_calls: true, ..Self::default() }
     }
@@ -201,7 +202,7 @@ impl DeltaMessage {
         }
 
         let Some(open) = self.find(index) else { return Ok(()) };
-        // Some servers repeat all arguments at the end.
+        // Some servers repeat all arguments at the end, so complete arguments aren't added twice.
         if open.arguments == arguments && is_object(&arguments) {
             return Ok(());
         }
@@ -277,7 +278,7 @@ impl Open {
         may_begin_call && is_object(&self.arguments)
     }
 
-    /// Completes the call. `keeps_object`: whether the arguments are sent back as a JSON object
+    /// Completes the call. If `keeps_object` is true, the arguments are sent back as a JSON object
     /// instead of a string.
     fn finish(
         mut self,

@@ -133,7 +133,7 @@ impl Messages {
         if let Some(usage) = message.object("usage") {
             assembly.usage = assembly.usage.updated(read_usage(&usage));
         }
-        // Usually, the first event has no blocks.
+        // The first event of a stream usually has no blocks, but a whole answer has all of them.
         for (index, block) in message.items("content").into_iter().enumerate() {
             self.begin_block(index as u64, block, assembly, events)?;
         }
@@ -208,7 +208,8 @@ impl Messages {
     ) -> Result<(), WireError> {
         let kind = delta.text("type").unwrap_or_default();
         if self.open(index).is_none() {
-            // Some servers leave out the event of a block's start.
+            // Some servers leave out the event of a block's start, so the first piece starts the
+            // block.
             let json = match &*kind {
                 "text_delta" => r#"{"type":"text","text":""}"#,
                 "thinking_delta" => r#"{"type":"thinking","thinking":""}"#,
@@ -309,8 +310,8 @@ impl Open {
     }
 }
 
-/// Makes the call of a block. `pieces`: the arguments that arrived in pieces. If `pieces` is empty,
-/// the arguments in the block apply.
+/// Makes the call of a block. `pieces` are the joined arguments that arrived in pieces. If there
+/// are none, the arguments in the block apply.
 fn make_call(
     mut object: Merged,
     pieces: String,
@@ -328,7 +329,7 @@ fn make_call(
     };
 
     let mut raw = None;
-    // Unknown fields are sent back with the block.
+    // A block with unknown fields is sent back with these fields, so its JSON is kept.
     if has_more(&object, &["type", "id", "name", "input"]) {
         object.set_json("input", arguments_object(&arguments).into_owned());
         if id != server_id {

@@ -95,8 +95,8 @@ fn write_thinking(body: &mut Writer<'_>, turn: &Turn) {
     }
 }
 
-/// Writes the tools and the system text, which are the same in each request of a conversation.
-/// `has_mark`: whether the last of these parts gets a cache mark.
+/// Writes the tools and the system text, which are the same in each request of a conversation. If
+/// `has_mark` is true, the last of these parts gets a cache mark.
 fn write_beginning(body: &mut Writer<'_>, turn: &Turn, has_mark: bool) {
     if !turn.tools.is_empty() {
         body.array("tools", |tools| {
@@ -240,7 +240,7 @@ fn is_shown(part: &Part) -> bool {
     !matches!(part, Part::Text(text) if text.trim().is_empty())
 }
 
-/// Writes the parts that have content. `is_marked`: whether the last written part gets a cache
+/// Writes the parts that have content. If `is_marked` is true, the last written part gets a cache
 /// mark.
 fn write_parts(items: &mut Writer<'_>, content: &[Part], is_marked: bool) {
     let last = content.iter().rposition(is_shown);

@@ -201,15 +201,18 @@ impl<'t> Returned<'t> {
         Self { is_same_origin, drop_thinking: options.drop_thinking, answer }
     }
 
-    /// Returns the blocks to send. A block with JSON is sent as this JSON, byte for byte.
+    /// Returns the blocks to send. If a block has JSON that this provider can read, the JSON is
+    /// returned with it, and is sent in its place, byte for byte.
     fn blocks(&self) -> impl Iterator<Item = (&'t Block, Option<&'t RawJson>)> {
         let is_same_origin = self.is_same_origin;
         let keeps_thinking = is_same_origin && !self.drop_thinking;
         self.answer.blocks.iter().filter_map(move |block| match block {
             Block::Text { raw, .. } | Block::Call(crate::turn::ModelCall { raw, .. }) => {
-                Some((block, if is_same_origin { raw.as_ref() } else { None }))
+                let readable_raw = if is_same_origin { raw.as_ref() } else { None };
+                Some((block, readable_raw))
             }
-            // Only the provider that made thinking or an opaque block can read this block.
+            // Only the provider that made a block of thinking or an opaque block can read it, so no
+            // other provider gets it.
             Block::Thinking { raw: Some(raw), .. } if keeps_thinking => Some((block, Some(raw))),
             Block::Opaque(raw) if is_same_origin => Some((block, Some(raw))),
             Block::Thinking { .. } | Block::Opaque(_) => None,

@@ -23,7 +23,7 @@ pub(super) fn request(turn: &Turn, options: &WireOptions) -> WireRequest {
     let body = object(|body| {
         body.field("model", &turn.model);
         body.field("stream", &true);
-        // By default, the server silently removes the start of a long conversation.
+        // Without these fields, the server silently removes the start of a long conversation.
         body.field("truncate", &false);
         body.field("shift", &false);
         match &turn.thinking {
@@ -42,7 +42,7 @@ pub(super) fn request(turn: &Turn, options: &WireOptions) -> WireRequest {
             });
         }
         write_configured_fields(body, options, &RESERVED_FIELDS);
-        // The API has no other way to forbid calls.
+        // Leaving out the tools is the only way to forbid calls in this API.
         if !turn.forbid_calls {
             write_tools(body, turn);
         }

@@ -27,7 +27,7 @@ pub(super) fn request(turn: &Turn, options: &WireOptions) -> WireRequest {
     let body = object(|body| {
         body.field("model", &turn.model);
         body.field("stream", &true);
-        // The server doesn't store thinking. The answer has the thinking in encrypted form.
+        // The server stores nothing, so the answer has to contain the thinking, in encrypted form.
         body.field("store", &false);
         body.raw("include", r#"["reasoning.encrypted_content"]"#);
         body.optional_field("max_output_tokens", turn.max_output.as_ref());
@@ -61,7 +61,7 @@ pub(super) fn request(turn: &Turn, options: &WireOptions) -> WireRequest {
                         item.field("name", &tool.name);
                         item.field("description", &tool.description);
                         item.raw("parameters", tool.schema.get());
-                        // A strict schema must name every field as required.
+                        // A strict schema would have to name every field as required.
                         item.field("strict", &false);
                     });
                 }

@@ -1,7 +1,6 @@
 //! Changes settings in an MCP client's file, or reverts a change. Other text and comments stay.
 //!
 //! The new text is parsed, and the change is refused if any value isn't as expected.
-//! refused.
 
 use jsonc_parser::cst::{CstArray, CstObject};
 use serde_json::{Map, Value};
@@ -59,8 +58,8 @@ fn values(format: Format, text: &str) -> Result<Value, ClientFileError> {
 /// Puts a value at the path `keys`. Returns `None` if a value on the path isn't an object.
 fn put(values: &mut Value, keys: &[String], value: &Value) -> Option<()> {
     let (key, inner_keys) = keys.split_first()?;
-    // In opencode's file, a rule for all tools can be in place of the object. In an object, the key
-    // of this rule is `*`.
+    // In opencode's file, a single rule for all tools can be in place of the object. Convert it to
+    // an object, in which this rule has the key `*`.
     if let Value::String(rule) = &*values {
         *values = Value::Object(Map::from_iter([("*".to_owned(), Value::from(rule.as_str()))]));
     }
@@ -90,7 +89,8 @@ fn reverted(now: &Value, before: Option<&Value>, after: &Value) -> Option<Value>
     match (now, after) {
         (Value::Object(now), Value::Object(after)) => {
             let object = reverted_object(now, before, after);
-            // The change made this object, and nothing was added to the object since then.
+            // The change made this object, and nothing was added to the object since then, so it is
+            // removed.
             if before.is_none() && object.is_empty() {
                 return None;
             }
@@ -99,7 +99,8 @@ fn reverted(now: &Value, before: Option<&Value>, after: &Value) -> Option<Value>
         (Value::Array(now), Value::Array(after)) => {
             let old_items = before.and_then(Value::as_array).map(Vec::as_slice);
             let items = reverted_list(now, old_items, after);
-            // The change made this list, and nothing was added to the list since then.
+            // The change made this list, and nothing was added to the list since then, so it is
+            // removed.
             if before.is_none() && items.is_empty() {
                 return None;
             }
@@ -277,7 +278,7 @@ fn add_empty_tables(document: &mut DocumentMut, new: &Map<String, Value>) {
         has_new_table = true;
     }
     if has_new_table {
-        // The prefix of the first new table contains the comments from the end.
+        // The comments from the end of the document are now in the prefix of the first new table.
         document.set_trailing("");
     }
 }
@@ -313,7 +314,7 @@ fn update_table(table: &mut dyn TableLike, new: &Map<String, Value>) {
         } else if let Item::Value(old_value) = item
             && !is_same(old_value, new_value)
         {
-            // The decor contains the comments next to the value.
+            // Keep the decor, because it contains the comments next to the value.
             let decor = old_value.decor().clone();
             *old_value = toml_value(new_value);
             *old_value.decor_mut() = decor;

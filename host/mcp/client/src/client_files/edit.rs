@@ -232,7 +232,7 @@ fn change_toml(old_entry: &mut dyn TableLike, entry: &Value) {
     }
     for (key, value) in entry {
         if let Some(old_value) = old_entry.get_mut(key).and_then(Item::as_value_mut) {
-            // The decor contains the comments next to the value.
+            // Keep the decor, because it contains the comments next to the value.
             let decor = old_value.decor().clone();
             *old_value = toml_value(value);
             *old_value.decor_mut() = decor;

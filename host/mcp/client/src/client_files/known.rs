@@ -233,9 +233,9 @@ impl Client {
         Ok(Some(file))
     }
 
-    /// Returns the path of the user's file for reading. Toolhold may also read a file that only the
-    /// client's own command may change. For such a file, an unknown home folder is no error, and
-    /// `None` is returned.
+    /// Returns the path of the user's file for reading, even if only the client's own command may
+    /// change this file. For such a file, returns `None` in place of an error if the home folder
+    /// isn't known.
     ///
     /// # Errors
     ///

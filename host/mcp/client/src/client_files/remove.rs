@@ -48,8 +48,9 @@ fn has_values(text: &str, expected: &Value, path: &[&str]) -> bool {
     values == *expected
 }
 
-/// Removes the tables on `path` that are empty, the innermost table first. A table without a header
-/// exists in the text only as long as the table has entries.
+/// Removes the tables on `path` that are empty, the innermost table first. Two texts can differ in
+/// them without any other change, because a table without a header disappears from the text
+/// together with its last entry.
 fn remove_empty_tables(values: &mut Value, path: &[&str]) {
     let Some((key, inner_path)) = path.split_first() else { return };
     let Some(object) = values.as_object_mut() else { return };

@@ -71,8 +71,8 @@ pub(crate) enum PackageError {
 }
 
 /// Resolves the packages of a command line. Returns the text of the lock file, with the digest of
-/// each archive. Fetches no npm packages. Fetches Python packages only if their dependencies aren't
-/// known otherwise. Blocks, sometimes for minutes.
+/// each archive. npm fetches no packages for this, and uv fetches packages only if their
+/// dependencies aren't known otherwise. Blocks, sometimes for minutes.
 pub(crate) fn resolve(
     line: &RunnerLine,
     places: ServerPlaces,
@@ -120,8 +120,10 @@ pub(crate) struct Fetched {
     pub(crate) program: PathBuf,
 }
 
-/// Fetches the packages of a lock file into a folder below `folder`, if they aren't there yet. The
-/// package manager refuses archives with other digests. Blocks, sometimes for minutes.
+/// Fetches the packages of a lock file into a folder below `folder`, if they aren't there yet.
+/// Refuses archives whose digests aren't in the lock file. `places` is called only if packages are
+/// fetched, and returns the places that the sandbox of the package manager may use. Blocks,
+/// sometimes for minutes.
 pub(crate) fn fetch<E: From<PackageError>>(
     line: &RunnerLine,
     lock: &str,
@@ -209,7 +211,8 @@ fn find_program(line: &RunnerLine, package_folder: &Path) -> Result<PathBuf, Pac
         Manager::Npm => "node_modules/.bin",
     };
     let name = program_name(line, package_folder)?;
-    // A package chooses the name of its program, and `../x` would lead out of the folder.
+    // The package chooses the name of its program. A name such as `../x` would lead out of the
+    // folder, so it is refused.
     let is_file_name = !name.is_empty() && !name.contains('/') && !name.starts_with('.');
     let program = package_folder.join(program_folder).join(&name);
     if is_file_name && fs::symlink_metadata(&program).is_ok() {
@@ -271,7 +274,7 @@ impl<'r> Run<'r> {
             ("npm_config_cache", cache.as_str()),
             ("npm_config_update_notifier", "false"),
             ("npm_config_fund", "false"),
-            // By default, npm retries a wrong archive for a minute.
+            // Without these limits, npm would try to fetch a wrong archive again for a minute.
             ("npm_config_fetch_retries", "2"),
             ("npm_config_fetch_retry_mintimeout", "200"),
             ("npm_config_fetch_retry_maxtimeout", "2000"),

@@ -123,8 +123,8 @@ impl RunnerLine {
                 "--" => {}
                 "--from" => from = value.or_else(|| words.next().cloned()),
                 "--with" => {
-                    let more = value.or_else(|| words.next().cloned()).unwrap_or_default();
-                    with.extend(more.split(',').map(|part| part.trim().to_owned()));
+                    let packages = value.or_else(|| words.next().cloned()).unwrap_or_default();
+                    with.extend(packages.split(',').map(|part| part.trim().to_owned()));
                 }
                 "-p" | "--python" => python = value.or_else(|| words.next().cloned()),
                 _ if option.starts_with('-') => {
@@ -134,13 +134,13 @@ impl RunnerLine {
                 _ => break word.to_owned(),
             }
         };
-        let (program, own) = match from {
+        let (program, package) = match from {
             Some(from) => (first, from),
             None => split_program_word(&first),
         };
-        let wanted: Vec<String> = std::iter::once(own).chain(with).collect();
-        if let Some(odd) = wanted.iter().find(|package| !is_python_package(package)) {
-            return Err(LineError::NotOfRegistry(odd.clone()));
+        let wanted: Vec<String> = std::iter::once(package).chain(with).collect();
+        if let Some(invalid) = wanted.iter().find(|package| !is_python_package(package)) {
+            return Err(LineError::NotOfRegistry(invalid.clone()));
         }
         if !is_name(&program) {
             return Err(LineError::NotAProgram(program));

@@ -72,9 +72,10 @@ fn npm_packages(lock_file: &str) -> Vec<LockedPackage> {
         let name = path.strip_prefix("node_modules/").unwrap_or(path);
         let version = package["version"].as_str().unwrap_or_default();
         let integrity = package["integrity"].as_str().unwrap_or_default();
-        // A link leads to a folder, which has no digest.
+        // A link leads to a folder, which has no digest, so a linked package isn't pinned.
         let is_link = package["link"] == true;
-        // A bundled package is in the archive of another package, which has a digest.
+        // A bundled package needs no digest of its own, because it is part of the archive of
+        // another package, which has a digest.
         let is_bundled = package["inBundle"] == true;
         let has_digest = is_bundled || integrity.split_whitespace().any(is_strong);
         let is_pinned = has_digest && !is_link;
@@ -83,7 +84,7 @@ fn npm_packages(lock_file: &str) -> Vec<LockedPackage> {
     packages
 }
 
-/// Checks for a collision-resistant digest. Old packages have only SHA-1 digests.
+/// Checks for a collision-resistant digest. The SHA-1 digests of old packages don't count.
 fn is_strong(digest: &str) -> bool {
     ["sha256-", "sha384-", "sha512-"].iter().any(|kind| digest.starts_with(kind))
 }

@@ -97,7 +97,7 @@ impl Access {
         let token = state::secret(&folder, name)?;
         let random = ring::rand::SystemRandom::new();
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &random).map_err(|_| ServeError::Io {
-            what: "making a key",
+            what: "the key for checking tokens can't be created",
             error: std::io::Error::other("the system has no random bytes"),
         })?;
         let signature = hmac::sign(&key, token.as_bytes());
@@ -230,8 +230,8 @@ impl Tokens {
             }
         }
         let claims = verified_claims.ok_or(last_reason)?;
-        // Only the owner of the key may use a token that is bound to a key. This server can't check
-        // who owns the key.
+        // A token that is bound to a key may be used only by the owner of the key. This server
+        // can't check who owns the key, so it refuses such tokens.
         let is_dpop = header.typ.is_some_and(|typ| typ.to_ascii_lowercase().contains("dpop"));
         if is_dpop || claims.cnf.is_some() {
             return Err("the token is bound to a key (`cnf`, DPoP), but only bearer tokens are \

@@ -11,8 +11,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, AUTHORIZATION, CACHE_CONTROL, CONNECTION as CLOSES,
-    CONTENT_TYPE, HOST, ORIGIN, RETRY_AFTER, VARY,
+    ACCESS_CONTROL_EXPOSE_HEADERS, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HOST,
+    ORIGIN, RETRY_AFTER, VARY,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::combinators::BoxBody;
@@ -58,7 +58,8 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum KiB of bodies in memory, over all callers. Further requests are refused.
 const MAX_BODY_KIB: u32 = 64 << 10;
 
-/// Maximum number of requests without a complete response. Equals the number of connections.
+/// Maximum number of requests without a complete response: one for each of the connections that the
+/// configuration can allow.
 const MAX_UNANSWERED: u32 = 65_536;
 
 type Answer = Response<BoxBody<Bytes, Infallible>>;
@@ -187,7 +188,8 @@ impl Answering {
         allowed_origin: bool,
         newcomer: &Newcomer,
     ) -> Result<Answer, Answer> {
-        // A proxy in front of this server may check another of several hosts.
+        // If a request names several hosts, a proxy in front of this server may check another host
+        // than this server does, so such a request is refused.
         let host_count = request.headers().get_all(HOST).iter().count();
         if request.uri().authority().is_some() || host_count > 1 {
             return Err(refused(
@@ -285,7 +287,8 @@ impl Answering {
         parts.extensions.insert(place.working());
         // The code below doesn't need the token, and must not log it.
         parts.headers.remove(AUTHORIZATION);
-        // The server waits for responses, but not for streams of notifications.
+        // At shutdown, the server waits for responses, but not for streams of notifications, which
+        // clients open with GET.
         let unanswered = if parts.method == Method::POST {
             Arc::clone(&self.unanswered).try_acquire_owned().ok()
         } else {
@@ -298,7 +301,8 @@ impl Answering {
         let request = Request::from_parts(parts, Full::new(body.clone()));
         let mut answer = self.service.handle(request).await;
 
-        // The official client for Python takes 202 for a failure.
+        // The official client for Python takes 202 for a failure, so the end of a connection is
+        // confirmed with 200.
         if is_end && answer.status() == StatusCode::ACCEPTED {
             *answer.status_mut() = StatusCode::OK;
         }
@@ -361,7 +365,7 @@ impl Answering {
 
     /// Reads the body within the limits of size, time and memory.
     async fn body(&self, body: Incoming, place: &CallerPlace) -> Result<Bytes, Answer> {
-        // A body with a declared length has an upper limit in its hint.
+        // The hint has an upper limit if the client has declared the length of the body.
         if let Some(declared_size) = body.size_hint().upper() {
             let size = usize::try_from(declared_size).unwrap_or(usize::MAX);
             if size > self.max_body {
@@ -514,7 +518,7 @@ fn refuse_caller(refusal: Refused, from: &str) -> Answer {
 fn refused(status: StatusCode, why: impl AsRef<str>) -> Answer {
     let mut answer = response(status, "text/plain; charset=utf-8", format!("{}\n", why.as_ref()));
     // A refused caller loses its connection.
-    answer.headers_mut().insert(CLOSES, HeaderValue::from_static("close"));
+    answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     answer
 }
 

@@ -10,7 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use toolhold_core::config::Serve;
 use toolhold_core::{CancellationToken, Session};
 
-/// Maximum number of callers in memory. Only an authorization server has several callers.
+/// Maximum number of callers in memory. Without an authorization server, there is only one caller.
 const MAX_CALLERS: usize = 1024;
 
 /// Maximum number of a caller's sessions. A further session replaces the least recently used
@@ -172,29 +172,29 @@ impl Caller {
     }
 }
 
-/// The slot of a request. A drop of the response frees the slot.
+/// The slot of a request, which becomes free when the response is dropped.
 #[derive(Clone)]
 pub(super) struct CallerPlace {
-    room: Arc<Room>,
+    slot: Arc<Slot>,
     ended: CancellationToken,
 }
 
-struct Room {
+struct Slot {
     caller: Arc<Caller>,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
     bodies: Mutex<Vec<OwnedSemaphorePermit>>,
 }
 
 impl fmt::Debug for CallerPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Held")
+        f.write_str("CallerPlace")
     }
 }
 
-/// Travels in a request's extensions, and marks the request as finished on drop.
+/// A part of the request's extensions. When the last clone is dropped, the request has finished.
 #[derive(Clone)]
 pub(super) struct RequestSlot {
-    held: CallerPlace,
+    place: CallerPlace,
     _ends: Arc<Ends>,
 }
 
@@ -207,31 +207,31 @@ impl Drop for Ends {
 }
 
 impl CallerPlace {
-    fn new(caller: Arc<Caller>, place: OwnedSemaphorePermit) -> Self {
-        let room = Room { caller, _place: place, bodies: Mutex::default() };
-        Self { room: Arc::new(room), ended: CancellationToken::new() }
+    fn new(caller: Arc<Caller>, permit: OwnedSemaphorePermit) -> Self {
+        let slot = Slot { caller, _permit: permit, bodies: Mutex::default() };
+        Self { slot: Arc::new(slot), ended: CancellationToken::new() }
     }
 
     /// Reserves `kib` KiB of memory for the body from the caller's limit and from the `common`
     /// limit of all callers. Returns `false` if a limit is reached.
     pub(super) fn reserve_body(&self, common: &Arc<Semaphore>, kib: u32) -> bool {
-        let own = &self.room.caller.bodies;
+        let own = &self.slot.caller.bodies;
         let Ok(own_permit) = Arc::clone(own).try_acquire_many_owned(kib) else { return false };
         let Ok(common_permit) = Arc::clone(common).try_acquire_many_owned(kib) else {
             return false;
         };
-        let mut bodies = self.room.bodies.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bodies = self.slot.bodies.lock().unwrap_or_else(PoisonError::into_inner);
         bodies.extend([own_permit, common_permit]);
         true
     }
 
     pub(super) fn working(&self) -> RequestSlot {
-        RequestSlot { held: self.clone(), _ends: Arc::new(Ends(self.ended.clone())) }
+        RequestSlot { place: self.clone(), _ends: Arc::new(Ends(self.ended.clone())) }
     }
 
     pub(super) fn from_extensions(extensions: &rmcp::model::Extensions) -> Option<Self> {
         let parts = extensions.get::<http::request::Parts>()?;
-        parts.extensions.get::<RequestSlot>().map(|working| working.held.clone())
+        parts.extensions.get::<RequestSlot>().map(|slot| slot.place.clone())
     }
 
     pub(super) async fn wait_until_finished(&self) {

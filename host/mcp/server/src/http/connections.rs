@@ -58,7 +58,7 @@ impl Bound {
 impl Drop for Bound {
     fn drop(&mut self) {
         if self.1.is_some() && identity(&self.0) == self.1 {
-            // The next server removes a file that stays.
+            // If this fails, the next server removes the file.
             let _ = std::fs::remove_file(&self.0);
         }
     }
@@ -94,7 +94,8 @@ impl Listener {
         let listener = UnixListener::bind(path)?;
         // A drop of `_bound` removes the socket, also if the next step fails.
         let _bound = Bound::new(path);
-        // A client may connect before this line. `accept` checks its user.
+        // Another user's client may connect before this line, so `accept` checks the user of each
+        // client.
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
         Ok((Self::Unix { listener, _bound }, ListenAddress::Unix(path.to_owned())))
     }
@@ -144,14 +145,15 @@ async fn remove_unused_socket(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             std::fs::remove_file(path)
         }
-        // Another server may listen on the socket. The socket stays, so `bind` fails.
+        // Otherwise, another server may be listening on the socket. The socket stays, so `bind`
+        // fails.
         _ => Ok(()),
     }
 }
 
-pub(super) struct Open(GracefulShutdown);
+pub(super) struct OpenConnections(GracefulShutdown);
 
-impl Open {
+impl OpenConnections {
     /// Closes each connection after its current response. Waits at most `patience`.
     pub(super) async fn closed_within(self, patience: Duration) {
         if timeout(patience, self.0.shutdown()).await.is_err() {
@@ -168,9 +170,9 @@ pub(super) async fn accept(
     max_authenticated: u64,
     answering: Arc<Answering>,
     end: &CancellationToken,
-) -> Open {
+) -> OpenConnections {
     let newcomers = Newcomers::new(max_authenticated);
-    let open = Open(GracefulShutdown::new());
+    let open = OpenConnections(GracefulShutdown::new());
     for number in 0.. {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,

@@ -39,7 +39,7 @@ const FETCH_INTERVAL: Duration = Duration::from_secs(60);
 /// Maximum number of keys that are tried for a token.
 const MAX_TRIED_KEYS: usize = 8;
 
-/// Time limit and maximum size of the keys.
+/// Time limit of a fetch, and maximum size of the fetched keys.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_KEY_SET_BYTES: usize = 256 << 10;
 
@@ -107,6 +107,7 @@ impl Keys {
             return keys;
         }
         let mut last_fetch = self.last_fetch.lock().await;
+        // Another task may have fetched the keys while this task waited for the lock.
         if let Some(keys) = self.fresh(id, algorithm) {
             return keys;
         }
@@ -172,8 +173,8 @@ fn fits_algorithm(key: &Jwk, algorithm: Algorithm) -> bool {
         (AlgorithmParameters::RSA(_), algorithm) => algorithm.family() == AlgorithmFamily::Rsa,
         _ => false,
     };
-    // A key without a declared algorithm is for all algorithms. The names of both types' algorithms
-    // are equal, so the names are compared.
+    // A key without a declared algorithm is for all algorithms. A declared algorithm has another
+    // type than `algorithm`, but both types use the same names, so the names are compared.
     let allows_algorithm = match key.common.key_algorithm {
         Some(declared) => declared.to_string() == format!("{algorithm:?}"),
         None => true,

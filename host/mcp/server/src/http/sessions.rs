@@ -193,8 +193,8 @@ impl Stream for Answers {
     }
 }
 
-/// Stored answers of a request. A drop removes the answers, after a delay if the client hasn't read
-/// them.
+/// The stored answers of a request. Dropping this value removes them: at once if the client has
+/// read them, and otherwise after a delay.
 struct StoredAnswers {
     handle: LocalSessionHandle,
     request: u64,

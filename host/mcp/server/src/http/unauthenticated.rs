@@ -56,7 +56,8 @@ impl Newcomers {
         let close = CancellationToken::new();
         let mut connections = self.unauthenticated();
         connections.push_back((number, close.clone()));
-        // Under the lock, a connection is either closed here or admitted, and never both.
+        // `take_slot` takes the same lock, so a connection is either closed here or admitted there,
+        // and never both.
         if connections.len() > MAX_NEWCOMERS
             && let Some((_number, close_oldest)) = connections.pop_front()
         {

@@ -41,7 +41,8 @@ const INSTRUCTIONS: &str = "Tools run in a sandbox and use only the user's grant
                             decision: show both to the user, and don't try to get around the rule. \
                             Some calls wait for the user's approval.";
 
-/// Supported requests. A supported request that can't be parsed has invalid parameters.
+/// Methods of supported requests. A request with one of these methods that can't be parsed is
+/// answered with an error about its parameters.
 const METHODS: [&str; 15] = [
     "completion/complete",
     "initialize",
@@ -90,8 +91,8 @@ pub struct Server {
 
 #[derive(Default)]
 struct Connection {
-    /// Whether the client already gets notifications. A client may send its initialized
-    /// notification several times.
+    /// Whether a task already notifies the client. A client may send its initialized notification
+    /// several times, but only the first one starts the task.
     notifies: AtomicBool,
     gone: CancellationToken,
 }
@@ -195,7 +196,7 @@ impl Server {
         &self.calls
     }
 
-    /// Reads a resource of a source with a call of the source's tool.
+    /// Reads a resource that a source offers, by calling the source's tool for reading resources.
     async fn read_offered_resource(
         &self,
         (tool, arguments): OfferCall,

@@ -106,6 +106,7 @@ impl Server {
             let calls = self.calls.clone();
             let waiting = WaitingCall {
                 call: Box::pin(async move { Some(calls.run(request).await) }),
+                // A receiver without a sender never gets a question.
                 questions: questions.unwrap_or_else(|| tokio::sync::mpsc::channel(1).1),
                 cancel,
                 required,
@@ -118,7 +119,7 @@ impl Server {
             CallResponse::Answer(answer, required)
         };
 
-        // The client must get all notifications before the answer.
+        // The client must get all notifications before the answer, so wait until they are sent.
         if let Some(progress) = progress {
             progress.end();
         }
