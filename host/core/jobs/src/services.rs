@@ -121,8 +121,8 @@ impl Shared {
         count
     }
 
-    /// Makes the service of the connection `number` idle. The program of a stopped service or an
-    /// ended session ends.
+    /// Makes the service that the connection `number` uses idle. If the service was stopped or its
+    /// session has ended meanwhile, ends the program instead.
     fn keep(self: &Arc<Self>, name: &Name, number: u64, program: ServiceProgram) {
         let mut table = self.lock();
         let known = table.services.get_mut(name);
@@ -142,7 +142,7 @@ impl Shared {
         let shared = Arc::clone(self);
         let thread = std::thread::Builder::new().name("toolhold-services".to_owned());
         if thread.spawn(move || shared.end_idle()).is_err() {
-            // Only the thread ends idle services, so this service must not become idle.
+            // Without the thread, nothing would end this service later, so end it now.
             self.lock().has_housekeeper = false;
             self.end(|other| other == name);
         }
@@ -169,7 +169,7 @@ impl Shared {
                 return;
             }
 
-            // If every service is in use, the first service can expire after the whole idle time.
+            // If every service is in use, none can expire before the whole idle time has passed.
             let ends = table.services.values().filter_map(|service| service.end(self.idle));
             let next_end = ends.min().unwrap_or(now + self.idle);
             let wait = next_end.saturating_duration_since(now);
@@ -202,7 +202,7 @@ impl ServiceKeeper for SessionServices {
         if table.has_ended {
             return Err(ServicePlaceError::Ended);
         }
-        // A program with the same grants is reused. A program with other grants ends.
+        // Reuse an idle program only if it was started with the same grants. Otherwise, end it.
         let mut program = None;
         let mut ended = None;
         match table.services.remove(&key) {
