@@ -135,8 +135,8 @@ fn listeners(list: File, port: u16, until: Instant) -> Result<Vec<(IpAddr, u64)>
 /// Replaces `line` with the next line. Returns its length, or 0 at the end.
 fn read_line(list: &mut BufReader<File>, line: &mut String) -> Result<usize, NoJobServer> {
     line.clear();
-    let read = list.by_ref().take(MAX_LINE).read_line(line);
-    read.map_err(|error| NoJobServer::Failed(error.to_string()))
+    let length = list.by_ref().take(MAX_LINE).read_line(line);
+    length.map_err(|error| NoJobServer::Failed(error.to_string()))
 }
 
 /// Parses an address in the kernel's list: `ADDRESS:PORT` in hexadecimal digits.

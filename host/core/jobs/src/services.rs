@@ -40,7 +40,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Table {
     services: HashMap<Name, Service>,
-    next: u64,
+    next_number: u64,
     has_housekeeper: bool,
     has_ended: bool,
 }
@@ -204,13 +204,13 @@ impl ServiceKeeper for SessionServices {
         }
         // Reuse an idle program only if it was started with the same grants. Otherwise, end it.
         let mut program = None;
-        let mut ended = None;
+        let mut replaced_program = None;
         match table.services.remove(&key) {
             Some(Service { rights: known_rights, state: State::Idle { program: known, .. } }) => {
                 if known_rights == *rights {
                     program = Some(known);
                 } else {
-                    ended = Some(known);
+                    replaced_program = Some(known);
                 }
             }
             Some(taken) => {
@@ -218,8 +218,12 @@ impl ServiceKeeper for SessionServices {
                 return Err(ServicePlaceError::Taken(name.clone()));
             }
             None => {
-                let keys = table.services.keys();
-                let own = keys.filter(|(other, by, _)| other == session && by == plugin).count();
+                let mut own = 0;
+                for (key_session, key_plugin, _) in table.services.keys() {
+                    if key_session == session && key_plugin == plugin {
+                        own += 1;
+                    }
+                }
                 if own >= *most {
                     return Err(ServicePlaceError::Plugin { own, limit: *most });
                 }
@@ -229,19 +233,22 @@ impl ServiceKeeper for SessionServices {
             }
         }
 
-        let number = table.next;
-        table.next += 1;
+        let number = table.next_number;
+        table.next_number += 1;
         let service = Service { rights: rights.clone(), state: State::Taken(number) };
         table.services.insert(key.clone(), service);
         drop(table);
-        drop(ended);
+        drop(replaced_program);
         let shared = Arc::clone(shared);
         Ok(Box::new(ServiceSlot { shared, name: key, number, program }))
     }
 
     fn stop(&self, plugin: &str, name: &str) -> bool {
         let SessionInner { session, shared } = &*self.0;
-        shared.end(|(other, by, known)| other == session && by == plugin && known == name) > 0
+        let ended_count = shared.end(|(key_session, key_plugin, key_name)| {
+            key_session == session && key_plugin == plugin && key_name == name
+        });
+        ended_count > 0
     }
 }
 
