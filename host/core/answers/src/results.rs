@@ -150,8 +150,8 @@ impl Results {
             ReadFiles::Untold | ReadFiles::Lost => return,
         };
         if !self.is_worth(seen.len(), run) {
-            // The decision against storing prevents checks, so no check corrects a mean that is too
-            // high. The mean decreases here instead.
+            // Without stored answers there are no checks, so nothing would correct a mean that is
+            // too high. Therefore, let the mean decrease slowly.
             let mean = self.mean_nanos.load(Ordering::Relaxed);
             self.mean_nanos
                 .store(mean - mean.saturating_sub(ASSUMED_NANOS) / 16, Ordering::Relaxed);
@@ -178,7 +178,8 @@ impl Results {
         answers.put(key, entry, bounds);
     }
 
-    /// Checks whether a run took longer than a check with `work` system calls.
+    /// Checks whether storing an answer is worth it: the call took `run`, which must be at least
+    /// `MIN_GAIN` times as long as a check with `work` system calls.
     fn is_worth(&self, work: usize, run: Duration) -> bool {
         let nanos = self.mean_nanos.load(Ordering::Relaxed).saturating_mul(work as u64);
         let check_time = Duration::from_nanos(nanos);

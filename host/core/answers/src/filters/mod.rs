@@ -46,13 +46,14 @@ pub struct FilterPipeline {
     enabled: bool,
     /// Finds lines about security, which are put back if a filter removes them.
     security_lines: Option<SecurityLines>,
-    /// Slots for long answers. Every two processors have one slot, so that other calls get
-    /// processor time.
+    /// Slots for long answers. There are half as many slots as processors, so that other calls also
+    /// get processor time.
     slots: Semaphore,
     /// The counts of each filter.
     pub counts: FilterCountTable,
 }
 
+/// The complete text of a shortened answer.
 pub(crate) enum Whole {
     Text(String),
     Spooled,
@@ -69,7 +70,7 @@ pub(crate) struct FilterChange {
 }
 
 impl FilterChange {
-    /// Replaces the output with the filtered output. Redaction must run again.
+    /// Replaces the output with the filtered output. The caller must redact the output again.
     pub(crate) fn make(self, outcome: &mut Outcome) -> FilterSummary {
         self.streams.replace(self.content, self.structured, outcome);
         self.filtered

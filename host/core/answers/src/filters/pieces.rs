@@ -34,18 +34,20 @@ pub(super) struct FilteredPieces<'a> {
     pub(super) changed_by: Vec<(&'a Link, Confidence)>,
 }
 
+/// The beginning and the end of a long output, without its middle.
 #[derive(Default)]
 struct Bounded {
     beginning: String,
     end: String,
+    /// The number of omitted bytes between `beginning` and `end`.
     left_out: usize,
 }
 
 impl FilterPipeline {
     /// Filters all of a spooled output. Returns `None` if the filters omit nothing.
     ///
-    /// Output after the time limit isn't filtered. A stored output that security filters must check
-    /// is then dropped.
+    /// After the time limit, the rest of the output isn't filtered. If security filters must check
+    /// the output, the stored output is dropped instead.
     ///
     /// # Errors
     ///
@@ -107,6 +109,7 @@ impl FilterPipeline {
             }
         }
 
+        // The caller has already recorded the security filters, so return only the cosmetic ones.
         run.changed_by.retain(|(link, _)| cosmetic.iter().any(|other| std::ptr::eq(*other, *link)));
         let mut texts = Vec::new();
         for (stream, shown) in shown.into_iter().enumerate() {
@@ -115,7 +118,8 @@ impl FilterPipeline {
             }
             let is_whole = shown.left_out == 0;
             let text = shown.into_text();
-            // A filter may need the whole text, for example to use a summary at the end.
+            // So far, the filters have only seen pieces. A filter may need the whole text, for
+            // example to use a summary at its end, so run the filters on the whole text, too.
             run.input.content = vec![Content::text(text)];
             if is_whole && !run.changed_by.is_empty() {
                 self.shorten(&mut run, cosmetic).await?;
@@ -187,7 +191,7 @@ fn late() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "the security filters take too long")
 }
 
-/// Drops the stored output because it can't be read or written.
+/// Drops the stored output because of an error. Returns `None`: there are no filtered pieces then.
 fn lose<'a>(answer: &mut SpooledAnswer, error: &io::Error) -> Option<FilteredPieces<'a>> {
     tracing::warn!("storing the whole output of a command failed: {error}");
     answer.output = None;
@@ -214,7 +218,7 @@ impl Bounded {
         } else if text.len() <= room {
             text.len()
         } else {
-            // The beginning ends with a whole line.
+            // Cut the text so that the beginning ends with a whole line.
             let fitting = &text[..text.floor_char_boundary(room)];
             match fitting.rfind('\n') {
                 Some(newline) => newline + 1,

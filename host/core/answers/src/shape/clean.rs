@@ -21,7 +21,8 @@ const MAX_WAIT: Duration = Duration::from_secs(3600);
 /// Time limit for cleaning a long answer. The longest answer needs only a small part of this time.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Time limit after a cancellation, because earlier output is still useful.
+/// Time limit for cleaning after a cancellation. The answer isn't withheld at once, because the
+/// output so far is still useful.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Cleans an outcome. Returns the outcome and whether a part was omitted. A long outcome is cleaned

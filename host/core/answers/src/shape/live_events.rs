@@ -136,7 +136,7 @@ impl OutputRecorder for ShownCommand {
             OutputStream::Stdout => stdout.push(stream, bytes),
             OutputStream::Stderr => stderr.push(stream, bytes),
         };
-        // Text that waits for more text is sent after some time.
+        // `push` holds back the last lines. Send them at regular intervals, too.
         if last_sent.elapsed() >= INTERVAL {
             *last_sent = Instant::now();
             text += &stdout.lines();

@@ -113,7 +113,8 @@ impl Shaper {
             }
         }
 
-        // A filter may have merged a marked part with other parts.
+        // A filter may have merged a marked part with other parts, so nothing says any more which
+        // part of the answer is untrusted.
         let marked_part_is_joined = has_marked_part && shape.filtered.is_some();
         let mut whole_is_untrusted =
             is_untrusted(context) || report.entries().output_of.is_some() || marked_part_is_joined;
@@ -197,7 +198,8 @@ impl Shaper {
         let (outcome, _) = clean_in_time(outcome, source, Kind::Stored, self.result, &cancel).await;
         let content = match outcome {
             Ok(output) => output.content,
-            // A failure without a code comes from the command, and filters keep its content.
+            // This is the failure that stands for the exit code above. It has no code, unlike the
+            // failure of a withheld answer.
             Err(failure) if failure.code.is_none() => failure.content,
             Err(withheld) => return Err(withheld),
         };
@@ -441,7 +443,7 @@ fn reads_stored_answers(tool: &Tool) -> bool {
 fn is_untrusted(context: &CallContext) -> bool {
     let Some(tool) = &context.tool else { return false };
     if reads_stored_answers(tool) {
-        // The ID contains the mark of untrusted text.
+        // The ID of a stored answer says whether its text is untrusted.
         let id = context.arguments["id"].as_str().and_then(OverflowId::parse);
         return id.is_some_and(|id| id.is_untrusted());
     }

@@ -59,7 +59,8 @@ impl Shaper {
         let value_offset = answer.shorten_value(&mut whole);
         self.leave_out_value(answer).await;
         let ends = if is_long { cut::ends(&whole, answer.threshold) } else { None };
-        // The shown part of a structured field may be shorter than the shown part of the text.
+        // Prefer the offset of the structured value, because its shown part may be shorter than the
+        // shown part of the text.
         let offset = if let Some(offset) = value_offset {
             offset
         } else if let Some(ends) = &ends {
@@ -145,6 +146,7 @@ impl ModelAnswer<'_> {
             *whole = self.text();
         }
         let value = value_of(self.outcome).as_mut()?;
+        // An answer without any text is stored as JSON.
         if whole.is_empty() {
             *whole = value.to_string();
         }

@@ -188,7 +188,8 @@ fn wrapped(tool_schema: &Value) -> Map<String, Value> {
         ("required".to_owned(), json!([RESULT])),
     ]);
     if let Value::Object(fields) = &mut inner {
-        // An `$id` changes the target of references inside the schema.
+        // With an `$id`, references inside this schema would start at the schema itself, but
+        // `rebase` makes them start at the outer schema.
         fields.remove("$id");
         if let Some(dialect) = fields.remove("$schema") {
             outer.insert("$schema".to_owned(), dialect);
@@ -268,7 +269,7 @@ fn fence_texts(value: &mut Value, fence: &Fence, known: &HashSet<&str>) {
         Value::Array(items) => items.iter_mut().for_each(|item| fence_texts(item, fence, known)),
         Value::Object(fields) => {
             fields.values_mut().for_each(|value| fence_texts(value, fence, known));
-            // Most objects keep their fields.
+            // Most objects have no name that needs a fence, so their fields needn't be moved.
             if fields.keys().all(|name| is_name(name) || known.contains(name.as_str())) {
                 return;
             }
