@@ -203,14 +203,14 @@ impl FilterPipeline {
             bytes: [bytes_before, bytes_after],
         };
         tracing::debug!(target: "toolhold::filters", call = %context.id, filters = filtered.filters.join(","), "{filtered}");
-        let left_out = if changed_by.len() == security_count {
+        let shortened_whole = if changed_by.len() == security_count {
             None
         } else if spooled.output.is_some() {
             Some(Whole::Spooled)
         } else {
             Some(Whole::Text(whole))
         };
-        Ok(Some(FilterChange { filtered, whole: left_out, streams, content, structured }))
+        Ok(Some(FilterChange { filtered, whole: shortened_whole, streams, content, structured }))
     }
 
     /// Shortens an answer with the cosmetic filters. The text is the spooled output, or otherwise

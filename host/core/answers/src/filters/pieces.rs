@@ -71,13 +71,13 @@ impl FilterPipeline {
             loop {
                 let is_late = Instant::now() >= run.end;
                 if is_late && !security.is_empty() {
-                    return Ok(lose(answer, &late()));
+                    return Ok(drop_stored(answer, &late()));
                 }
                 let output = Arc::clone(&output);
                 if is_late {
                     match blocking(move || output.end(stream, offset, LATE_END)).await {
                         Ok((left_out, text)) => shown.finish(left_out, text),
-                        Err(error) => return Ok(lose(answer, &error)),
+                        Err(error) => return Ok(drop_stored(answer, &error)),
                     }
                     break;
                 }
@@ -85,17 +85,17 @@ impl FilterPipeline {
                 let text = match piece {
                     Ok(text) if text.is_empty() => break,
                     Ok(text) => text,
-                    Err(error) => return Ok(lose(answer, &error)),
+                    Err(error) => return Ok(drop_stored(answer, &error)),
                 };
                 offset += text.len() as u64;
                 run.input.content = vec![Content::text(text)];
                 if !security.is_empty() && !run.run_in_time(security, self).await? {
-                    return Ok(lose(answer, &late()));
+                    return Ok(drop_stored(answer, &late()));
                 }
                 if let Some(rewritten) = rewriting.take() {
                     match rewrite_piece(rewritten, stream, run.text(), answer.keys).await {
                         Ok(rewritten) => rewriting = Some(rewritten),
-                        Err(error) => return Ok(lose(answer, &error)),
+                        Err(error) => return Ok(drop_stored(answer, &error)),
                     }
                 }
                 self.shorten(&mut run, cosmetic).await?;
@@ -105,7 +105,7 @@ impl FilterPipeline {
         if let Some(rewriting) = rewriting {
             match blocking(move || rewriting.finish()).await {
                 Ok(output) => answer.output = Some(Arc::new(output)),
-                Err(error) => return Ok(lose(answer, &error)),
+                Err(error) => return Ok(drop_stored(answer, &error)),
             }
         }
 
@@ -192,7 +192,7 @@ fn late() -> io::Error {
 }
 
 /// Drops the stored output because of an error. Returns `None`: there are no filtered pieces then.
-fn lose<'a>(answer: &mut SpooledAnswer, error: &io::Error) -> Option<FilteredPieces<'a>> {
+fn drop_stored<'a>(answer: &mut SpooledAnswer, error: &io::Error) -> Option<FilteredPieces<'a>> {
     tracing::warn!("storing the whole output of a command failed: {error}");
     answer.output = None;
     None
@@ -212,14 +212,14 @@ impl Bounded {
     /// Adds text to the beginning until it is full, and then to the end. A long end loses its
     /// oldest lines.
     fn push(&mut self, text: &str) {
-        let room = BEGINNING.saturating_sub(self.beginning.len());
+        let beginning_left = BEGINNING.saturating_sub(self.beginning.len());
         let split = if !self.end.is_empty() {
             0
-        } else if text.len() <= room {
+        } else if text.len() <= beginning_left {
             text.len()
         } else {
             // Cut the text so that the beginning ends with a whole line.
-            let fitting = &text[..text.floor_char_boundary(room)];
+            let fitting = &text[..text.floor_char_boundary(beginning_left)];
             match fitting.rfind('\n') {
                 Some(newline) => newline + 1,
                 None => 0,

@@ -53,7 +53,7 @@ pub struct OverflowStore {
     /// Maximum number of bytes of all stored answers.
     max_bytes: u64,
     /// Number of bytes that may be written before the folder is measured again.
-    room: Mutex<u64>,
+    writable_bytes: Mutex<u64>,
 }
 
 /// The ID of a stored answer, for `read_overflow`: a letter for the origin, followed by 24
@@ -112,7 +112,7 @@ impl OverflowStore {
             folder: folders.data.join("overflow"),
             retention: Duration::from_secs(config.retention_hours.get() * SECS_PER_HOUR),
             max_bytes: config.max_mib.get() * MIB,
-            room: Mutex::new(0),
+            writable_bytes: Mutex::new(0),
         }
     }
 
@@ -144,16 +144,16 @@ impl OverflowStore {
 
     /// Reserves room for `size` bytes. Removes the oldest answers to make room.
     fn reserve(&self, folder: &PrivateFolder, size: u64) -> io::Result<()> {
-        let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
-        if *room < size {
+        let mut writable_bytes = self.writable_bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        if *writable_bytes < size {
             let used = self.make_room(folder, size)?;
             // Other processes also write to the folder, so the folder is measured again after an
             // eighth of its limit has been written.
             let free = self.max_bytes.saturating_sub(used);
             let until_next_count = (self.max_bytes / 8).max(size);
-            *room = free.min(until_next_count);
+            *writable_bytes = free.min(until_next_count);
         }
-        *room = room.saturating_sub(size);
+        *writable_bytes = writable_bytes.saturating_sub(size);
         Ok(())
     }
 

@@ -87,7 +87,7 @@ impl TextRules {
 
 #[derive(Default)]
 struct Outputs {
-    each: [StreamSpool; 2],
+    streams: [StreamSpool; 2],
     /// The reason why storing failed.
     failure: Option<io::Error>,
 }
@@ -108,7 +108,7 @@ pub(crate) struct RedactedText {
     /// The context, which was already passed on, followed by the buffered text.
     text: String,
     /// Length of the context in bytes.
-    done: usize,
+    context_length: usize,
 }
 
 /// The stored output of an ended command. A drop without an ID removes the file.
@@ -200,8 +200,8 @@ impl Spool {
         if let Some(error) = outputs.failure {
             return Err(error);
         }
-        let complete = outputs.each.iter().all(|output| output.dropped == 0);
-        let [stdout, stderr] = outputs.each.map(|output| output.finish(self.rules, &self.store));
+        let complete = outputs.streams.iter().all(|output| output.dropped == 0);
+        let [stdout, stderr] = outputs.streams.map(|output| output.finish(self.rules, &self.store));
         SpooledOutput::new([stdout?, stderr?], complete, &self.store)
     }
 }
@@ -212,11 +212,11 @@ impl Outputs {
         if self.failure.is_some() {
             return;
         }
-        let written: u64 = self.each.iter().map(StreamSpool::written).sum();
-        let room = store.spool_bytes().saturating_sub(written);
-        if let Err(error) = self.each[stream].push(bytes, room, rules, store) {
+        let written: u64 = self.streams.iter().map(StreamSpool::written).sum();
+        let writable_bytes = store.spool_bytes().saturating_sub(written);
+        if let Err(error) = self.streams[stream].push(bytes, writable_bytes, rules, store) {
             // Dropping the outputs removes their files.
-            self.each = Default::default();
+            self.streams = Default::default();
             self.failure = Some(error);
         }
     }
@@ -227,12 +227,12 @@ impl StreamSpool {
         self.file.as_ref().map_or(0, |file| file.bytes)
     }
 
-    /// Adds bytes. `room` is the number of bytes that may still be written to files. If more bytes
-    /// could be needed, the middle of the output is dropped.
+    /// Adds bytes. `writable_bytes` is the number of bytes that may still be written to files. If
+    /// more bytes could be needed, the middle of the output is dropped.
     fn push(
         &mut self,
         bytes: &[u8],
-        room: u64,
+        writable_bytes: u64,
         rules: TextRules,
         store: &OverflowStore,
     ) -> io::Result<()> {
@@ -246,7 +246,7 @@ impl StreamSpool {
         // The text can be three times as long, because each invalid byte becomes a character of
         // three bytes.
         let needed = 3 * (self.raw.len() + in_memory_later) as u64;
-        if room < needed {
+        if writable_bytes < needed {
             self.drop_middle();
             return Ok(());
         }
@@ -311,14 +311,14 @@ impl RedactedText {
     }
 
     pub(super) fn waiting(&self) -> usize {
-        self.text.len() - self.done
+        self.text.len() - self.context_length
     }
 
     /// Returns the text that is ready, after redaction. Text near the end stays in the buffer,
     /// because the next text can show that a secret has begun.
     pub(crate) fn take_ready(&mut self, keys: Option<Keys>) -> String {
         let before_buffer = self.text.len().saturating_sub(AROUND);
-        let end = self.text.floor_char_boundary(before_buffer).max(self.done);
+        let end = self.text.floor_char_boundary(before_buffer).max(self.context_length);
         self.take_until(end, keys)
     }
 
@@ -332,8 +332,8 @@ impl RedactedText {
     fn take_until(&mut self, end: usize, keys: Option<Keys>) -> String {
         let text = &self.text;
         let part = match keys {
-            Some(keys) => redaction::part(text, self.done, end, keys),
-            None => text[self.done..end].to_owned(),
+            Some(keys) => redaction::part(text, self.context_length, end, keys),
+            None => text[self.context_length..end].to_owned(),
         };
 
         let mut context_start = text.floor_char_boundary(end.saturating_sub(AROUND));
@@ -348,8 +348,7 @@ impl RedactedText {
             context_start = context_start.max(header.end);
             key_header = text[header].to_owned();
         }
-        let context_length = end - context_start;
-        self.done = key_header.len() + context_length;
+        self.context_length = key_header.len() + (end - context_start);
         self.text.replace_range(..context_start, &key_header);
         part
     }
@@ -376,10 +375,11 @@ impl SpooledOutput {
             [Some(stdout), Some(stderr)] => {
                 let mut file = PartialFile::create(store)?;
                 let last_byte = stdout.read(stdout.bytes.saturating_sub(1), 1)?;
-                let gap = if last_byte == *b"\n" { "\nstderr:\n" } else { "\n\nstderr:\n" };
+                let stderr_label =
+                    if last_byte == *b"\n" { "\nstderr:\n" } else { "\n\nstderr:\n" };
                 let ranges = [
                     append(&mut file, "stdout:\n", stdout, store)?,
-                    append(&mut file, gap, stderr, store)?,
+                    append(&mut file, stderr_label, stderr, store)?,
                 ];
                 (file, ranges)
             }

@@ -190,9 +190,11 @@ impl Shaper {
             keys: source.map(Source::keys),
             output: None,
         };
+        let output_of = None;
+        let shorten = true;
         let change = self
             .filtering
-            .apply(chain, context, None, true, &outcome, &mut spooled, &cancel)
+            .apply(chain, context, output_of, shorten, &outcome, &mut spooled, &cancel)
             .await?;
         let filtered = change.map(|change| change.make(&mut outcome));
         let (outcome, _) = clean_in_time(outcome, source, Kind::Stored, self.result, &cancel).await;

@@ -39,8 +39,8 @@ impl Shaper {
         let threshold = if is_bounded { self.threshold } else { usize::MAX };
         let mut answer = ModelAnswer { context, shape, outcome, fence, threshold };
         let warning = answer.mark_and_warn(whole_is_untrusted);
-        let is_fenced_text = self.leave_out(&mut answer, spooled).await;
-        if !is_fenced_text {
+        let is_text_cut = self.leave_out(&mut answer, spooled).await;
+        if !is_text_cut {
             answer.enclose_parts(whole_is_untrusted);
         }
         content_of(answer.outcome).splice(0..0, warning);
