@@ -344,7 +344,7 @@ fn normalize_url(tool: &Tool, text: &mut String) -> Result<String, Failure> {
         Err(error) if is_built_in_plugin => {
             Err(Failure::new(Category::InvalidParameters, error.to_string()))
         }
-        // The rules match the text itself, and the tool checks the URL.
+        // Otherwise, let the rules match the text itself. The tool checks the URL.
         Err(_) => Ok(text.clone()),
     }
 }

@@ -202,11 +202,11 @@ impl CallTasks {
     fn owner_for_change(&self) -> Result<Owner, TaskError> {
         let owner = self.owner()?;
         if self.config.is_of_task() {
-            // A task could create tasks forever.
+            // Otherwise, a task could create tasks forever.
             return Err(TaskError::new("denied", "a task can't change tasks"));
         }
         if self.is_sub_agent {
-            // A sub-agent has its own list of tools, and a task doesn't have this limit.
+            // A sub-agent may only use its own list of tools, but its task could use any tool.
             return Err(TaskError::new(
                 "denied",
                 "a sub-agent can't change tasks; only the main agent can",

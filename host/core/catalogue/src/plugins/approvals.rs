@@ -126,6 +126,7 @@ impl PluginApprovals {
                 self.put(&folder, &candidate, plugin)?;
                 activate(&mut all, &plugin.name, plugin.approved.clone());
             }
+            // From here on, an error leaves staged files, which must be removed.
             has_staged = true;
             for (place, bytes) in files {
                 let path = place.folder.join(&place.name);
@@ -138,6 +139,7 @@ impl PluginApprovals {
         if written.is_err() && has_staged {
             files.iter().for_each(|(place, _)| place.discard());
         }
+        // `update` also moves the staged files to their destinations.
         let finished = self.update(|all| {
             if let Ok(folder) = PrivateFolder::open(&self.path()) {
                 remove_unused(&folder, all);
@@ -174,7 +176,7 @@ impl PluginApprovals {
     ///
     /// [`HostError`] if the approval can't be stored.
     pub fn approve(&self, candidate: &Candidate) -> Result<(), HostError> {
-        // Loading reports an unreadable signature if a signature is required.
+        // Ignore an unreadable signature here. If a signature is required, loading reports it.
         let signatures = match &candidate.info().origin {
             Origin::File(path) => read_signatures_beside(path).unwrap_or_default(),
             Origin::BuiltIn => Vec::new(),

@@ -367,7 +367,8 @@ impl Plugins {
         }
     }
 
-    /// Removes plugins without a file. A plugin from another place gets a new slot.
+    /// Removes the slots of plugins that weren't found again. A plugin that was found in another
+    /// place also loses its slot, because `find` gives it a new one.
     fn drop_missing(&self, found: &[FoundComponent]) {
         let mut slots = self.slots();
         let count_before = slots.len();
@@ -386,7 +387,7 @@ impl Plugins {
         self.publish_slots(&self.slots())
     }
 
-    /// Publishes slots whose tool names were already checked.
+    /// Publishes slots whose tool names were already checked, so an error is only logged.
     fn publish_or_log(&self, slots: &[Slot]) {
         if let Err(error) = self.publish_slots(slots) {
             tracing::error!("{error}");

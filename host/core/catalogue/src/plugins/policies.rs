@@ -279,7 +279,8 @@ impl GrantResolver {
 
         let update_time = Duration::from_secs(settings.update_secs.get());
         policy.limits.cpu += update_time;
-        // The parsers run on all processors.
+        // The parsers run on all processors at the same time, so each processor gets the whole
+        // time.
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let parallel_parsers = u32::try_from(processors).unwrap_or(1);
         let parser_time = update_time.saturating_mul(parallel_parsers);
@@ -358,7 +359,7 @@ impl GrantResolver {
     /// grant are disabled and get no folders.
     fn add_readable(&self, files: &mut FileGrants) {
         let Some(first) = files.grants.first() else { return };
-        // A denial in an added folder names the place of the configured list.
+        // A denial in an added folder must name the place of the configured list.
         let place = first.place.clone();
         let mut added = Vec::new();
         for path in &self.readable {
