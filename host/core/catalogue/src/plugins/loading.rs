@@ -102,8 +102,10 @@ impl Plugins {
             for result in collect_outcomes(first, &mut loads).await {
                 match result {
                     Ok(LoadOutcome::Decided(decision)) => decisions.push(decision),
-                    Ok(LoadOutcome::Done(name)) => drop(done.insert(name)),
-                    Err(error) => tracing::error!("loading a plugin: {error}"),
+                    Ok(LoadOutcome::Done(name)) => {
+                        done.insert(name);
+                    }
+                    Err(error) => tracing::error!("a task that loads a plugin has failed: {error}"),
                 }
             }
             if decisions.iter().any(|decision| decision.may_be_incomplete) {

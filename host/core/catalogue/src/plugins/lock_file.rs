@@ -34,7 +34,7 @@ impl LockFile {
     pub(super) fn finish(&mut self) -> Result<(), HostError> {
         for place in &self.pending {
             let path = place.folder.join(&place.name);
-            let action = format!("finishing the installation of a bundle: {}", path.display());
+            let action = format!("can't finish the installation of {}", path.display());
             place.replace().map_err(HostError::io(action))?;
         }
         self.pending.clear();

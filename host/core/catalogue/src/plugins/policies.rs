@@ -189,7 +189,10 @@ impl GrantResolver {
     /// grants.
     pub fn built_in(&self, name: &str) -> Result<PluginGrants, HostError> {
         let plugin = BuiltInPlugin::named(name);
-        let table = plugin.map_or("tools", |plugin| plugin.table);
+        let table = match plugin {
+            Some(plugin) => plugin.table,
+            None => "tools",
+        };
         let no_files = FileGrants::default();
         let mut policy = self.policy(table, no_files, self.config.values.tools.limits)?;
         if let Some(plugin) = plugin {
@@ -445,8 +448,8 @@ impl GrantResolver {
         } = grants;
         let advisor =
             PluginAdvisor { gate: Arc::clone(&self.gate), sandbox: SandboxAdvisor { context } };
-        let most = usize::try_from(services).unwrap_or_default();
-        if most > 0 {
+        let max_services = usize::try_from(services).unwrap_or_default();
+        if max_services > 0 {
             // The changes of a program after its call can't be undone, so the program may only
             // read.
             let files = read_only(files.clone());
@@ -464,7 +467,7 @@ impl GrantResolver {
                 known: RememberedPlaces::default(),
             };
             capabilities.service =
-                Some(Arc::new(PluginServices::new(most, judged_services, places)));
+                Some(Arc::new(PluginServices::new(max_services, judged_services, places)));
         }
         let places = Places {
             grants: Arc::new(self.open(files)?),
