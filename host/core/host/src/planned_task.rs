@@ -288,7 +288,7 @@ fn task_failure(failure: Failure) -> Failure {
     }
 }
 
-/// Checks that the task exists that a call changes.
+/// If a call changes an existing task, checks that the task exists.
 ///
 /// # Errors
 ///
@@ -327,7 +327,7 @@ async fn check_changed(
     let owner = Owner { plugin, principal, directory };
     let schedule = Arc::clone(&host.tasks.schedule);
     let tasks = tokio::task::spawn_blocking(move || schedule.tasks(Some(&owner))).await;
-    // The call itself reports that the tasks can't be read.
+    // Ignore an error here, because the call itself reports that the tasks can't be read.
     let Ok(Ok(tasks)) = tasks else { return Ok(()) };
     if tasks.iter().any(|task| task.state.order.name == name) {
         return Ok(());

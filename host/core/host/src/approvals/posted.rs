@@ -83,7 +83,8 @@ impl Questions {
             if !posted.is_open(now) || is_renamed_file {
                 continue;
             }
-            // An approval of the outdated question wouldn't apply, and the call would ask again.
+            // Omit an outdated question, because its approval wouldn't apply, and the call would
+            // ask again.
             if !posted.question.is_outdated() {
                 waiting.push(posted);
             }
@@ -95,8 +96,9 @@ impl Questions {
     /// Answers a question. The waiting call gets the answer, or else the next identical call of the
     /// same session. An approval is valid for `lasting`.
     ///
-    /// A permanent approval is stored only for a waiting call. The rule in the configuration allows
-    /// other calls. A stored answer would stay valid after the user removes this rule.
+    /// A permanent approval is stored only for a waiting call. Other calls are allowed by the rule
+    /// in the configuration, whereas a stored answer would stay valid even after the user removes
+    /// the rule.
     ///
     /// # Errors
     ///
@@ -210,7 +212,7 @@ impl Questions {
                 return Ok(Err(error));
             }
             let mut asked = now;
-            // The current second is included.
+            // `now` is rounded down to a second, so add one second.
             let mut waited_until = if wait.is_zero() {
                 0
             } else {

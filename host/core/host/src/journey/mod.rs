@@ -73,7 +73,8 @@ impl Host {
         }
         steps.finish_step("shape");
 
-        // The entry is written before any waiting, so that it can't be lost.
+        // `outcome` writes the entry before it waits for anything, so a drop of the future can't
+        // lose the entry.
         call.recorded = true;
         let recorded = self.audit.outcome(&call.record(&outcome, &shape)).await;
         let outcome = recorded.and(outcome);
