@@ -357,7 +357,7 @@ fn real_directory(given: Option<PathBuf>) -> Result<PathBuf, HostError> {
     };
     let real = directory
         .canonicalize()
-        .map_err(HostError::io(format!("opening {}", directory.display())))?;
+        .map_err(HostError::io(format!("can't open {}", directory.display())))?;
     // A link in the path could silently change which directory the file tools may use.
     if directory.is_absolute() && directory != real {
         return Err(HostError::Config(format!(

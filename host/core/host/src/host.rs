@@ -273,7 +273,8 @@ impl Host {
     /// Returns when every plugin has been loaded or refused. A host that was built with
     /// [`watch`](crate::HostBuilder::watch) reloads changed files automatically.
     pub async fn reload_plugins(&self) {
-        self.plugins.reload(true).await;
+        let retry_failed = true;
+        self.plugins.reload(retry_failed).await;
     }
 
     /// Denies all further calls with `reason`. The reason of the first call of this function stays.

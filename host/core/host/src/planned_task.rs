@@ -227,7 +227,7 @@ pub(crate) async fn check(
         )
     })?;
     let lasting = loaded?;
-    let (decision, without) = decide_planned(&host.governor, &call, lasting.as_ref());
+    let (decision, note) = decide_planned(&host.governor, &call, lasting.as_ref());
     let name = &tool.definition.name;
     match decision.verdict {
         Verdict::Allow => Ok(None),
@@ -238,7 +238,7 @@ pub(crate) async fn check(
             decision.rule, decision.place
         ))),
         Verdict::Deny => {
-            let denial = decision.denial(format!("create a task that calls {name}{without}"));
+            let denial = decision.denial(format!("create a task that calls {name}{note}"));
             governance.decision = Some(decision);
             Err(Failure::denied(denial))
         }

@@ -25,7 +25,7 @@ const MAX_OF_SESSION: usize = super::MAX_OF_SESSION;
 const MAX_NAMES: usize = 4 * MAX_POSTED;
 
 /// Interval between checks for the answer. A person doesn't notice this delay.
-const LOOK: Duration = Duration::from_millis(200);
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The stored questions of a user, with and without an answer. All functions block.
 #[derive(Clone, Debug)]
@@ -497,7 +497,7 @@ impl PostingApprover {
         let mut guard = WithdrawGuard { questions: &self.questions, id: Some(&id) };
         let until = tokio::time::Instant::now() + self.wait;
         while tokio::time::Instant::now() < until {
-            tokio::time::sleep(LOOK.min(self.wait)).await;
+            tokio::time::sleep(CHECK_INTERVAL.min(self.wait)).await;
             let reply = match self.take_answer_or_status(question.clone()).await? {
                 QuestionStatus::Waits => continue,
                 QuestionStatus::Answered(reply) => reply,

@@ -95,7 +95,7 @@ impl Host {
             filtered,
             snapshot: call.run.snapshot,
             report: Arc::clone(&call.run.report),
-            steps: steps.taken,
+            steps: steps.finished,
         };
         if let Some(observer) = &self.observer {
             observer.called(&ObservedCall {

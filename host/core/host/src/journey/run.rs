@@ -216,8 +216,8 @@ impl<'a> CallRun<'a> {
 
     fn attempt_events(&self) -> Arc<dyn Events> {
         // A cancelled call has no answer that would mark the session, so the event marks it.
-        let reader = self.journey.session.clone();
-        let on_untrusted = Box::new(move || remember_untrusted(&reader));
+        let session = self.journey.session.clone();
+        let on_untrusted = Box::new(move || remember_untrusted(&session));
         let shaping = &self.journey.host.shaping;
         shaping.redact_events(self.context, self.events.attempt(), on_untrusted)
     }
