@@ -506,15 +506,15 @@ fn put_back(security_lines: &SecurityLines, whole: &str, content: &mut [Content]
 fn removed_lines(security_lines: &SecurityLines, whole: &str, content: &[Content]) -> String {
     let shown_texts = content.iter().filter_map(Content::as_text);
     let shown_lines: HashSet<&str> = shown_texts.flat_map(str::lines).map(str::trim).collect();
-    let mut seen = HashSet::new();
+    let mut missing_lines = HashSet::new();
     let mut unlisted = 0;
     let mut lines = String::new();
     for range in security_lines.find(whole) {
         let line = whole[range].trim();
-        if shown_lines.contains(line) || !seen.insert(line) {
+        if shown_lines.contains(line) || !missing_lines.insert(line) {
             continue;
         }
-        if seen.len() > MAX_LINES {
+        if missing_lines.len() > MAX_LINES {
             unlisted += 1;
             continue;
         }

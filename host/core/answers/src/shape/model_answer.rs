@@ -70,7 +70,7 @@ impl Shaper {
         };
 
         let mut total = ends.as_ref().map_or(0, |ends| ends.total);
-        let kept = match spooled.take() {
+        let stored = match spooled.take() {
             Some(Ok(output)) => {
                 total = output.characters;
                 Ok((output.id, output.extent))
@@ -79,12 +79,12 @@ impl Shaper {
             None => self.keep(answer.context, whole.clone(), answer.shape.untrusted).await,
         };
         let notice =
-            format!("A part of the answer is left out here. {}", describe_rest(&kept, offset));
+            format!("A part of the answer is left out here. {}", describe_rest(&stored, offset));
         answer.shape.notices.push(notice);
-        answer.shape.rest = remainder(&kept, offset);
+        answer.shape.rest = remainder(&stored, offset);
         answer.shape.truncated = true;
         if let Some(ends) = &ends {
-            answer.show_ends(ends, total, &kept);
+            answer.show_ends(ends, total, &stored);
         }
         ends.is_some()
     }
@@ -96,15 +96,15 @@ impl Shaper {
         let Some(value) = too_long else { return };
         let whole = value.to_string();
         let total = whole.chars().count();
-        let kept = self.keep(context, whole, shape.untrusted).await;
+        let stored = self.keep(context, whole, shape.untrusted).await;
         let offset = 0;
         let notice = format!(
             "The structured answer of {total} characters is left out. {}",
-            describe_rest(&kept, offset)
+            describe_rest(&stored, offset)
         );
         content_of(outcome).push(Content::text(bracketed(&notice)));
         shape.notices.push(notice);
-        shape.rest = remainder(&kept, offset);
+        shape.rest = remainder(&stored, offset);
         shape.truncated = true;
     }
 }
@@ -158,14 +158,14 @@ impl ModelAnswer<'_> {
         &mut self,
         ends: &Ends<'_>,
         total: usize,
-        kept: &Result<(OverflowId, Extent), KeepError>,
+        stored: &Result<(OverflowId, Extent), KeepError>,
     ) {
         // `total` counts the stored text, which can be longer than the cut text.
         let shown = ends.total - ends.left_out;
         let left_out = total.saturating_sub(shown);
         let notice = format!(
             "[{left_out} of {total} characters are left out here. {}]\n",
-            describe_rest(kept, ends.offset)
+            describe_rest(stored, ends.offset)
         );
         let content = content_of(self.outcome);
         content.retain(|part| part.as_text().is_none());
@@ -173,7 +173,7 @@ impl ModelAnswer<'_> {
             content.iter_mut().for_each(|part| fence.enclose(part));
         }
         content.insert(0, Content::text(join_ends(ends, &notice, self.fence.as_ref())));
-        let id = kept.as_ref().ok().map(|(id, _)| id.as_str());
+        let id = stored.as_ref().ok().map(|(id, _)| id.as_str());
         flagged::set_meta(
             self.outcome,
             "toolhold:overflow",
