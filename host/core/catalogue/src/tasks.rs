@@ -283,11 +283,11 @@ impl CallTasks {
         if quotas == with_flags {
             return Ok((quotas, String::new()));
         }
-        let mut named = Vec::new();
+        let mut flag_names = Vec::new();
         for flag in self.config.flags().into_iter().take(MAX_NAMED) {
-            named.push(format!("`{flag}`"));
+            flag_names.push(format!("`{flag}`"));
         }
-        let flags = named.join(", ");
+        let flags = flag_names.join(", ");
         Ok((quotas, format!(". Flags of this command don't apply to tasks: {flags}")))
     }
 

@@ -456,11 +456,11 @@ impl SandboxAdvisor {
     /// Returns the `.git` path that a line names, or else the one in the working directory. The
     /// path has the form that a grant needs. Returns `None` if the path is already granted.
     fn repository(&self, line: &str) -> Option<String> {
-        let named = paths(line).find_map(|path| {
+        let named_path = paths(line).find_map(|path| {
             let end = path.find(".git/")? + ".git".len();
             self.resolve(&path[..end])
         });
-        let path = named.unwrap_or_else(|| self.context.directory.join(".git"));
+        let path = named_path.unwrap_or_else(|| self.context.directory.join(".git"));
         let is_granted = self.context.rules.grants().iter().any(|grant| grant.path == path);
         if is_granted {
             return None;
