@@ -101,8 +101,8 @@ pub(crate) fn planned_call(
 fn call_in(table: &Map<String, Value>) -> Option<PlannedCall> {
     match (text(table, &["tool"]), text(table, &["command"])) {
         (Some(tool), None) => {
-            let found = ARGUMENTS_NAMES.iter().find_map(|name| table.get(*name));
-            let arguments = match found {
+            let given = ARGUMENTS_NAMES.iter().find_map(|name| table.get(*name));
+            let arguments = match given {
                 None | Some(Value::Null) => json!({}),
                 Some(arguments) => arguments.clone(),
             };
