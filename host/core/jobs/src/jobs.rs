@@ -130,12 +130,12 @@ impl Jobs {
 
     /// Returns all jobs of all sessions, the oldest first.
     pub fn list(&self) -> Vec<JobSummary> {
-        let mut all: Vec<JobSummary> = Vec::new();
+        let mut summaries: Vec<JobSummary> = Vec::new();
         for session in self.0.live_sessions() {
-            all.extend(SessionJobs(session).list());
+            summaries.extend(SessionJobs(session).list());
         }
-        all.sort_by_key(|job| job.started);
-        all
+        summaries.sort_by_key(|job| job.started);
+        summaries
     }
 
     /// Returns `self` if jobs are allowed.
