@@ -11,7 +11,7 @@ use toolhold_policy::Decision;
 /// Texts with fewer bytes aren't filtered, because the notice about filtering takes too much room.
 pub(crate) const SHORT: usize = 400;
 
-/// Minimum number of bytes that filtering must save. The notice is shorter.
+/// Minimum number of bytes that filtering must save. This is more than the notice about it needs.
 pub(crate) const GAIN: usize = 200;
 
 /// The answer to a call.

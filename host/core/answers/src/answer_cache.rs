@@ -114,7 +114,7 @@ impl AnswerCache {
         if entry.bytes > bounds.bytes {
             return;
         }
-        // Unloaded tools are never called again.
+        // Also remove the answers of unloaded tools, because these tools are never called again.
         let State { entries, bytes, .. } = &mut *state;
         entries.retain(|_, (entry, _)| {
             let has_tool = entry.tool.strong_count() > 0;

@@ -145,13 +145,13 @@ impl Results {
         else {
             return;
         };
-        let seen = match std::mem::take(&mut report.entries().seen) {
-            ReadFiles::Files(seen) => seen,
+        let seen_files = match std::mem::take(&mut report.entries().seen) {
+            ReadFiles::Files(files) => files,
             ReadFiles::Untold | ReadFiles::Lost => return,
         };
-        if !self.is_worth(seen.len(), run) {
-            // The decision against storing prevents checks, so no check corrects a mean that is too
-            // high. The mean decreases here instead.
+        if !self.is_worth(seen_files.len(), run) {
+            // Without stored answers there are no checks, so nothing would correct a mean that is
+            // too high. Therefore, let the mean decrease slowly.
             let mean = self.mean_nanos.load(Ordering::Relaxed);
             self.mean_nanos
                 .store(mean - mean.saturating_sub(ASSUMED_NANOS) / 16, Ordering::Relaxed);
@@ -160,7 +160,7 @@ impl Results {
         // The clock may be wrong and show a time before 1970.
         let since_epoch = context.started_at.duration_since(UNIX_EPOCH).unwrap_or_default();
         let started = (since_epoch.as_secs() as i64, u64::from(since_epoch.subsec_nanos()));
-        let Some(files_read) = FileDependencies::new(seen, started) else { return };
+        let Some(files_read) = FileDependencies::new(seen_files, started) else { return };
         let has_files = tool.plugin.as_ref().is_some_and(|plugin| plugin.policy().files.is_some());
         let is_checkable = files_read.work() == 0 || has_files;
         if !is_checkable || !self.is_worth(files_read.work(), run) {
@@ -178,7 +178,8 @@ impl Results {
         answers.put(key, entry, bounds);
     }
 
-    /// Checks whether a run took longer than a check with `work` system calls.
+    /// Checks whether storing an answer is worth it: the call took `run`, which must be at least
+    /// `MIN_GAIN` times as long as a check with `work` system calls.
     fn is_worth(&self, work: usize, run: Duration) -> bool {
         let nanos = self.mean_nanos.load(Ordering::Relaxed).saturating_mul(work as u64);
         let check_time = Duration::from_nanos(nanos);

@@ -3,7 +3,7 @@
 use toolhold_contract::{Definition, SubjectKind, text};
 use toolhold_policy::commands::LastCommand;
 
-/// Programs that print files. Empty lines matter in files.
+/// Programs that print files. The empty lines of a file must stay.
 const SHOW_FILES: [&str; 17] = [
     "awk", "bat", "batcat", "cat", "cut", "diff", "gawk", "head", "jq", "less", "more", "nl",
     "patch", "sed", "tac", "tail", "yq",

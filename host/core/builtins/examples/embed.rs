@@ -97,7 +97,7 @@ fn for_the_person(outcome: &Outcome) -> String {
     match outcome {
         Ok(output) => output.joined_text(),
         Err(failure) => match &failure.denial {
-            // Only a person can change a rule, so the remedy is for the user.
+            // Show the remedy here, because only a person can change the rule.
             Some(denial) => format!(
                 "refused: {}\n  by {} ({})\n  {}",
                 denial.action, denial.rule, denial.place, denial.remedy

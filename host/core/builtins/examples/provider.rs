@@ -43,7 +43,7 @@ impl Reminder {
             "Waits for some seconds, then answers with the note.",
             schema,
         );
-        // The default of each property is the strictest value.
+        // By default, the host expects the worst of a tool, so say what this tool doesn't do.
         let annotations = Annotations {
             read_only: true,
             destructive: false,

@@ -6,7 +6,7 @@
 //! To build this crate, build the plugins first with `cargo xtask plugins`.
 #![allow(
     unsafe_code,
-    reason = "code that was compiled ahead of time can't be checked, so whoever puts it in makes a promise"
+    reason = "compiled code can't be checked when it is loaded, so creating a `Precompiled` is unsafe"
 )]
 
 use toolhold_core::{Builtin, EmbeddedFile, Precompiled};

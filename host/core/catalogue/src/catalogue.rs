@@ -87,7 +87,8 @@ impl Tool {
     ) -> Result<Vec<Arc<Self>>, HostError> {
         let needs_check = match plugin {
             Some(plugin) => plugin.info().origin != Origin::BuiltIn && !plugin.is_known(),
-            // A server's tool with an invalid schema only fails its own calls.
+            // The tools of a server aren't checked here, because a tool with an invalid schema only
+            // fails its own calls.
             None => !provider.is_third_party(),
         };
         let only_reads = plugin.is_some_and(|plugin| plugin.policy().only_reads);
@@ -192,6 +193,7 @@ pub struct Catalogue {
     names: HashMap<String, usize>,
     /// Plugins whose expected component isn't loaded: the name and a sentence with the reason.
     missing: Vec<(String, String)>,
+    /// The plugins that are still loading.
     loading: Vec<String>,
     /// The filters for answers.
     pub filters: Chain,
@@ -362,7 +364,7 @@ impl Catalogue {
             score_b.total_cmp(score_a).then(name_a.cmp(name_b))
         });
 
-        // A tool can have several similar aliases.
+        // Several aliases of a tool may be similar, but suggest its name only once.
         let mut suggestions: Vec<String> = Vec::new();
         for (_score, name) in scored {
             if suggestions.len() == MAX_SIMILAR {

@@ -122,7 +122,7 @@ fn to_integer(number: &Number) -> Option<Number> {
 
 /// Parses a number. Returns `None` if the string isn't exactly one number.
 fn parse_number(text: &str) -> Option<Number> {
-    // The parser skips spaces around the number.
+    // Check the first and the last character, because the parser accepts spaces around the number.
     let starts_as_number = text.starts_with(|c: char| c == '-' || c.is_ascii_digit());
     let ends_as_number = text.ends_with(|c: char| c.is_ascii_digit());
     if text.len() > MAX_DIGITS || !starts_as_number || !ends_as_number {

@@ -257,7 +257,7 @@ impl FirstBytes {
         let Some(literals) = prefixes.literals() else { return Self::ALL };
         let mut bytes = Self([0; 4]);
         for literal in literals {
-            // Any byte can follow an empty literal.
+            // An empty literal doesn't restrict the first byte.
             let Some(&first) = literal.as_bytes().first() else { return Self::ALL };
             bytes.insert(first);
         }

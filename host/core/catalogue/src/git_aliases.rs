@@ -89,7 +89,7 @@ fn read_aliases(directory: &Path, home: Option<&Path>) -> HashMap<String, String
                 ("alias", Some(alias), "command") => {
                     aliases.insert(alias.to_lowercase(), value);
                 }
-                // Conditional includes are always followed.
+                // Conditional includes are followed without a check of their condition.
                 ("include", None, "path") | ("includeif", Some(_), "path") => {
                     let included = match (value.strip_prefix("~/"), home) {
                         (Some(path_in_home), Some(home)) => home.join(path_in_home),

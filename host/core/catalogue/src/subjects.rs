@@ -74,7 +74,7 @@ impl Lookups {
     ) -> Result<(), Failure> {
         let earlier_subjects = acted_on.len();
         let own_arguments = Arc::make_mut(arguments);
-        let mut cache_only = true;
+        let cache_only = true;
         let home = self.home.as_deref();
         let result = resolve_subjects(tool, home, own_arguments, acted_on, cache_only);
         let (path, time) = match result {
@@ -84,7 +84,7 @@ impl Lookups {
         };
 
         // The kernel's cache lacks a path, so all subjects are resolved again on another thread.
-        cache_only = false;
+        let cache_only = false;
         acted_on.truncate(earlier_subjects);
         let tool = Arc::clone(tool);
         let home = self.home.clone();
@@ -344,7 +344,7 @@ fn normalize_url(tool: &Tool, text: &mut String) -> Result<String, Failure> {
         Err(error) if is_built_in_plugin => {
             Err(Failure::new(Category::InvalidParameters, error.to_string()))
         }
-        // The rules match the text itself, and the tool checks the URL.
+        // Otherwise, let the rules match the text itself. The tool checks the URL.
         Err(_) => Ok(text.clone()),
     }
 }

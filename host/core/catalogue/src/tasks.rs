@@ -202,11 +202,11 @@ impl CallTasks {
     fn owner_for_change(&self) -> Result<Owner, TaskError> {
         let owner = self.owner()?;
         if self.config.is_of_task() {
-            // A task could create tasks forever.
+            // Otherwise, a task could create tasks forever.
             return Err(TaskError::new("denied", "a task can't change tasks"));
         }
         if self.is_sub_agent {
-            // A sub-agent has its own list of tools, and a task doesn't have this limit.
+            // A sub-agent may only use its own list of tools, but its task could use any tool.
             return Err(TaskError::new(
                 "denied",
                 "a sub-agent can't change tasks; only the main agent can",
@@ -283,11 +283,11 @@ impl CallTasks {
         if quotas == with_flags {
             return Ok((quotas, String::new()));
         }
-        let mut named = Vec::new();
+        let mut flag_names = Vec::new();
         for flag in self.config.flags().into_iter().take(MAX_NAMED) {
-            named.push(format!("`{flag}`"));
+            flag_names.push(format!("`{flag}`"));
         }
-        let flags = named.join(", ");
+        let flags = flag_names.join(", ");
         Ok((quotas, format!(". Flags of this command don't apply to tasks: {flags}")))
     }
 

@@ -307,7 +307,7 @@ impl HostBuilder {
         let providers = list_providers(own_tools, &self.providers);
         if self.watch {
             let overflow = Arc::clone(&shaping.overflow);
-            // No call waits for this work.
+            // This runs in the background, so that no call waits for it.
             tokio::task::spawn_blocking(move || overflow.remove_expired());
         }
         let offers = list_offers(&providers);
@@ -357,7 +357,7 @@ fn real_directory(given: Option<PathBuf>) -> Result<PathBuf, HostError> {
     };
     let real = directory
         .canonicalize()
-        .map_err(HostError::io(format!("opening {}", directory.display())))?;
+        .map_err(HostError::io(format!("can't open {}", directory.display())))?;
     // A link in the path could silently change which directory the file tools may use.
     if directory.is_absolute() && directory != real {
         return Err(HostError::Config(format!(
@@ -462,7 +462,8 @@ async fn load_plugins(
     if let Loading::For(tool) = loading {
         let is_loaded = plugins.load_for(&mut found, tool).await;
         if is_loaded || plugins.catalogue().knows(tool) {
-            // The other plugins still count as loading, so their names aren't reported as unknown.
+            // Warn while the other plugins still count as loading, so that their names aren't
+            // reported as unknown.
             plugins.warn_about_unknown_names();
             plugins.leave_out(found, "this program loaded only the parts that its call needs");
             return Ok(ready);

@@ -15,20 +15,21 @@ pub(crate) struct CallInputs {
 }
 
 pub(crate) struct Steps {
-    pub(crate) taken: Vec<Step>,
-    since: Instant,
+    pub(crate) finished: Vec<Step>,
+    /// The start of the current step.
+    step_started: Instant,
 }
 
 impl Steps {
     pub(crate) fn begin() -> Self {
-        Self { taken: Vec::with_capacity(8), since: Instant::now() }
+        Self { finished: Vec::with_capacity(8), step_started: Instant::now() }
     }
 
     pub(crate) fn finish_step(&mut self, name: &'static str) -> Duration {
         let now = Instant::now();
-        let time = now - self.since;
-        self.since = now;
-        self.taken.push(Step { name, time });
+        let time = now - self.step_started;
+        self.step_started = now;
+        self.finished.push(Step { name, time });
         time
     }
 }

@@ -64,7 +64,8 @@ pub enum GateAnswer {
 /// A command that no rule matches.
 const ANY_COMMAND: &str = "unknown-command";
 
-/// The gates after [`Gate::Grants`]. They check the subjects of a call.
+/// The gates after [`Gate::Grants`]. They check the subjects of a call, so their answers are
+/// unknown if the subjects can't be resolved.
 const AFTER_GRANTS: [Gate; 12] = [
     Gate::Ceiling,
     Gate::Policy,

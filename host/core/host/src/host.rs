@@ -188,8 +188,8 @@ impl Host {
     /// rules always deny.
     pub fn offers(&self) -> Vec<Offers> {
         let tools = dependencies::reachable(&self.governor.rules(), &self.plugins.catalogue());
-        let mut all = self.offers.clone();
-        for offers in &mut all {
+        let mut all_offers = self.offers.clone();
+        for offers in &mut all_offers {
             // A call of `prompter` reads a prompt, and a call of `reader` reads a resource.
             let has_prompter = tools.iter().any(|tool| tool.name == offers.prompter);
             let has_reader = tools.iter().any(|tool| tool.name == offers.reader);
@@ -200,7 +200,7 @@ impl Host {
                 offers.resources.clear();
             }
         }
-        all
+        all_offers
     }
 
     /// Finds the tool with this name or alias. `None` means that a call fails with
@@ -273,7 +273,8 @@ impl Host {
     /// Returns when every plugin has been loaded or refused. A host that was built with
     /// [`watch`](crate::HostBuilder::watch) reloads changed files automatically.
     pub async fn reload_plugins(&self) {
-        self.plugins.reload(true).await;
+        let retry_failed = true;
+        self.plugins.reload(retry_failed).await;
     }
 
     /// Denies all further calls with `reason`. The reason of the first call of this function stays.

@@ -96,9 +96,9 @@ impl CallInquirer {
         self.record(&wanted, None).await?;
         let answer = self.wait_for_answer(inquiry).await;
         let kind_and_detail = match &answer {
-            InquiryAnswer::Accepted { by, .. } => ("accepted", &**by),
-            InquiryAnswer::Declined { by } => ("declined", &**by),
-            InquiryAnswer::Unanswered(reason) => ("unanswered", &**reason),
+            InquiryAnswer::Accepted { by, .. } => ("accepted", by.as_str()),
+            InquiryAnswer::Declined { by } => ("declined", by.as_str()),
+            InquiryAnswer::Unanswered(reason) => ("unanswered", reason.as_str()),
         };
         self.record(&wanted, Some(kind_and_detail)).await?;
         Ok(answer)

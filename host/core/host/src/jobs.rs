@@ -54,7 +54,7 @@ pub fn list_running(folders: &Folders) -> Result<Vec<(u32, Vec<JobSummary>)>, Ho
 /// Returns the same errors as [`list_running`].
 pub fn stop(folders: &Folders, id: &str) -> Result<bool, HostError> {
     let is_id = id.len() <= MAX_ID && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
-    // A line end in the ID would end the question early.
+    // Refuse any other text, because a line end in it would end the question early.
     if !is_id {
         return Ok(false);
     }

@@ -17,7 +17,7 @@
 //! use serde_json::json;
 //!
 //! # async fn read(builtins: &[Builtin]) -> Result<(), toolhold_core::HostError> {
-//! // `builtins`: `toolhold_builtins::all()`.
+//! // `builtins` is `toolhold_builtins::all()`.
 //! let host = Host::builder().builtins(builtins).build().await?;
 //! let answer = host.call(Request::new("read", json!({ "path": "Cargo.toml" }))).await;
 //! match answer.outcome {

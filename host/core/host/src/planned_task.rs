@@ -101,8 +101,8 @@ pub(crate) fn planned_call(
 fn call_in(table: &Map<String, Value>) -> Option<PlannedCall> {
     match (text(table, &["tool"]), text(table, &["command"])) {
         (Some(tool), None) => {
-            let found = ARGUMENTS_NAMES.iter().find_map(|name| table.get(*name));
-            let arguments = match found {
+            let given = ARGUMENTS_NAMES.iter().find_map(|name| table.get(*name));
+            let arguments = match given {
                 None | Some(Value::Null) => json!({}),
                 Some(arguments) => arguments.clone(),
             };
@@ -227,7 +227,7 @@ pub(crate) async fn check(
         )
     })?;
     let lasting = loaded?;
-    let (decision, without) = decide_planned(&host.governor, &call, lasting.as_ref());
+    let (decision, note) = decide_planned(&host.governor, &call, lasting.as_ref());
     let name = &tool.definition.name;
     match decision.verdict {
         Verdict::Allow => Ok(None),
@@ -238,7 +238,7 @@ pub(crate) async fn check(
             decision.rule, decision.place
         ))),
         Verdict::Deny => {
-            let denial = decision.denial(format!("create a task that calls {name}{without}"));
+            let denial = decision.denial(format!("create a task that calls {name}{note}"));
             governance.decision = Some(decision);
             Err(Failure::denied(denial))
         }
@@ -288,7 +288,7 @@ fn task_failure(failure: Failure) -> Failure {
     }
 }
 
-/// Checks that the task exists that a call changes.
+/// If a call changes an existing task, checks that the task exists.
 ///
 /// # Errors
 ///
@@ -327,7 +327,7 @@ async fn check_changed(
     let owner = Owner { plugin, principal, directory };
     let schedule = Arc::clone(&host.tasks.schedule);
     let tasks = tokio::task::spawn_blocking(move || schedule.tasks(Some(&owner))).await;
-    // The call itself reports that the tasks can't be read.
+    // Ignore an error here, because the call itself reports that the tasks can't be read.
     let Ok(Ok(tasks)) = tasks else { return Ok(()) };
     if tasks.iter().any(|task| task.state.order.name == name) {
         return Ok(());

@@ -17,7 +17,8 @@ use toolhold_policy::{Decision, Gate, Origin, OwnTable, Phase, Verdict};
 const TABLE: &str = "tools.adversarial_policy";
 
 /// Maximum number of parallel reviews of one host. Further reviews wait, and the wait doesn't use
-/// their time limit. An agent must not overload the reviewer until `fail_open` allows calls.
+/// their time limit. Otherwise, an agent could overload the reviewer until `fail_open` allows
+/// calls.
 const MAX_REVIEWS: usize = 16;
 
 /// Maximum length of a reviewer's reason or error in bytes. A longer text is cut.
@@ -233,7 +234,7 @@ impl Reviews {
             let record = format!("error: {}", denial.rule);
             return Ok(Review { decision: Some(denial), record });
         }
-        // `missing` returns a denial if there is no reviewer.
+        // This never happens, because `missing` returns a denial if there is no reviewer.
         let Some(reviewer) = &self.reviewer else {
             return Ok(Review { decision: None, record: String::new() });
         };

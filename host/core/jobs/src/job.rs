@@ -216,8 +216,8 @@ impl Job {
         self.changed.subscribe()
     }
 
-    /// Reads at most `most` bytes of the output from `offset`. The default `offset` is the end of
-    /// the last answer. May wait for the disk.
+    /// Reads at most `most` bytes of the output from `offset`. Without an offset, the part starts
+    /// where the last answer ended. May wait for the disk.
     ///
     /// # Errors
     ///

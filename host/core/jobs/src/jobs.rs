@@ -130,12 +130,12 @@ impl Jobs {
 
     /// Returns all jobs of all sessions, the oldest first.
     pub fn list(&self) -> Vec<JobSummary> {
-        let mut all: Vec<JobSummary> = Vec::new();
+        let mut summaries: Vec<JobSummary> = Vec::new();
         for session in self.0.live_sessions() {
-            all.extend(SessionJobs(session).list());
+            summaries.extend(SessionJobs(session).list());
         }
-        all.sort_by_key(|job| job.started);
-        all
+        summaries.sort_by_key(|job| job.started);
+        summaries
     }
 
     /// Returns `self` if jobs are allowed.
@@ -168,8 +168,8 @@ impl Jobs {
         false
     }
 
-    /// Stops all jobs because the host ends, and prevents new jobs. Waits briefly for the records
-    /// of the jobs' ends.
+    /// Stops all jobs because the host ends, and prevents new jobs. Waits briefly, so that the ends
+    /// of the jobs are still recorded.
     pub fn end(&self) {
         self.0.has_ended.store(true, Ordering::SeqCst);
         for session in self.0.live_sessions() {
@@ -261,7 +261,8 @@ impl SessionInner {
         self.shared.settings().bounds
     }
 
-    /// Adds a job. A full list loses its oldest ended job.
+    /// Adds a job. The list keeps at most as many ended jobs as may run at the same time, so the
+    /// oldest ended job may be removed.
     ///
     /// # Errors
     ///
@@ -295,8 +296,8 @@ impl SessionInner {
         let kept = Ring::new(shared.folder.clone(), Arc::clone(&shared.budget), bounds.output);
         let job = Arc::new(Job::new(id, about, live, kept));
         jobs.push(Arc::clone(&job));
-        // The host sets `has_ended` before it ends the listed jobs, so the check comes after the
-        // job is listed.
+        // `Jobs::end` first sets `has_ended` and then ends the listed jobs. If it didn't see this
+        // job in the list, `has_ended` is already set here.
         if shared.has_ended.load(Ordering::SeqCst) {
             jobs.pop();
             return Err(JobPlaceError::Ended);

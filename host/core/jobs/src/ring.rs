@@ -98,7 +98,8 @@ impl Ring {
         while !unwritten.is_empty() && self.failure.is_none() {
             match self.write(unwritten) {
                 Ok(written) => unwritten = &unwritten[written..],
-                // The disk is full, so the file can't grow, and the ring buffer keeps its length.
+                // The file can't grow, probably because the disk is full. Make the current length
+                // final, so that the text replaces the oldest text.
                 Err(_) if !self.is_full && self.end > 0 => {
                     self.capacity = self.end;
                     self.is_full = true;
@@ -119,8 +120,8 @@ impl Ring {
         if !self.is_full {
             self.grow(bytes.len() as u64);
         }
-        // From now on, the capacity is final, because another capacity changes the position of each
-        // stored byte.
+        // Once the buffer wraps, its capacity is final, because another capacity would change the
+        // position of each stored byte.
         if self.end >= self.capacity {
             self.is_full = true;
         }
@@ -165,7 +166,7 @@ impl Ring {
         let length = available.min(most.max(MAX_CHARACTER));
         let bytes = self.read_bytes(start, length)?;
 
-        // New text may have replaced a part of the first character.
+        // New text may have replaced the first bytes of a character, so skip its other bytes.
         let first_bytes = bytes.iter().take(MAX_CHARACTER);
         let skipped = first_bytes.take_while(|byte| is_continuation(**byte)).count();
         let reaches_end = start + (length as u64) == self.end;
@@ -177,7 +178,7 @@ impl Ring {
         } else {
             length - incomplete_bytes_at_end(&bytes)
         };
-        // In UTF-8, `skipped` is never larger than `end`.
+        // The stored text is valid UTF-8, so `skipped` is never larger than `end`.
         let text_bytes = bytes.get(skipped..end).unwrap_or_default();
         let text = String::from_utf8_lossy(text_bytes).into_owned();
         Ok((start + skipped as u64, text))
@@ -205,7 +206,8 @@ impl Drop for Ring {
 
 /// Returns the number of bytes at the end that belong to an incomplete character.
 fn incomplete_bytes_at_end(bytes: &[u8]) -> usize {
-    // A text without a first byte among the last bytes isn't UTF-8.
+    // Find the first byte of the last character. In valid UTF-8, it is among the last
+    // `MAX_CHARACTER` bytes.
     let mut last_bytes = bytes.iter().rev().take(MAX_CHARACTER);
     let continuations = last_bytes.position(|byte| !is_continuation(*byte));
     let Some(continuations) = continuations else { return 0 };

@@ -20,8 +20,8 @@ const LISTENS: &str = "0A";
 /// Maximum length of a line in the list.
 const MAX_LINE: u64 = 512;
 
-/// Maximum number of sockets at one port. Programs may share a port, and a search with more sockets
-/// fails.
+/// Maximum number of sockets that may listen at one port, because programs may share a port. If
+/// there are more, the search fails.
 const MAX_SHARED: usize = 256;
 
 /// The fields of a line in the list.
@@ -52,7 +52,7 @@ impl JobServers for Servers {
         let session = self.0.upgrade().ok_or(NoJobServer::NotListening)?;
         let network = session.network.get::<SharedNetwork>().ok_or(NoJobServer::NotListening)?;
         let running = running_jobs(&session);
-        // The search takes time, and must not keep the session alive.
+        // The search takes time, so don't keep the session alive until it is done.
         drop(session);
         if running.is_empty() {
             return Err(NoJobServer::NotListening);
@@ -67,7 +67,7 @@ impl JobServers for Servers {
             version_6_socket = Some(version_6.socket);
         }
 
-        // The first address at which a job listens decides.
+        // Return the first address at which a job listens.
         for address in addresses {
             let accepting = listening.iter().filter(|(bound, _)| accepts(*bound, *address));
             let sockets: HashSet<u64> = accepting.map(|(_, socket)| *socket).collect();
@@ -107,6 +107,7 @@ fn listeners(list: File, port: u16, until: Instant) -> Result<Vec<(IpAddr, u64)>
     let mut list = BufReader::new(list);
     let mut listeners = Vec::new();
     let mut line = String::new();
+    // Skip the line with the names of the columns.
     read_line(&mut list, &mut line)?;
     while read_line(&mut list, &mut line)? > 0 {
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();
@@ -134,8 +135,8 @@ fn listeners(list: File, port: u16, until: Instant) -> Result<Vec<(IpAddr, u64)>
 /// Replaces `line` with the next line. Returns its length, or 0 at the end.
 fn read_line(list: &mut BufReader<File>, line: &mut String) -> Result<usize, NoJobServer> {
     line.clear();
-    let read = list.by_ref().take(MAX_LINE).read_line(line);
-    read.map_err(|error| NoJobServer::Failed(error.to_string()))
+    let length = list.by_ref().take(MAX_LINE).read_line(line);
+    length.map_err(|error| NoJobServer::Failed(error.to_string()))
 }
 
 /// Parses an address in the kernel's list: `ADDRESS:PORT` in hexadecimal digits.
@@ -165,7 +166,7 @@ fn parse_address(text: &str) -> Option<(IpAddr, u16)> {
 fn accepts(bound: IpAddr, address: IpAddr) -> bool {
     match address {
         IpAddr::V4(_) => {
-            // An IPv4 address inside an IPv6 address becomes an IPv4 address.
+            // An IPv6 socket may be bound to an IPv4 address, such as `::ffff:127.0.0.1`.
             let canonical = bound.to_canonical();
             canonical == address || canonical.is_unspecified()
         }

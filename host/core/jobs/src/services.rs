@@ -40,7 +40,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Table {
     services: HashMap<Name, Service>,
-    next: u64,
+    next_number: u64,
     has_housekeeper: bool,
     has_ended: bool,
 }
@@ -121,8 +121,8 @@ impl Shared {
         count
     }
 
-    /// Makes the service of the connection `number` idle. The program of a stopped service or an
-    /// ended session ends.
+    /// Makes the service that the connection `number` uses idle. If the service was stopped or its
+    /// session has ended meanwhile, ends the program instead.
     fn keep(self: &Arc<Self>, name: &Name, number: u64, program: ServiceProgram) {
         let mut table = self.lock();
         let known = table.services.get_mut(name);
@@ -142,7 +142,7 @@ impl Shared {
         let shared = Arc::clone(self);
         let thread = std::thread::Builder::new().name("toolhold-services".to_owned());
         if thread.spawn(move || shared.end_idle()).is_err() {
-            // Only the thread ends idle services, so this service must not become idle.
+            // Without the thread, nothing would end this service later, so end it now.
             self.lock().has_housekeeper = false;
             self.end(|other| other == name);
         }
@@ -169,7 +169,7 @@ impl Shared {
                 return;
             }
 
-            // If every service is in use, the first service can expire after the whole idle time.
+            // If every service is in use, none can expire before the whole idle time has passed.
             let ends = table.services.values().filter_map(|service| service.end(self.idle));
             let next_end = ends.min().unwrap_or(now + self.idle);
             let wait = next_end.saturating_duration_since(now);
@@ -202,15 +202,15 @@ impl ServiceKeeper for SessionServices {
         if table.has_ended {
             return Err(ServicePlaceError::Ended);
         }
-        // A program with the same grants is reused. A program with other grants ends.
+        // Reuse an idle program only if it was started with the same grants. Otherwise, end it.
         let mut program = None;
-        let mut ended = None;
+        let mut replaced_program = None;
         match table.services.remove(&key) {
             Some(Service { rights: known_rights, state: State::Idle { program: known, .. } }) => {
                 if known_rights == *rights {
                     program = Some(known);
                 } else {
-                    ended = Some(known);
+                    replaced_program = Some(known);
                 }
             }
             Some(taken) => {
@@ -218,8 +218,12 @@ impl ServiceKeeper for SessionServices {
                 return Err(ServicePlaceError::Taken(name.clone()));
             }
             None => {
-                let keys = table.services.keys();
-                let own = keys.filter(|(other, by, _)| other == session && by == plugin).count();
+                let mut own = 0;
+                for (key_session, key_plugin, _) in table.services.keys() {
+                    if key_session == session && key_plugin == plugin {
+                        own += 1;
+                    }
+                }
                 if own >= *most {
                     return Err(ServicePlaceError::Plugin { own, limit: *most });
                 }
@@ -229,19 +233,22 @@ impl ServiceKeeper for SessionServices {
             }
         }
 
-        let number = table.next;
-        table.next += 1;
+        let number = table.next_number;
+        table.next_number += 1;
         let service = Service { rights: rights.clone(), state: State::Taken(number) };
         table.services.insert(key.clone(), service);
         drop(table);
-        drop(ended);
+        drop(replaced_program);
         let shared = Arc::clone(shared);
         Ok(Box::new(ServiceSlot { shared, name: key, number, program }))
     }
 
     fn stop(&self, plugin: &str, name: &str) -> bool {
         let SessionInner { session, shared } = &*self.0;
-        shared.end(|(other, by, known)| other == session && by == plugin && known == name) > 0
+        let ended_count = shared.end(|(key_session, key_plugin, key_name)| {
+            key_session == session && key_plugin == plugin && key_name == name
+        });
+        ended_count > 0
     }
 }
 

@@ -62,8 +62,8 @@ impl JobStart {
         }
     }
 
-    /// Ends the job, unless [`keep`](Self::keep) was called. Only the answer of a successful call
-    /// tells the caller the job's ID.
+    /// Ends the job, unless [`keep`](Self::keep) was called. A failed call must not leave a job
+    /// behind, because only the answer of a successful call tells the caller the job's ID.
     pub fn abandon(&self) {
         let mut state = self.state();
         if let State::Started { job, is_kept: false, .. } = &*state {
@@ -87,7 +87,7 @@ impl JobStarter for JobStart {
 
     fn reserve(&self, time: Option<Duration>) -> Result<Box<dyn JobPlace>, JobPlaceError> {
         let mut state = self.state();
-        // The state stays failed if no job can be added.
+        // If no job can be added below, the state stays `Failed`.
         let live_output = match std::mem::replace(&mut *state, State::Failed) {
             State::Unused(live_output) => *live_output,
             used => {

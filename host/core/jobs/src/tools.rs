@@ -205,10 +205,10 @@ fn answer(job: &Job, has_ended: bool, part: &JobPart) -> Output {
         text.push('\n');
     }
 
-    let is_whole = has_ended && end >= total;
+    let is_at_end = has_ended && end >= total;
     let id = &job.id;
     let seconds = job.time().as_secs();
-    let status = if is_whole {
+    let status = if is_at_end {
         job.mark_reported();
         format!("Job {id}: {} after {seconds} s. This is the end.", job.state().describe())
     } else if has_ended {
@@ -223,7 +223,7 @@ fn answer(job: &Job, has_ended: bool, part: &JobPart) -> Output {
     if let Some(failure) = &part.failure {
         let _ = writeln!(text, "[The output can't be stored: {failure}.]");
     }
-    if is_whole {
+    if is_at_end {
         for notice in job.notices() {
             let _ = writeln!(text, "[{notice}]");
         }
@@ -257,14 +257,14 @@ fn read_failure(error: impl std::fmt::Display) -> Failure {
 
 fn definitions() -> Vec<Arc<Definition>> {
     let id = json!({ "type": "string" });
-    let reads = Annotations {
+    let read_annotations = Annotations {
         read_only: true,
         destructive: false,
         idempotent: true,
         open_world: false,
         cacheable: false,
     };
-    let output = json!({
+    let output_schema = json!({
         "type": "object",
         "properties": {
             "id": id,
@@ -277,34 +277,34 @@ fn definitions() -> Vec<Arc<Definition>> {
         "required": ["id"],
         "additionalProperties": false,
     });
-    let stop = json!({
+    let stop_schema = json!({
         "type": "object",
         "properties": { "id": id },
         "required": ["id"],
         "additionalProperties": false,
     });
-    let none = json!({ "type": "object", "properties": {}, "additionalProperties": false });
+    let no_arguments = json!({ "type": "object", "properties": {}, "additionalProperties": false });
     vec![
         tool(
             OUTPUT,
             "Read the output of a job",
             "Shows the output of a job (a command that bash started with background = true), and whether it still runs or how it ended.",
-            output,
-            reads,
+            output_schema,
+            read_annotations,
         ),
         tool(
             LIST,
             "List the jobs",
             "Lists the jobs of this session: the running ones, and the last ones that ended.",
-            none,
-            reads,
+            no_arguments,
+            read_annotations,
         ),
         tool(
             STOP,
             "Stop a job",
             "Stops a job and everything that it started, at once. Its output stays readable.",
-            stop,
-            Annotations { read_only: false, ..reads },
+            stop_schema,
+            Annotations { read_only: false, ..read_annotations },
         ),
     ]
 }

@@ -46,13 +46,14 @@ pub struct FilterPipeline {
     enabled: bool,
     /// Finds lines about security, which are put back if a filter removes them.
     security_lines: Option<SecurityLines>,
-    /// Slots for long answers. Every two processors have one slot, so that other calls get
-    /// processor time.
+    /// Slots for long answers. There are half as many slots as processors, so that other calls also
+    /// get processor time.
     slots: Semaphore,
     /// The counts of each filter.
     pub counts: FilterCountTable,
 }
 
+/// The complete text of a shortened answer.
 pub(crate) enum Whole {
     Text(String),
     Spooled,
@@ -69,7 +70,7 @@ pub(crate) struct FilterChange {
 }
 
 impl FilterChange {
-    /// Replaces the output with the filtered output. Redaction must run again.
+    /// Replaces the output with the filtered output. The caller must redact the output again.
     pub(crate) fn make(self, outcome: &mut Outcome) -> FilterSummary {
         self.streams.replace(self.content, self.structured, outcome);
         self.filtered
@@ -202,14 +203,14 @@ impl FilterPipeline {
             bytes: [bytes_before, bytes_after],
         };
         tracing::debug!(target: "toolhold::filters", call = %context.id, filters = filtered.filters.join(","), "{filtered}");
-        let left_out = if changed_by.len() == security_count {
+        let shortened_whole = if changed_by.len() == security_count {
             None
         } else if spooled.output.is_some() {
             Some(Whole::Spooled)
         } else {
             Some(Whole::Text(whole))
         };
-        Ok(Some(FilterChange { filtered, whole: left_out, streams, content, structured }))
+        Ok(Some(FilterChange { filtered, whole: shortened_whole, streams, content, structured }))
     }
 
     /// Shortens an answer with the cosmetic filters. The text is the spooled output, or otherwise
@@ -505,15 +506,15 @@ fn put_back(security_lines: &SecurityLines, whole: &str, content: &mut [Content]
 fn removed_lines(security_lines: &SecurityLines, whole: &str, content: &[Content]) -> String {
     let shown_texts = content.iter().filter_map(Content::as_text);
     let shown_lines: HashSet<&str> = shown_texts.flat_map(str::lines).map(str::trim).collect();
-    let mut seen = HashSet::new();
+    let mut missing_lines = HashSet::new();
     let mut unlisted = 0;
     let mut lines = String::new();
     for range in security_lines.find(whole) {
         let line = whole[range].trim();
-        if shown_lines.contains(line) || !seen.insert(line) {
+        if shown_lines.contains(line) || !missing_lines.insert(line) {
             continue;
         }
-        if seen.len() > MAX_LINES {
+        if missing_lines.len() > MAX_LINES {
             unlisted += 1;
             continue;
         }

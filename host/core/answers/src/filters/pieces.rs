@@ -34,18 +34,20 @@ pub(super) struct FilteredPieces<'a> {
     pub(super) changed_by: Vec<(&'a Link, Confidence)>,
 }
 
+/// The beginning and the end of a long output, without its middle.
 #[derive(Default)]
 struct Bounded {
     beginning: String,
     end: String,
+    /// The number of omitted bytes between `beginning` and `end`.
     left_out: usize,
 }
 
 impl FilterPipeline {
     /// Filters all of a spooled output. Returns `None` if the filters omit nothing.
     ///
-    /// Output after the time limit isn't filtered. A stored output that security filters must check
-    /// is then dropped.
+    /// After the time limit, the rest of the output isn't filtered. If security filters must check
+    /// the output, the stored output is dropped instead.
     ///
     /// # Errors
     ///
@@ -69,13 +71,13 @@ impl FilterPipeline {
             loop {
                 let is_late = Instant::now() >= run.end;
                 if is_late && !security.is_empty() {
-                    return Ok(lose(answer, &late()));
+                    return Ok(drop_stored(answer, &late()));
                 }
                 let output = Arc::clone(&output);
                 if is_late {
                     match blocking(move || output.end(stream, offset, LATE_END)).await {
                         Ok((left_out, text)) => shown.finish(left_out, text),
-                        Err(error) => return Ok(lose(answer, &error)),
+                        Err(error) => return Ok(drop_stored(answer, &error)),
                     }
                     break;
                 }
@@ -83,17 +85,17 @@ impl FilterPipeline {
                 let text = match piece {
                     Ok(text) if text.is_empty() => break,
                     Ok(text) => text,
-                    Err(error) => return Ok(lose(answer, &error)),
+                    Err(error) => return Ok(drop_stored(answer, &error)),
                 };
                 offset += text.len() as u64;
                 run.input.content = vec![Content::text(text)];
                 if !security.is_empty() && !run.run_in_time(security, self).await? {
-                    return Ok(lose(answer, &late()));
+                    return Ok(drop_stored(answer, &late()));
                 }
                 if let Some(rewritten) = rewriting.take() {
                     match rewrite_piece(rewritten, stream, run.text(), answer.keys).await {
                         Ok(rewritten) => rewriting = Some(rewritten),
-                        Err(error) => return Ok(lose(answer, &error)),
+                        Err(error) => return Ok(drop_stored(answer, &error)),
                     }
                 }
                 self.shorten(&mut run, cosmetic).await?;
@@ -103,10 +105,11 @@ impl FilterPipeline {
         if let Some(rewriting) = rewriting {
             match blocking(move || rewriting.finish()).await {
                 Ok(output) => answer.output = Some(Arc::new(output)),
-                Err(error) => return Ok(lose(answer, &error)),
+                Err(error) => return Ok(drop_stored(answer, &error)),
             }
         }
 
+        // The caller has already recorded the security filters, so return only the cosmetic ones.
         run.changed_by.retain(|(link, _)| cosmetic.iter().any(|other| std::ptr::eq(*other, *link)));
         let mut texts = Vec::new();
         for (stream, shown) in shown.into_iter().enumerate() {
@@ -115,7 +118,8 @@ impl FilterPipeline {
             }
             let is_whole = shown.left_out == 0;
             let text = shown.into_text();
-            // A filter may need the whole text, for example to use a summary at the end.
+            // So far, the filters have only seen pieces. A filter may need the whole text, for
+            // example to use a summary at its end, so run the filters on the whole text, too.
             run.input.content = vec![Content::text(text)];
             if is_whole && !run.changed_by.is_empty() {
                 self.shorten(&mut run, cosmetic).await?;
@@ -187,8 +191,8 @@ fn late() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "the security filters take too long")
 }
 
-/// Drops the stored output because it can't be read or written.
-fn lose<'a>(answer: &mut SpooledAnswer, error: &io::Error) -> Option<FilteredPieces<'a>> {
+/// Drops the stored output because of an error. Returns `None`: there are no filtered pieces then.
+fn drop_stored<'a>(answer: &mut SpooledAnswer, error: &io::Error) -> Option<FilteredPieces<'a>> {
     tracing::warn!("storing the whole output of a command failed: {error}");
     answer.output = None;
     None
@@ -208,14 +212,14 @@ impl Bounded {
     /// Adds text to the beginning until it is full, and then to the end. A long end loses its
     /// oldest lines.
     fn push(&mut self, text: &str) {
-        let room = BEGINNING.saturating_sub(self.beginning.len());
+        let beginning_left = BEGINNING.saturating_sub(self.beginning.len());
         let split = if !self.end.is_empty() {
             0
-        } else if text.len() <= room {
+        } else if text.len() <= beginning_left {
             text.len()
         } else {
-            // The beginning ends with a whole line.
-            let fitting = &text[..text.floor_char_boundary(room)];
+            // Cut the text so that the beginning ends with a whole line.
+            let fitting = &text[..text.floor_char_boundary(beginning_left)];
             match fitting.rfind('\n') {
                 Some(newline) => newline + 1,
                 None => 0,

@@ -15,7 +15,7 @@ pub(super) struct Streams {
 
 impl Streams {
     /// Splits an outcome into its texts. `of_shell` says whether the built-in shell tool made the
-    /// answer, because other structured answers have no outputs of a command.
+    /// answer. In the answers of other tools, a field such as `stdout` may mean something else.
     pub(super) fn from_outcome(outcome: &Outcome, of_shell: bool) -> Self {
         let (content, structured) = match outcome {
             Ok(output) => (&output.content, &output.structured),
@@ -51,8 +51,8 @@ impl Streams {
         }
     }
 
-    /// Returns the structured answer as an additional part. Returns `None` if the answer is
-    /// missing, or if the parts come from its fields.
+    /// Returns the structured answer as an additional part. Returns `None` if there is no
+    /// structured answer, or if the parts already come from its fields.
     pub(super) fn value(&self, outcome: &Outcome) -> Option<Content> {
         if self.of_command {
             return None;
@@ -92,6 +92,7 @@ impl Streams {
         }
 
         // The shell tool has built the text from the outputs of the command and its own notes.
+        // Build the text again from the filtered outputs and the same notes.
         let old_text = content.iter().filter_map(Content::as_text).collect::<Vec<_>>().join("\n");
         let last_output = self.parts.last().and_then(Content::as_text).unwrap_or_default();
         let notes = trailing_notes(&old_text, last_output);
@@ -107,7 +108,8 @@ impl Streams {
     }
 }
 
-/// Returns the lines in brackets that the shell tool added after the output.
+/// Returns the lines in brackets that the shell tool added after the output. If the output itself
+/// ends with these lines, they are no notes of the tool.
 fn trailing_notes(text: &str, last_output: &str) -> String {
     let mut lines = Vec::new();
     for line in text.lines().rev() {

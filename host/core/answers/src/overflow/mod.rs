@@ -32,7 +32,7 @@ const MAX_ANSWER: usize = 10 << 20;
 /// Maximum length of the stored output of one command in bytes. A longer output loses its middle.
 const MAX_SPOOLED: u64 = 64 << 20;
 
-/// Random bytes of an ID. Nobody can guess the ID of another session's answer.
+/// Number of random bytes of an ID, which are enough that nobody can guess the ID.
 const ID_BYTES: usize = 12;
 
 const MIB: u64 = 1 << 20;
@@ -53,7 +53,7 @@ pub struct OverflowStore {
     /// Maximum number of bytes of all stored answers.
     max_bytes: u64,
     /// Number of bytes that may be written before the folder is measured again.
-    room: Mutex<u64>,
+    writable_bytes: Mutex<u64>,
 }
 
 /// The ID of a stored answer, for `read_overflow`: a letter for the origin, followed by 24
@@ -61,6 +61,7 @@ pub struct OverflowStore {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OverflowId(String);
 
+/// The part of an answer that is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
     Whole,
@@ -111,7 +112,7 @@ impl OverflowStore {
             folder: folders.data.join("overflow"),
             retention: Duration::from_secs(config.retention_hours.get() * SECS_PER_HOUR),
             max_bytes: config.max_mib.get() * MIB,
-            room: Mutex::new(0),
+            writable_bytes: Mutex::new(0),
         }
     }
 
@@ -143,21 +144,22 @@ impl OverflowStore {
 
     /// Reserves room for `size` bytes. Removes the oldest answers to make room.
     fn reserve(&self, folder: &PrivateFolder, size: u64) -> io::Result<()> {
-        let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
-        if *room < size {
+        let mut writable_bytes = self.writable_bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        if *writable_bytes < size {
             let used = self.make_room(folder, size)?;
             // Other processes also write to the folder, so the folder is measured again after an
             // eighth of its limit has been written.
             let free = self.max_bytes.saturating_sub(used);
             let until_next_count = (self.max_bytes / 8).max(size);
-            *room = free.min(until_next_count);
+            *writable_bytes = free.min(until_next_count);
         }
-        *room = room.saturating_sub(size);
+        *writable_bytes = writable_bytes.saturating_sub(size);
         Ok(())
     }
 
     fn spool_bytes(&self) -> u64 {
-        // Two files exist while both outputs are merged into one file.
+        // Both outputs exist twice while they are merged into one file, so they may only use half
+        // of the store.
         self.max_bytes.min(2 * MAX_SPOOLED) / 2
     }
 
@@ -191,10 +193,11 @@ impl OverflowStore {
                 let text = String::from_utf8(shown).map_err(io::Error::other)?;
                 return Ok((text, total));
             }
-            // A chunk may end inside a character, so the first bytes of characters are counted.
+            // A chunk may end inside a character, so count only the first byte of each character.
             let chunk = &buffer[..length];
             let total_after = total + chunk.iter().filter(|byte| is_first_byte(**byte)).count();
-            // The chunk may start inside the shown character with the number `total`.
+            // Skip chunks without shown characters. If `total` is equal to `end`, the chunk may
+            // start with the remaining bytes of the last shown character.
             if total <= end && total_after > offset {
                 let mut character_number = total;
                 for byte in chunk {

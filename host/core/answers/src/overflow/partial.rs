@@ -8,8 +8,8 @@ use toolhold_data_dir::PrivateFolder;
 
 use super::{OverflowId, OverflowStore};
 
-/// A text that is written piece by piece. The text can't be read before it has an ID. A drop
-/// without an ID removes the file.
+/// A text that is written piece by piece. Nobody can read the text before [`keep`](Self::keep)
+/// gives it an ID. If the value is dropped before that, the file is removed.
 #[derive(Debug)]
 pub(super) struct PartialFile {
     folder: PrivateFolder,
@@ -82,7 +82,7 @@ impl PartialFile {
     ///
     /// Returns an error if the file has been removed.
     pub(super) fn keep(mut self, session: &str) -> io::Result<OverflowId> {
-        // Commands print text of third parties.
+        // The text is the output of a command, which may print text of third parties.
         let untrusted = true;
         let id = OverflowId::new(untrusted)?;
         self.folder.rename(&self.name, &id.file(session))?;

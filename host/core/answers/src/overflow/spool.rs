@@ -26,6 +26,7 @@ const END: usize = 256 << 10;
 /// position. Secrets are shorter.
 pub(super) const AROUND: usize = 16 << 10;
 
+/// Maximum length of a piece of an output for filters, in bytes.
 const PIECE: u64 = 4 << 20;
 
 /// Stores the output of a command. A short output stays in memory, so most commands need no file.
@@ -86,7 +87,7 @@ impl TextRules {
 
 #[derive(Default)]
 struct Outputs {
-    each: [StreamSpool; 2],
+    streams: [StreamSpool; 2],
     /// The reason why storing failed.
     failure: Option<io::Error>,
 }
@@ -95,17 +96,19 @@ struct Outputs {
 struct StreamSpool {
     /// The last bytes, which aren't text yet.
     raw: Vec<u8>,
+    /// The number of bytes that were dropped from the middle.
     dropped: usize,
     text: RedactedText,
     file: Option<PartialFile>,
 }
 
+/// Redacts a text that arrives in pieces. A secret can begin in one piece and end in the next.
 #[derive(Debug, Default)]
 pub(crate) struct RedactedText {
-    /// The context before the buffered text, followed by the buffered text.
+    /// The context, which was already passed on, followed by the buffered text.
     text: String,
-    /// Length of the context in bytes. The context was already passed on.
-    done: usize,
+    /// Length of the context in bytes.
+    context_length: usize,
 }
 
 /// The stored output of an ended command. A drop without an ID removes the file.
@@ -197,8 +200,8 @@ impl Spool {
         if let Some(error) = outputs.failure {
             return Err(error);
         }
-        let complete = outputs.each.iter().all(|output| output.dropped == 0);
-        let [stdout, stderr] = outputs.each.map(|output| output.finish(self.rules, &self.store));
+        let complete = outputs.streams.iter().all(|output| output.dropped == 0);
+        let [stdout, stderr] = outputs.streams.map(|output| output.finish(self.rules, &self.store));
         SpooledOutput::new([stdout?, stderr?], complete, &self.store)
     }
 }
@@ -209,11 +212,11 @@ impl Outputs {
         if self.failure.is_some() {
             return;
         }
-        let written: u64 = self.each.iter().map(StreamSpool::written).sum();
-        let room = store.spool_bytes().saturating_sub(written);
-        if let Err(error) = self.each[stream].push(bytes, room, rules, store) {
+        let written: u64 = self.streams.iter().map(StreamSpool::written).sum();
+        let writable_bytes = store.spool_bytes().saturating_sub(written);
+        if let Err(error) = self.streams[stream].push(bytes, writable_bytes, rules, store) {
             // Dropping the outputs removes their files.
-            self.each = Default::default();
+            self.streams = Default::default();
             self.failure = Some(error);
         }
     }
@@ -224,12 +227,12 @@ impl StreamSpool {
         self.file.as_ref().map_or(0, |file| file.bytes)
     }
 
-    /// Adds bytes. `room` is the number of bytes that may still be written. If the room is too
-    /// small, the middle is dropped.
+    /// Adds bytes. `writable_bytes` is the number of bytes that may still be written to files. If
+    /// more bytes could be needed, the middle of the output is dropped.
     fn push(
         &mut self,
         bytes: &[u8],
-        room: u64,
+        writable_bytes: u64,
         rules: TextRules,
         store: &OverflowStore,
     ) -> io::Result<()> {
@@ -237,15 +240,17 @@ impl StreamSpool {
         if self.raw.len() <= IN_MEMORY {
             return Ok(());
         }
-        // Each of the two outputs may keep `2 * END` bytes in memory, which are written later.
+        // Each of the two outputs may still have `2 * END` bytes in memory, which are written at
+        // the end of the command.
         let in_memory_later = 2 * (2 * END);
-        // An invalid byte becomes a character of three bytes.
+        // The text can be three times as long, because each invalid byte becomes a character of
+        // three bytes.
         let needed = 3 * (self.raw.len() + in_memory_later) as u64;
-        if room < needed {
+        if writable_bytes < needed {
             self.drop_middle();
             return Ok(());
         }
-        // The text ends with a whole line, or with a whole character if the line is very long.
+        // Cut after a whole line, or after a whole character if the line is very long.
         let end = match self.raw.iter().rposition(|byte| *byte == b'\n') {
             Some(newline) => newline + 1,
             None => self.raw.len() - unfinished(&self.raw),
@@ -287,7 +292,7 @@ impl StreamSpool {
             return Ok(None);
         }
         if self.dropped > 0 {
-            // The cut can be within a line.
+            // The middle may end within a line, so also drop the rest of this line.
             let partial_line = first_line_length(&self.raw);
             self.raw.drain(..partial_line);
             let dropped = self.dropped + partial_line;
@@ -306,14 +311,14 @@ impl RedactedText {
     }
 
     pub(super) fn waiting(&self) -> usize {
-        self.text.len() - self.done
+        self.text.len() - self.context_length
     }
 
     /// Returns the text that is ready, after redaction. Text near the end stays in the buffer,
     /// because the next text can show that a secret has begun.
     pub(crate) fn take_ready(&mut self, keys: Option<Keys>) -> String {
         let before_buffer = self.text.len().saturating_sub(AROUND);
-        let end = self.text.floor_char_boundary(before_buffer).max(self.done);
+        let end = self.text.floor_char_boundary(before_buffer).max(self.context_length);
         self.take_until(end, keys)
     }
 
@@ -322,28 +327,28 @@ impl RedactedText {
         self.take_until(self.text.len(), keys)
     }
 
-    /// Returns the text from `done` to `end` after redaction. The last text before `end` stays as
-    /// context for the next redaction.
+    /// Returns the buffered text up to `end` after redaction. The text just before `end` stays in
+    /// the buffer, because the next redaction needs it to recognise a secret that begins there.
     fn take_until(&mut self, end: usize, keys: Option<Keys>) -> String {
         let text = &self.text;
         let part = match keys {
-            Some(keys) => redaction::part(text, self.done, end, keys),
-            None => text[self.done..end].to_owned(),
+            Some(keys) => redaction::part(text, self.context_length, end, keys),
+            None => text[self.context_length..end].to_owned(),
         };
 
         let mut context_start = text.floor_char_boundary(end.saturating_sub(AROUND));
         let mut key_header = String::new();
-        // A private key is recognised only with its first line, so the first line of an unfinished
-        // key stays.
+        // Redaction recognises a private key only by its first line, so keep that line if the key
+        // isn't finished yet.
         if keys.is_some()
             && let Some(header) = redaction::open_key(&text[..end])
             && header.start < context_start
         {
+            // The line may end within the context, which must not contain that part twice.
             context_start = context_start.max(header.end);
             key_header = text[header].to_owned();
         }
-        let context_length = end - context_start;
-        self.done = key_header.len() + context_length;
+        self.context_length = key_header.len() + (end - context_start);
         self.text.replace_range(..context_start, &key_header);
         part
     }
@@ -370,10 +375,11 @@ impl SpooledOutput {
             [Some(stdout), Some(stderr)] => {
                 let mut file = PartialFile::create(store)?;
                 let last_byte = stdout.read(stdout.bytes.saturating_sub(1), 1)?;
-                let gap = if last_byte == *b"\n" { "\nstderr:\n" } else { "\n\nstderr:\n" };
+                let stderr_label =
+                    if last_byte == *b"\n" { "\nstderr:\n" } else { "\n\nstderr:\n" };
                 let ranges = [
                     append(&mut file, "stdout:\n", stdout, store)?,
-                    append(&mut file, gap, stderr, store)?,
+                    append(&mut file, stderr_label, stderr, store)?,
                 ];
                 (file, ranges)
             }
@@ -467,7 +473,7 @@ pub(crate) struct KeptOutput {
     pub(crate) extent: Extent,
 }
 
-/// The new file of a stored output whose pieces security filters replace.
+/// Writes a new file for a stored output, because security filters replace its pieces.
 pub(crate) struct Rewriting {
     store: Arc<OverflowStore>,
     files: [Option<PartialFile>; 2],
@@ -509,6 +515,7 @@ fn first_line_length(bytes: &[u8]) -> usize {
 
 /// Returns the number of bytes at the end that may be the beginning of a character.
 pub(super) fn unfinished(bytes: &[u8]) -> usize {
+    // At most three bytes of a character can be here without its last byte.
     let end = &bytes[bytes.len().saturating_sub(3)..];
     let Some(last_chunk) = end.utf8_chunks().last() else {
         return 0;

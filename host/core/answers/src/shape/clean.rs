@@ -21,7 +21,8 @@ const MAX_WAIT: Duration = Duration::from_secs(3600);
 /// Time limit for cleaning a long answer. The longest answer needs only a small part of this time.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Time limit after a cancellation, because earlier output is still useful.
+/// Time limit for cleaning after a cancellation. The answer isn't withheld at once, because the
+/// output so far is still useful.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Cleans an outcome. Returns the outcome and whether a part was omitted. A long outcome is cleaned
@@ -38,7 +39,10 @@ pub(super) async fn clean_in_time(
     }
     let cleaned =
         run_in_time(move || clean(outcome, source, kind, limit), PATIENCE, GRACE, cancel).await;
-    cleaned.unwrap_or_else(|withheld| (Err(withheld), false))
+    match cleaned {
+        Ok(result) => result,
+        Err(withheld) => (Err(withheld), false),
+    }
 }
 
 /// Runs a function for at most the time `patience`, or `grace` after a cancellation.
@@ -240,33 +244,34 @@ fn contents(parts: Vec<Content>, source: Option<Source>, kind: Kind) -> Vec<Cont
 
 /// Limits the parts to `limit` bytes. The part at the limit is cut, and later parts are omitted.
 fn bounded(parts: Vec<Content>, limit: usize, truncated: &mut bool) -> Vec<Content> {
-    let mut room = limit;
+    let mut bytes_left = limit;
     let mut kept = Vec::with_capacity(parts.len());
     let mut later_parts = parts.into_iter();
     while let Some(part) = later_parts.next() {
-        if part.len() > room {
+        if part.len() > bytes_left {
             *truncated = true;
-            kept.extend(cut_part(part, room, later_parts.len()));
+            kept.extend(cut_part(part, bytes_left, later_parts.len()));
             break;
         }
-        room -= part.len();
+        bytes_left -= part.len();
         kept.push(part);
     }
     kept
 }
 
-/// Returns the first `room` bytes of a part, and a notice. `more` is the number of omitted parts
-/// after this part.
-fn cut_part(part: Content, room: usize, more: usize) -> Vec<Content> {
+/// Returns the first `limit` bytes of a part, and a notice. `omitted_parts` is the number of
+/// omitted parts after this part.
+fn cut_part(part: Content, limit: usize, omitted_parts: usize) -> Vec<Content> {
     let size = part.len();
-    let note = if more == 0 {
+    let note = if omitted_parts == 0 {
         format!("[cut: this part had {size} bytes]")
     } else {
-        format!("[cut: this part had {size} bytes, and {} followed]", counted(more, "more part"))
+        let followed = counted(omitted_parts, "more part");
+        format!("[cut: this part had {size} bytes, and {followed} followed]")
     };
     match part.body {
         Body::Text(text) => {
-            let beginning = cut(&text, room).to_owned();
+            let beginning = cut(&text, limit).to_owned();
             vec![Content { body: Body::Text(beginning), ..part }, Content::text(note)]
         }
         Body::Bytes(_) | Body::Link(_) => vec![Content::text(note)],

@@ -8,7 +8,9 @@ pub(super) struct Ends<'a> {
     pub(super) tail: &'a str,
     /// The number of characters in the head.
     pub(super) offset: usize,
+    /// The number of characters between the head and the tail.
     pub(super) left_out: usize,
+    /// The number of characters of the whole text.
     pub(super) total: usize,
 }
 

@@ -86,6 +86,7 @@ pub fn without_fence_keys(text: &str) -> Cow<'_, str> {
         };
         let key_end = name_start + length;
         let key_start = key_end.saturating_sub(KEY.len());
+        // This tag is too short for a key.
         if key_start < name_start.max(copied_until) {
             continue;
         }

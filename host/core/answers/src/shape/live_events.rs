@@ -96,8 +96,8 @@ impl Events for LiveEvents {
     }
 
     fn command(&self) -> Option<Box<dyn OutputRecorder>> {
-        let each = [LiveOutput::new(self.rules), LiveOutput::new(self.rules)];
-        let shown = Mutex::new(ShownOutput { each, last_sent: Instant::now() });
+        let streams = [LiveOutput::new(self.rules), LiveOutput::new(self.rules)];
+        let shown = Mutex::new(ShownOutput { streams, last_sent: Instant::now() });
         Some(Box::new(ShownCommand { receiver: Arc::clone(&self.receiver), shown }))
     }
 }
@@ -110,7 +110,7 @@ struct ShownCommand {
 struct ShownOutput {
     /// Standard output and standard error have separate redaction, because a line of one output
     /// must not split a secret in the other output.
-    each: [LiveOutput; 2],
+    streams: [LiveOutput; 2],
     last_sent: Instant,
 }
 
@@ -131,12 +131,12 @@ impl ShownCommand {
 impl OutputRecorder for ShownCommand {
     fn write(&self, stream: OutputStream, bytes: &[u8]) {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        let ShownOutput { each: [stdout, stderr], last_sent } = &mut *shown;
+        let ShownOutput { streams: [stdout, stderr], last_sent } = &mut *shown;
         let mut text = match stream {
             OutputStream::Stdout => stdout.push(stream, bytes),
             OutputStream::Stderr => stderr.push(stream, bytes),
         };
-        // Text that waits for more text is sent after some time.
+        // `push` holds back the last lines. Send them at regular intervals, too.
         if last_sent.elapsed() >= INTERVAL {
             *last_sent = Instant::now();
             text += &stdout.lines();
@@ -150,7 +150,7 @@ impl OutputRecorder for ShownCommand {
 impl Drop for ShownCommand {
     fn drop(&mut self) {
         let shown = self.shown.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let text = shown.each.iter_mut().map(LiveOutput::finish).collect();
+        let text = shown.streams.iter_mut().map(LiveOutput::finish).collect();
         self.send(text);
     }
 }

@@ -79,13 +79,13 @@ impl Shaper {
             keys: source.map(Source::keys),
             output: None,
         };
-        let mut kept = None;
+        let mut stored = None;
         if let Some(spool) = spool
             && shortened::is_truncated(&outcome)
         {
             match blocking(move || spool.finish()).await {
                 Ok(output) => spooled.output = Some(Arc::new(output)),
-                Err(error) => kept = Some(Err(KeepError::Spool(error))),
+                Err(error) => stored = Some(Err(KeepError::Spool(error))),
             }
         }
         let (outcome, truncated) =
@@ -104,7 +104,7 @@ impl Shaper {
             }
         }
         if let Some(output) = spooled.output.take() {
-            kept = Some(self.keep_spooled(context, output).await);
+            stored = Some(self.keep_spooled(context, output).await);
         }
         shape.notices = std::mem::take(&mut report.entries().notices);
         if let Some(source) = source {
@@ -113,7 +113,8 @@ impl Shaper {
             }
         }
 
-        // A filter may have merged a marked part with other parts.
+        // A filter may have merged a marked part with other parts, so nothing says any more which
+        // part of the answer is untrusted.
         let marked_part_is_joined = has_marked_part && shape.filtered.is_some();
         let mut whole_is_untrusted =
             is_untrusted(context) || report.entries().output_of.is_some() || marked_part_is_joined;
@@ -133,18 +134,19 @@ impl Shaper {
                 shape.untrusted = true;
                 whole_is_untrusted = true;
             }
-            self.for_model(context, &mut shape, &mut outcome, &mut kept, whole_is_untrusted).await;
+            self.for_model(context, &mut shape, &mut outcome, &mut stored, whole_is_untrusted)
+                .await;
         }
 
         if notice.is_none()
-            && let Some(result) = kept
+            && let Some(result) = stored
         {
-            let kept = result.map(|output| (output.id, output.extent));
+            let stored = result.map(|output| (output.id, output.extent));
             let text = format!(
                 "The output is too long, so the middle is left out. {}",
-                describe_rest(&kept, 0)
+                describe_rest(&stored, 0)
             );
-            notice = Some(Notice { text, rest: remainder(&kept, 0) });
+            notice = Some(Notice { text, rest: remainder(&stored, 0) });
         }
         if let Some(Notice { text, rest }) = notice {
             content_of(&mut outcome).push(Content::text(bracketed(&text)));
@@ -189,15 +191,18 @@ impl Shaper {
             keys: source.map(Source::keys),
             output: None,
         };
+        let output_of = None;
+        let shorten = true;
         let change = self
             .filtering
-            .apply(chain, context, None, true, &outcome, &mut spooled, &cancel)
+            .apply(chain, context, output_of, shorten, &outcome, &mut spooled, &cancel)
             .await?;
         let filtered = change.map(|change| change.make(&mut outcome));
         let (outcome, _) = clean_in_time(outcome, source, Kind::Stored, self.result, &cancel).await;
         let content = match outcome {
             Ok(output) => output.content,
-            // A failure without a code comes from the command, and filters keep its content.
+            // This is the failure that stands for the exit code above. It has no code, unlike the
+            // failure of a withheld answer.
             Err(failure) if failure.code.is_none() => failure.content,
             Err(withheld) => return Err(withheld),
         };
@@ -241,14 +246,14 @@ impl Shaper {
         };
         let mut notice = None;
         if let Some(whole) = change.whole.take() {
-            let kept = match (whole, spooled.output.take()) {
+            let stored = match (whole, spooled.output.take()) {
                 (Whole::Spooled, Some(output)) => {
                     self.keep_spooled(context, output).await.map(|kept| (kept.id, kept.extent))
                 }
                 (Whole::Spooled, None) => Err(KeepError::Gone),
                 (Whole::Text(text), _) => self.keep(context, text, untrusted).await,
             };
-            if let Err(error) = &kept {
+            if let Err(error) = &stored {
                 tracing::warn!(
                     "an answer is not filtered, because storing the whole answer failed: {error}"
                 );
@@ -260,9 +265,9 @@ impl Shaper {
                 filters.join(", "),
                 counted(*before, "line"),
                 counted(*after, "line"),
-                describe_rest(&kept, 0)
+                describe_rest(&stored, 0)
             );
-            notice = Some(Notice { text, rest: remainder(&kept, 0) });
+            notice = Some(Notice { text, rest: remainder(&stored, 0) });
             shape.truncated = true;
         }
         let filtered = change.make(&mut outcome);
@@ -423,8 +428,8 @@ fn bracketed(notice: &str) -> String {
     format!("[{notice}]\n")
 }
 
-fn remainder(kept: &Result<(OverflowId, Extent), KeepError>, offset: usize) -> Option<Remainder> {
-    kept.as_ref().ok().map(|(id, _)| Remainder { id: id.as_str().to_owned(), offset })
+fn remainder(stored: &Result<(OverflowId, Extent), KeepError>, offset: usize) -> Option<Remainder> {
+    stored.as_ref().ok().map(|(id, _)| Remainder { id: id.as_str().to_owned(), offset })
 }
 
 fn kind(context: &CallContext) -> Kind {
@@ -441,7 +446,7 @@ fn reads_stored_answers(tool: &Tool) -> bool {
 fn is_untrusted(context: &CallContext) -> bool {
     let Some(tool) = &context.tool else { return false };
     if reads_stored_answers(tool) {
-        // The ID contains the mark of untrusted text.
+        // The ID of a stored answer says whether its text is untrusted.
         let id = context.arguments["id"].as_str().and_then(OverflowId::parse);
         return id.is_some_and(|id| id.is_untrusted());
     }
@@ -478,8 +483,8 @@ pub fn holds_secret(value: &Value) -> bool {
 }
 
 /// Describes how a model gets the omitted text, which starts at `offset`.
-fn describe_rest(kept: &Result<(OverflowId, Extent), KeepError>, offset: usize) -> String {
-    match kept {
+fn describe_rest(stored: &Result<(OverflowId, Extent), KeepError>, offset: usize) -> String {
+    match stored {
         Ok((id, Extent::Whole)) => format!(
             "To see more, call {READ_OVERFLOW} with id \"{}\" and offset {offset}.",
             id.as_str()

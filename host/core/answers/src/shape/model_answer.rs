@@ -39,8 +39,8 @@ impl Shaper {
         let threshold = if is_bounded { self.threshold } else { usize::MAX };
         let mut answer = ModelAnswer { context, shape, outcome, fence, threshold };
         let warning = answer.mark_and_warn(whole_is_untrusted);
-        let is_fenced_text = self.leave_out(&mut answer, spooled).await;
-        if !is_fenced_text {
+        let is_text_cut = self.leave_out(&mut answer, spooled).await;
+        if !is_text_cut {
             answer.enclose_parts(whole_is_untrusted);
         }
         content_of(answer.outcome).splice(0..0, warning);
@@ -59,7 +59,8 @@ impl Shaper {
         let value_offset = answer.shorten_value(&mut whole);
         self.leave_out_value(answer).await;
         let ends = if is_long { cut::ends(&whole, answer.threshold) } else { None };
-        // The shown part of a structured field may be shorter than the shown part of the text.
+        // Prefer the offset of the structured value, because its shown part may be shorter than the
+        // shown part of the text.
         let offset = if let Some(offset) = value_offset {
             offset
         } else if let Some(ends) = &ends {
@@ -69,7 +70,7 @@ impl Shaper {
         };
 
         let mut total = ends.as_ref().map_or(0, |ends| ends.total);
-        let kept = match spooled.take() {
+        let stored = match spooled.take() {
             Some(Ok(output)) => {
                 total = output.characters;
                 Ok((output.id, output.extent))
@@ -78,12 +79,12 @@ impl Shaper {
             None => self.keep(answer.context, whole.clone(), answer.shape.untrusted).await,
         };
         let notice =
-            format!("A part of the answer is left out here. {}", describe_rest(&kept, offset));
+            format!("A part of the answer is left out here. {}", describe_rest(&stored, offset));
         answer.shape.notices.push(notice);
-        answer.shape.rest = remainder(&kept, offset);
+        answer.shape.rest = remainder(&stored, offset);
         answer.shape.truncated = true;
         if let Some(ends) = &ends {
-            answer.show_ends(ends, total, &kept);
+            answer.show_ends(ends, total, &stored);
         }
         ends.is_some()
     }
@@ -95,15 +96,15 @@ impl Shaper {
         let Some(value) = too_long else { return };
         let whole = value.to_string();
         let total = whole.chars().count();
-        let kept = self.keep(context, whole, shape.untrusted).await;
+        let stored = self.keep(context, whole, shape.untrusted).await;
         let offset = 0;
         let notice = format!(
             "The structured answer of {total} characters is left out. {}",
-            describe_rest(&kept, offset)
+            describe_rest(&stored, offset)
         );
         content_of(outcome).push(Content::text(bracketed(&notice)));
         shape.notices.push(notice);
-        shape.rest = remainder(&kept, offset);
+        shape.rest = remainder(&stored, offset);
         shape.truncated = true;
     }
 }
@@ -145,6 +146,7 @@ impl ModelAnswer<'_> {
             *whole = self.text();
         }
         let value = value_of(self.outcome).as_mut()?;
+        // An answer without any text is stored as JSON.
         if whole.is_empty() {
             *whole = value.to_string();
         }
@@ -156,14 +158,14 @@ impl ModelAnswer<'_> {
         &mut self,
         ends: &Ends<'_>,
         total: usize,
-        kept: &Result<(OverflowId, Extent), KeepError>,
+        stored: &Result<(OverflowId, Extent), KeepError>,
     ) {
         // `total` counts the stored text, which can be longer than the cut text.
         let shown = ends.total - ends.left_out;
         let left_out = total.saturating_sub(shown);
         let notice = format!(
             "[{left_out} of {total} characters are left out here. {}]\n",
-            describe_rest(kept, ends.offset)
+            describe_rest(stored, ends.offset)
         );
         let content = content_of(self.outcome);
         content.retain(|part| part.as_text().is_none());
@@ -171,7 +173,7 @@ impl ModelAnswer<'_> {
             content.iter_mut().for_each(|part| fence.enclose(part));
         }
         content.insert(0, Content::text(join_ends(ends, &notice, self.fence.as_ref())));
-        let id = kept.as_ref().ok().map(|(id, _)| id.as_str());
+        let id = stored.as_ref().ok().map(|(id, _)| id.as_str());
         flagged::set_meta(
             self.outcome,
             "toolhold:overflow",

@@ -7,7 +7,7 @@ use super::clean::is_longer;
 use super::cut;
 
 /// Maximum length of the notice in a shortened text.
-const AROUND: usize = 100;
+const MAX_NOTICE: usize = 100;
 
 const FLAG: &str = "truncated";
 
@@ -31,7 +31,7 @@ pub(super) fn shorten(value: &mut Value, threshold: usize) -> Option<usize> {
     }
     let text_count = fields.values().filter(|field| field.is_string()).count();
     // Each string also needs room for the notice about its omitted middle.
-    let share = (threshold / text_count.max(1)).checked_sub(AROUND)?;
+    let share = (threshold / text_count.max(1)).checked_sub(MAX_NOTICE)?;
 
     let mut shorter_fields = fields.clone();
     let mut shortest_head: Option<usize> = None;

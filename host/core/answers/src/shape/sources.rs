@@ -42,7 +42,7 @@ impl Source {
         let path = context.subjects.first().map(|subject| &*subject.text);
         match (&*tool.definition.name, path) {
             ("read", Some(path)) if is_plugin => Self::One(of_file(path)),
-            // The answer has lines of the file and lines of the tool.
+            // The answer has lines of the file and lines of the tool, so the stricter keys apply.
             ("edit", Some(path)) if is_plugin => Self::One(of_file(path).max(Keys::Text)),
             ("grep", Some(path)) if is_plugin => Self::Lines(keys_for_search(context, path)),
             ("grep", None) if is_plugin => Self::Lines(Keys::Unknown),
@@ -99,7 +99,7 @@ struct Lines<'a> {
     text: &'a str,
     /// The minimum strictness for every line.
     minimum: Keys,
-    /// The line of the last query. The stored progress avoids reading a text twice.
+    /// The line of the last query, and how far it was read, so that no text is read twice.
     line: Cell<Line>,
 }
 
@@ -199,8 +199,10 @@ fn of_file(path: &str) -> Keys {
     Keys::Unknown
 }
 
+/// File name extensions of private keys.
 const PRIVATE_KEYS: [&str; 9] = ["pem", "key", "p8", "pk8", "pfx", "p12", "ppk", "pkcs8", "pkcs12"];
 
+/// The beginnings of the names of private keys of SSH.
 const SSH_KEYS: [&str; 5] = ["id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "ssh_host_"];
 
 /// File name extensions of settings files and of logs that show settings.
@@ -248,6 +250,7 @@ const SETTINGS: [&str; 41] = [
     "publishsettings",
 ];
 
+/// The beginnings of the names of settings files.
 const NAMES: [&str; 14] = [
     ".env",
     "credentials",

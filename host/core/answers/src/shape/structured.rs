@@ -73,12 +73,15 @@ impl Answer {
         }
 
         let takes_fields = match schema {
-            Some(schema) => has_room(schema),
+            Some(schema) => is_extensible(schema),
             None => true,
         };
+        // An extensible schema describes an object. The value of a failure needn't match the
+        // schema.
+        let must_be_object = takes_fields && schema.is_some() && self.outcome.is_ok();
         let mut fields = match value {
             Value::Object(fields) if takes_fields => rename_tool_fields(fields, &HOST_FIELDS),
-            _ if takes_fields && schema.is_some() && self.outcome.is_ok() => return None,
+            _ if must_be_object => return None,
             value => Map::from_iter([(RESULT.to_owned(), value)]),
         };
         if schema.is_none() {
@@ -114,7 +117,7 @@ impl Answer {
 pub fn structured_schema(tool: &Definition) -> Option<Value> {
     let tool_schema = tool.output_schema.as_ref()?;
     let mut keywords = match tool_schema {
-        Value::Object(keywords) if has_room(tool_schema) => keywords.clone(),
+        Value::Object(keywords) if is_extensible(tool_schema) => keywords.clone(),
         _ => wrapped(tool_schema),
     };
     let properties = keywords.entry("properties").or_insert_with(|| json!({}));
@@ -152,7 +155,7 @@ fn rest_schema() -> Value {
 }
 
 /// Checks whether a schema describes an object to which the host can add fields.
-fn has_room(schema: &Value) -> bool {
+fn is_extensible(schema: &Value) -> bool {
     let Value::Object(keywords) = schema else { return false };
     let is_open = keywords.keys().all(|keyword| OPEN_KEYWORDS.contains(&keyword.as_str()));
     if schema["type"] != "object" || !is_open {
@@ -188,7 +191,8 @@ fn wrapped(tool_schema: &Value) -> Map<String, Value> {
         ("required".to_owned(), json!([RESULT])),
     ]);
     if let Value::Object(fields) = &mut inner {
-        // An `$id` changes the target of references inside the schema.
+        // With an `$id`, references inside this schema would start at the schema itself, but
+        // `rebase` makes them start at the outer schema.
         fields.remove("$id");
         if let Some(dialect) = fields.remove("$schema") {
             outer.insert("$schema".to_owned(), dialect);
@@ -268,7 +272,7 @@ fn fence_texts(value: &mut Value, fence: &Fence, known: &HashSet<&str>) {
         Value::Array(items) => items.iter_mut().for_each(|item| fence_texts(item, fence, known)),
         Value::Object(fields) => {
             fields.values_mut().for_each(|value| fence_texts(value, fence, known));
-            // Most objects keep their fields.
+            // Most objects have no name that needs a fence, so their fields needn't be moved.
             if fields.keys().all(|name| is_name(name) || known.contains(name.as_str())) {
                 return;
             }

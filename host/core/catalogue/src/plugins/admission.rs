@@ -143,7 +143,7 @@ fn check_candidate(
     let wasm = candidate.bytes().ok_or(AdmissionError::Unread)?;
     let signatures = read_signatures_beside(file)?;
     let plugin = SignedPlugin { wasm, name: &info.manifest.name, source: Some(source) };
-    // Loading accepts every signer that the check accepts.
+    // The signer doesn't matter here, because every signer that the check accepts may be loaded.
     let _signer = check_signed(config, plugin, &info.digest, &signatures)?;
     Ok(())
 }
@@ -193,6 +193,7 @@ pub fn check_signed(
         if !entry.matches(plugin.name, digest) {
             return false;
         }
+        // An entry with a key only allows components that this key has signed.
         let Some(key) = &entry.key else { return true };
         let entry_keys: Vec<TrustedKey> =
             keys.iter().filter(|known| known.key == key.0).cloned().collect();

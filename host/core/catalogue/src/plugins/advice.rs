@@ -153,8 +153,8 @@ enum LimitKind {
 }
 
 impl SandboxAdvisor {
-    /// Returns advice on a server's error message. `reaches_hosts`: whether hosts are granted to the
-    /// server.
+    /// Returns advice on a server's error message. `reaches_hosts` says whether hosts are granted
+    /// to the server.
     pub fn advise_on_words(&self, message: &str, reaches_hosts: bool) -> Vec<String> {
         self.advise(&FailedCommand {
             code: None,
@@ -453,14 +453,14 @@ impl SandboxAdvisor {
         advice
     }
 
-    /// Returns the `.git` path in a line, or else in the working directory, as a grant. Returns
-    /// `None` if the path is granted.
+    /// Returns the `.git` path that a line names, or else the one in the working directory. The
+    /// path has the form that a grant needs. Returns `None` if the path is already granted.
     fn repository(&self, line: &str) -> Option<String> {
-        let named = paths(line).find_map(|path| {
+        let named_path = paths(line).find_map(|path| {
             let end = path.find(".git/")? + ".git".len();
             self.resolve(&path[..end])
         });
-        let path = named.unwrap_or_else(|| self.context.directory.join(".git"));
+        let path = named_path.unwrap_or_else(|| self.context.directory.join(".git"));
         let is_granted = self.context.rules.grants().iter().any(|grant| grant.path == path);
         if is_granted {
             return None;
@@ -563,7 +563,7 @@ impl SandboxAdvisor {
         }
         let folder = match below.len() {
             0 => return None,
-            // Grants are for directories, so a file directly in the home can't be granted.
+            // This is probably a file and not a directory, but only directories can be granted.
             1 if path.extension().is_some() || path.file_name()?.to_str()?.starts_with('.') => {
                 return None;
             }

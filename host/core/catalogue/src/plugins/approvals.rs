@@ -44,7 +44,7 @@ pub struct PluginApprovals {
     data: PathBuf,
 }
 
-type All = BTreeMap<String, LockedPlugin>;
+type LockedPlugins = BTreeMap<String, LockedPlugin>;
 
 impl PluginApprovals {
     /// Opens the approvals in the data folder.
@@ -89,7 +89,7 @@ impl PluginApprovals {
     /// Changes the lock file, after finishing an interrupted installation.
     fn update<R>(
         &self,
-        change: impl FnOnce(&mut All) -> Result<R, HostError>,
+        change: impl FnOnce(&mut LockedPlugins) -> Result<R, HostError>,
     ) -> Result<R, HostError> {
         state::update(&self.data, FILE, |lock: &mut LockFile| {
             lock.finish()?;
@@ -126,6 +126,7 @@ impl PluginApprovals {
                 self.put(&folder, &candidate, plugin)?;
                 activate(&mut all, &plugin.name, plugin.approved.clone());
             }
+            // From here on, an error leaves staged files, which must be removed.
             has_staged = true;
             for (place, bytes) in files {
                 let path = place.folder.join(&place.name);
@@ -138,6 +139,7 @@ impl PluginApprovals {
         if written.is_err() && has_staged {
             files.iter().for_each(|(place, _)| place.discard());
         }
+        // `update` also moves the staged files to their destinations.
         let finished = self.update(|all| {
             if let Ok(folder) = PrivateFolder::open(&self.path()) {
                 remove_unused(&folder, all);
@@ -174,7 +176,7 @@ impl PluginApprovals {
     ///
     /// [`HostError`] if the approval can't be stored.
     pub fn approve(&self, candidate: &Candidate) -> Result<(), HostError> {
-        // Loading reports an unreadable signature if a signature is required.
+        // Ignore an unreadable signature here. If a signature is required, loading reports it.
         let signatures = match &candidate.info().origin {
             Origin::File(path) => read_signatures_beside(path).unwrap_or_default(),
             Origin::BuiltIn => Vec::new(),
@@ -289,7 +291,7 @@ impl PluginApprovals {
         &self,
         candidate: &Candidate,
         signatures: &[Vec<u8>],
-        change: impl FnOnce(&mut All, ApprovedPlugin) -> Result<(), HostError>,
+        change: impl FnOnce(&mut LockedPlugins, ApprovedPlugin) -> Result<(), HostError>,
     ) -> Result<(), HostError> {
         let PluginInfo { manifest, digest, .. } = &**candidate.info();
         let digest = digest.clone();
@@ -311,7 +313,7 @@ impl PluginApprovals {
     }
 
     fn storing_error(&self) -> impl FnOnce(io::Error) -> HostError + use<> {
-        HostError::io(format!("storing {}", self.path().display()))
+        HostError::io(format!("can't store components in {}", self.path().display()))
     }
 
     /// Returns the stored copy of an approved component, or `None` if the copy has changed.
@@ -351,10 +353,12 @@ fn load_error(plugin: &str, reason: &str) -> HostError {
     HostError::Load { plugin: plugin.to_owned(), reason: reason.to_owned() }
 }
 
-fn activate(all: &mut All, name: &str, approved: ApprovedPlugin) {
+fn activate(all: &mut LockedPlugins, name: &str, approved: ApprovedPlugin) {
     match all.get_mut(name) {
         Some(locked) => locked.replace(approved),
-        None => drop(all.insert(name.to_owned(), LockedPlugin::new(approved))),
+        None => {
+            all.insert(name.to_owned(), LockedPlugin::new(approved));
+        }
     }
 }
 
@@ -363,7 +367,11 @@ fn no_earlier(name: &str) -> HostError {
 }
 
 /// Checks that the active version hasn't changed since the user's decision.
-fn check_unchanged(all: &All, name: &str, expected: Option<&str>) -> Result<(), HostError> {
+fn check_unchanged(
+    all: &LockedPlugins,
+    name: &str,
+    expected: Option<&str>,
+) -> Result<(), HostError> {
     let active = all.get(name).map(|locked| &*locked.approved.digest);
     if active == expected {
         Ok(())
@@ -374,7 +382,7 @@ fn check_unchanged(all: &All, name: &str, expected: Option<&str>) -> Result<(), 
 
 /// Removes copies of components that the lock file doesn't contain. Errors are ignored, because
 /// unused files only take space.
-fn remove_unused(folder: &PrivateFolder, all: &All) {
+fn remove_unused(folder: &PrivateFolder, all: &LockedPlugins) {
     let mut used_names = HashSet::new();
     for version in all.values().flat_map(LockedPlugin::versions) {
         used_names.insert(file_name(&version.digest));

@@ -160,7 +160,7 @@ impl Listener {
     /// Answers all waiting questions. `answer` returns `None` for an unknown question.
     pub(super) fn serve(&self, mut answer: impl FnMut(&str) -> Option<Vec<u8>>) {
         while let Ok((stream, _)) = self.socket.accept() {
-            // A process that breaks the protocol gets no answer.
+            // Ignore errors, because a process that breaks the protocol just gets no answer.
             let _ = serve_one(stream, &mut answer);
         }
     }

@@ -87,7 +87,8 @@ impl Plugins {
     fn serve_filters(&self, plugin: &Plugin) -> Result<(), HostError> {
         let mut slots = self.slots();
         if let Some(slot) = slots.iter_mut().find(|slot| slot.name == BUILT_IN_FILTERS) {
-            slot.serve(plugin, true)?;
+            let is_approved = true;
+            slot.serve(plugin, is_approved)?;
         }
         self.publish_slots(&slots)
     }

@@ -74,7 +74,7 @@ impl Plugins {
         retry_failed: bool,
     ) -> bool {
         if components.is_empty() {
-            // Counting the cores takes many system calls.
+            // Return before the cores are counted, which takes many system calls.
             return false;
         }
         let names: HashSet<String> = components.iter().map(|found| found.name.clone()).collect();
@@ -102,8 +102,10 @@ impl Plugins {
             for result in collect_outcomes(first, &mut loads).await {
                 match result {
                     Ok(LoadOutcome::Decided(decision)) => decisions.push(decision),
-                    Ok(LoadOutcome::Done(name)) => drop(done.insert(name)),
-                    Err(error) => tracing::error!("loading a plugin: {error}"),
+                    Ok(LoadOutcome::Done(name)) => {
+                        done.insert(name);
+                    }
+                    Err(error) => tracing::error!("a task that loads a plugin has failed: {error}"),
                 }
             }
             if decisions.iter().any(|decision| decision.may_be_incomplete) {
@@ -127,7 +129,8 @@ impl Plugins {
                 });
             }
         }
-        // A panicked task reports no name. Calls must not wait for its plugin forever.
+        // A task that has panicked reports no name, so mark all plugins here. Otherwise, calls
+        // would wait for its plugin forever.
         self.end_loading(&names);
         may_be_incomplete
     }
@@ -320,7 +323,8 @@ impl Plugins {
 
         let needs_publishing = !names.is_empty() || loading_ended;
         if needs_publishing && self.publish_slots(&slots).is_err() {
-            // Two tools have the same name, so the later tool is refused.
+            // Two tools have the same name. Serve the versions one after the other, so that only
+            // the later tool is refused.
             served = self.serve_each(&mut slots, served);
             need_approved_version = find_needing_approved_version(&slots, &names, approved);
             self.publish_or_log(&slots);
@@ -348,8 +352,8 @@ impl Plugins {
                 None
             }
             Verdict::Wait(waiting) => {
-                // The file of the running version has changed, so its calls fail. The approved copy
-                // may run instead.
+                // If the file of the running version has changed, its calls fail. Drop this
+                // version, so that the approved copy can run instead.
                 slot.running.take_if(|running| running.plugin.differs_from_file());
                 slot.set_waiting(Some(waiting), may_be_incomplete);
                 None

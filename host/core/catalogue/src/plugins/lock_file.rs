@@ -29,12 +29,12 @@ pub(super) struct LockFile {
 }
 
 impl LockFile {
-    /// Moves the pending files to their destinations. A repetition after an error skips files that
-    /// were already moved.
+    /// Moves the pending files to their destinations. If this is repeated after an error, files
+    /// that were already moved are skipped.
     pub(super) fn finish(&mut self) -> Result<(), HostError> {
         for place in &self.pending {
             let path = place.folder.join(&place.name);
-            let action = format!("finishing the installation of a bundle: {}", path.display());
+            let action = format!("can't finish the installation of {}", path.display());
             place.replace().map_err(HostError::io(action))?;
         }
         self.pending.clear();
@@ -99,7 +99,8 @@ impl LockedPlugin {
         let is_installed = approved.source.is_some();
         let replaced = std::mem::replace(&mut self.approved, approved);
         if !is_installed {
-            // Only installed versions can be activated again.
+            // This version is a file of the user, not an installed version, so there is nothing to
+            // roll back to.
             self.previous.clear();
             return;
         }
@@ -136,7 +137,7 @@ impl FilePlace {
     /// Writes the new file next to its destination.
     pub(super) fn stage(&self, bytes: &[u8]) -> io::Result<()> {
         let mut file = PrivateFolder::open(&self.folder)?.updated(&self.staged())?;
-        // A new file can have the content of an interrupted process.
+        // An interrupted process may have left this file, so remove its old content.
         file.set_len(0)?;
         file.write_all(bytes)?;
         file.set_permissions(Permissions::from_mode(MODE))?;

@@ -60,11 +60,11 @@ pub struct Plugins {
     policies: GrantResolver,
     approvals: PluginApprovals,
     /// The tools of sources that aren't plugins.
-    others: Vec<Arc<Tool>>,
+    other_tools: Vec<Arc<Tool>>,
     slots: Mutex<Vec<Slot>>,
     catalogue: RwLock<Arc<Catalogue>>,
     /// Only one reload runs at a time.
-    changing: Arc<tokio::sync::Mutex<()>>,
+    reload_lock: Arc<tokio::sync::Mutex<()>>,
     changes: watch::Sender<u64>,
     /// Whether plugins are reloaded when their files change.
     watched: bool,
@@ -79,7 +79,7 @@ pub type AnswerQuestion = Box<dyn Fn(&str) -> Option<Vec<u8>> + Send + Sync>;
 
 /// Plugins that were found but not loaded yet. Other reloads wait until this value is dropped.
 pub struct FoundPlugins {
-    _changing: OwnedMutexGuard<()>,
+    _reload_lock: OwnedMutexGuard<()>,
     components: Vec<FoundComponent>,
     approved: Arc<BTreeMap<String, ApprovedPlugin>>,
 }
@@ -122,10 +122,10 @@ impl Plugins {
             runtime,
             policies,
             approvals,
-            others: other_tools,
+            other_tools,
             slots: Mutex::default(),
             catalogue: RwLock::new(Arc::new(catalogue)),
-            changing: Arc::default(),
+            reload_lock: Arc::default(),
             changes: watch::Sender::new(0),
             watched,
             filters: Mutex::default(),
@@ -229,7 +229,7 @@ impl Plugins {
     /// Finds configured plugins, installed plugins, and plugins in the plugin folder. Marks new
     /// plugins as loading, and removes plugins without a file. Returns `None` if the search fails.
     pub async fn find(self: &Arc<Self>) -> Option<FoundPlugins> {
-        let changing = Arc::clone(&self.changing).lock_owned().await;
+        let reload_lock = Arc::clone(&self.reload_lock).lock_owned().await;
         self.reload_rules().await;
         let plugins = Arc::clone(self);
         let search = blocking(move || {
@@ -256,7 +256,7 @@ impl Plugins {
         }
         self.publish_or_log(&slots);
         drop(slots);
-        Some(FoundPlugins { _changing: changing, components, approved: Arc::new(approved) })
+        Some(FoundPlugins { _reload_lock: reload_lock, components, approved: Arc::new(approved) })
     }
 
     /// Loads the found plugins that every call needs: filters, and replacements of built-in
@@ -367,15 +367,19 @@ impl Plugins {
         }
     }
 
-    /// Removes plugins without a file. A plugin from another place gets a new slot.
+    /// Removes the slots of plugins that weren't found again. A plugin that was found in another
+    /// place also loses its slot, because `find` gives it a new one.
     fn drop_missing(&self, found: &[FoundComponent]) {
         let mut slots = self.slots();
         let count_before = slots.len();
-        let places: HashMap<&str, &ComponentSource> =
+        let found_places: HashMap<&str, &ComponentSource> =
             found.iter().map(|found| (&*found.name, &found.place)).collect();
         slots.retain(|slot| match slot.place {
             ComponentSource::BuiltIn | ComponentSource::Given(_) => true,
-            _ => places.get(&*slot.name).is_some_and(|place| place.is_same(&slot.place)),
+            _ => match found_places.get(&*slot.name) {
+                Some(place) => place.is_same(&slot.place),
+                None => false,
+            },
         });
         if slots.len() < count_before {
             self.publish_or_log(&slots);
@@ -386,7 +390,7 @@ impl Plugins {
         self.publish_slots(&self.slots())
     }
 
-    /// Publishes slots whose tool names were already checked.
+    /// Publishes slots whose tool names were already checked, so an error is only logged.
     fn publish_or_log(&self, slots: &[Slot]) {
         if let Err(error) = self.publish_slots(slots) {
             tracing::error!("{error}");
@@ -402,7 +406,7 @@ impl Plugins {
                 loading.push(slot.name.clone());
             }
         }
-        tools.extend_from_slice(&self.others);
+        tools.extend_from_slice(&self.other_tools);
         let missing = self.list_missing(slots);
         let catalogue = Catalogue::new(tools, self.chain(slots), missing)?.with_loading(loading);
         *self.catalogue.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(catalogue);

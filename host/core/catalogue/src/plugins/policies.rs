@@ -189,7 +189,10 @@ impl GrantResolver {
     /// grants.
     pub fn built_in(&self, name: &str) -> Result<PluginGrants, HostError> {
         let plugin = BuiltInPlugin::named(name);
-        let table = plugin.map_or("tools", |plugin| plugin.table);
+        let table = match plugin {
+            Some(plugin) => plugin.table,
+            None => "tools",
+        };
         let no_files = FileGrants::default();
         let mut policy = self.policy(table, no_files, self.config.values.tools.limits)?;
         if let Some(plugin) = plugin {
@@ -279,7 +282,8 @@ impl GrantResolver {
 
         let update_time = Duration::from_secs(settings.update_secs.get());
         policy.limits.cpu += update_time;
-        // The parsers run on all processors.
+        // The parsers run on all processors at the same time, so each processor gets the whole
+        // time.
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let parallel_parsers = u32::try_from(processors).unwrap_or(1);
         let parser_time = update_time.saturating_mul(parallel_parsers);
@@ -358,7 +362,7 @@ impl GrantResolver {
     /// grant are disabled and get no folders.
     fn add_readable(&self, files: &mut FileGrants) {
         let Some(first) = files.grants.first() else { return };
-        // A denial in an added folder names the place of the configured list.
+        // A denial in an added folder must name the place of the configured list.
         let place = first.place.clone();
         let mut added = Vec::new();
         for path in &self.readable {
@@ -444,8 +448,8 @@ impl GrantResolver {
         } = grants;
         let advisor =
             PluginAdvisor { gate: Arc::clone(&self.gate), sandbox: SandboxAdvisor { context } };
-        let most = usize::try_from(services).unwrap_or_default();
-        if most > 0 {
+        let max_services = usize::try_from(services).unwrap_or_default();
+        if max_services > 0 {
             // The changes of a program after its call can't be undone, so the program may only
             // read.
             let files = read_only(files.clone());
@@ -463,7 +467,7 @@ impl GrantResolver {
                 known: RememberedPlaces::default(),
             };
             capabilities.service =
-                Some(Arc::new(PluginServices::new(most, judged_services, places)));
+                Some(Arc::new(PluginServices::new(max_services, judged_services, places)));
         }
         let places = Places {
             grants: Arc::new(self.open(files)?),

@@ -95,6 +95,7 @@ fn check_settings(
         let source = if first_part.is_empty() {
             config.source_below(&table)
         } else {
+            // A path is a JSON pointer, which escapes `/` and `~`.
             let key = first_part.replace("~1", "/").replace("~0", "~");
             config.source_below(&format!("{table}.{}", dotted_name(&key)))
         };

@@ -69,7 +69,7 @@ fn read_schemas(
     directory: &Path,
 ) -> Vec<(String, ManifestSchema)> {
     let mut names: BTreeSet<String> = loaded.values.plugins.keys().cloned().collect();
-    // The host loads no plugin from an unreadable folder.
+    // Ignore an unreadable folder, because the host loads no plugin from it.
     if let Ok(Some(folder)) = PluginFolder::open(&loaded.plugin_folder(folders, directory)) {
         names.extend(folder.names().unwrap_or_default());
     }
@@ -117,7 +117,8 @@ fn with_plugins(
     (whole, notes)
 }
 
-/// Returns the name of a definition. Other definitions start with a capital letter.
+/// Returns the name of a plugin's definition. All other definitions start with a capital letter, so
+/// the name is unique.
 fn definition_name(name: &str) -> String {
     format!("plugin-{name}")
 }

@@ -135,7 +135,8 @@ impl Plugins {
         let slots = self.slots();
         let mut missing = Vec::new();
         for (name, plugin) in &self.policies.config.values.plugins {
-            // Loading reports an unreadable configured path.
+            // A plugin with a configured path isn't reported here, because loading reports a path
+            // that can't be read.
             let has_path = !plugin.path.is_empty();
             let has_slot = slots.iter().any(|slot| slot.name == *name);
             let has_tool = catalogue.tools().iter().any(|tool| tool.provider.name() == name);
@@ -204,8 +205,8 @@ impl UnknownNames<'_> {
         self.push(config, &config.source(key), message);
     }
 
-    /// Checks whether the name belongs to a server that hasn't listed its tools. For one call, a
-    /// process starts only one server.
+    /// Checks whether the name belongs to a server that hasn't listed its tools. This can happen,
+    /// because a process for a single call starts only one server.
     fn may_be_of_server(&self, config: &Config, name: &str) -> bool {
         let Some((server, _)) = name.split_once("__") else { return false };
         let is_configured = config.values.mcp.servers.contains_key(server);

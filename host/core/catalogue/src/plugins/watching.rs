@@ -31,8 +31,8 @@ impl Watch {
     pub fn start(plugins: &Arc<Plugins>) -> Result<Self, HostError> {
         let end = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(std::io::Error::from)
-            .map_err(HostError::io("watching the plugins"))?;
-        let changes = FolderWatch::new().map_err(HostError::io("watching the plugins"))?;
+            .map_err(HostError::io("can't watch the plugins"))?;
+        let changes = FolderWatch::new().map_err(HostError::io("can't watch the plugins"))?;
         let listener = match Listener::open(&plugins.policies.folders) {
             Ok(listener) => Some(listener),
             Err(error) => {
@@ -41,7 +41,7 @@ impl Watch {
             }
         };
         let reactor = tokio::runtime::Handle::current();
-        let thread_end = end.try_clone().map_err(HostError::io("watching the plugins"))?;
+        let thread_end = end.try_clone().map_err(HostError::io("can't watch the plugins"))?;
         let mut watcher = Watcher {
             plugins: Arc::downgrade(plugins),
             end: thread_end,
@@ -54,7 +54,7 @@ impl Watch {
         std::thread::Builder::new()
             .name("toolhold-watch".into())
             .spawn(move || watcher.run())
-            .map_err(HostError::io("starting the thread that watches the plugins"))?;
+            .map_err(HostError::io("can't start the thread that watches the plugins"))?;
         Ok(Self(end))
     }
 }

@@ -13,12 +13,12 @@ use super::preview::{MAX_COMPARED, Preview};
 ///
 /// No grant is needed, because the result only decides whether the question is shown.
 pub(super) fn is_outdated(preview: &Preview) -> bool {
-    // The path may be another kind of file by now. The flags prevent following a link and waiting
-    // for a pipe.
+    // The path may be another kind of file by now, so don't follow a link and don't wait for a
+    // pipe.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mut bytes = Vec::new();
     match rustix::fs::open(&preview.file, flags, Mode::empty()).map(File::from) {
-        // The preview of a missing file has the digest of empty content.
+        // The preview of a missing file has the digest of empty content, so compare with that.
         Err(Errno::NOENT) => {}
         // A link has replaced the file.
         Err(Errno::LOOP) => return true,
@@ -29,7 +29,8 @@ pub(super) fn is_outdated(preview: &Preview) -> bool {
             if !is_file {
                 return true;
             }
-            // A longer file has another digest than any file with a preview.
+            // One byte more than a preview allows is enough: with it, the digest differs from the
+            // digest of any file with a preview.
             let most_bytes = MAX_COMPARED as u64 + 1;
             if file.take(most_bytes).read_to_end(&mut bytes).is_err() {
                 return true;

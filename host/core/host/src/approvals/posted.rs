@@ -25,7 +25,7 @@ const MAX_OF_SESSION: usize = super::MAX_OF_SESSION;
 const MAX_NAMES: usize = 4 * MAX_POSTED;
 
 /// Interval between checks for the answer. A person doesn't notice this delay.
-const LOOK: Duration = Duration::from_millis(200);
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The stored questions of a user, with and without an answer. All functions block.
 #[derive(Clone, Debug)]
@@ -83,7 +83,8 @@ impl Questions {
             if !posted.is_open(now) || is_renamed_file {
                 continue;
             }
-            // An approval of the outdated question wouldn't apply, and the call would ask again.
+            // Omit an outdated question, because its approval wouldn't apply, and the call would
+            // ask again.
             if !posted.question.is_outdated() {
                 waiting.push(posted);
             }
@@ -95,8 +96,9 @@ impl Questions {
     /// Answers a question. The waiting call gets the answer, or else the next identical call of the
     /// same session. An approval is valid for `lasting`.
     ///
-    /// A permanent approval is stored only for a waiting call. The rule in the configuration allows
-    /// other calls. A stored answer would stay valid after the user removes this rule.
+    /// A permanent approval is stored only for a waiting call. Other calls are allowed by the rule
+    /// in the configuration, whereas a stored answer would stay valid even after the user removes
+    /// the rule.
     ///
     /// # Errors
     ///
@@ -210,7 +212,7 @@ impl Questions {
                 return Ok(Err(error));
             }
             let mut asked = now;
-            // The current second is included.
+            // `now` is rounded down to a second, so add one second.
             let mut waited_until = if wait.is_zero() {
                 0
             } else {
@@ -495,7 +497,7 @@ impl PostingApprover {
         let mut guard = WithdrawGuard { questions: &self.questions, id: Some(&id) };
         let until = tokio::time::Instant::now() + self.wait;
         while tokio::time::Instant::now() < until {
-            tokio::time::sleep(LOOK.min(self.wait)).await;
+            tokio::time::sleep(CHECK_INTERVAL.min(self.wait)).await;
             let reply = match self.take_answer_or_status(question.clone()).await? {
                 QuestionStatus::Waits => continue,
                 QuestionStatus::Answered(reply) => reply,

@@ -47,6 +47,7 @@ pub struct Preview {
 /// another change.
 pub(crate) struct PreviewedChange {
     pub(crate) preview: Preview,
+    /// The SHA-256 of the file before the change.
     pub(crate) before: [u8; 32],
     /// The SHA-256 of the file after the change, if a repeated call doesn't change the file again.
     pub(crate) final_digest: Option<[u8; 32]>,
@@ -145,7 +146,7 @@ fn apply(
         return Ok(None);
     }
     if !before.contains(from) {
-        // The tool ignores carriage returns at line ends.
+        // The tool ignores carriage returns at line ends, so it may find the text nevertheless.
         if before.replace("\r\n", "\n").contains(from) {
             return Ok(None);
         }

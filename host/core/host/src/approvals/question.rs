@@ -124,7 +124,7 @@ impl Question {
 
     /// Checks whether `older` is about the same call with an older state of the previewed file.
     pub(super) fn is_update_of(&self, older: &Self) -> bool {
-        // The fingerprint contains the state of the file.
+        // The fingerprint contains the state of the file, so it differs after a change of the file.
         if self.fingerprint == older.fingerprint || self.preview.is_none() {
             return false;
         }

@@ -265,7 +265,7 @@ impl TextWriter<'_> {
 
     /// Writes the host of a URL, and a warning about unusual parts of the URL.
     fn url_target(&mut self, url: &str) {
-        // The call of an invalid URL fails later.
+        // An invalid URL has no host to show. Its call fails later.
         let Ok(target) = Target::parse(url) else { return };
         let oddities = target.oddities();
         if oddities.is_empty() {

@@ -57,7 +57,7 @@ fn log(folders: &Folders) -> Finding {
         );
         return Finding::failure(name, format!("the log isn't writable: {error}"), fix);
     }
-    // `verify_newest` reports an invalid head.
+    // Ignore an invalid head here, because `verify_newest` reports it.
     let head = trail.head().ok().flatten();
     match trail.verify_newest() {
         Err(error) => Finding::failure(name, error.to_string(), "check the disk of the log"),

@@ -55,28 +55,36 @@ impl Examination {
         let mut report = Report::default();
         report.add("Kernel", within(PATIENCE, kernel::findings).await);
         let inputs = self.inputs.clone();
-        let (read, mut found) = configuration::read(inputs, PATIENCE).await;
+        let (read, mut config_findings) = configuration::read(inputs, PATIENCE).await;
         let helper = self.helper.clone();
         let table = read.loaded.own_table("tools.shell");
         report.add(
             "Process sandbox",
             within(PATIENCE, move || processes::findings(helper, &table)).await,
         );
-        found.extend(processes::configured(&read.loaded));
-        report.add("Configuration", found);
+        config_findings.extend(processes::configured(&read.loaded));
+        report.add("Configuration", config_findings);
 
         let loaded = read.loaded.clone();
         report.add("Limits", within(PATIENCE, move || limits::findings(&loaded)).await);
-        if let (Some(folders), loaded) = (read.folders.clone(), read.loaded.clone()) {
-            let own = folders.clone();
-            let all = loaded.clone();
-            report.add("Folders", within(PATIENCE, move || folders::findings(&own, &all)).await);
-            let own = folders.clone();
-            let all = loaded.clone();
-            report.add("Requests", within(PATIENCE, move || network::findings(&own, &all)).await);
-            let own = folders.clone();
-            let all = loaded.clone();
-            report.add("Kept", within(PATIENCE, move || kept::findings(&own, &all)).await);
+        if let Some(folders) = read.folders.clone() {
+            let loaded = read.loaded.clone();
+            let own_folders = folders.clone();
+            let config = loaded.clone();
+            report.add(
+                "Folders",
+                within(PATIENCE, move || folders::findings(&own_folders, &config)).await,
+            );
+            let own_folders = folders.clone();
+            let config = loaded.clone();
+            report.add(
+                "Requests",
+                within(PATIENCE, move || network::findings(&own_folders, &config)).await,
+            );
+            let own_folders = folders.clone();
+            let config = loaded.clone();
+            report
+                .add("Kept", within(PATIENCE, move || kept::findings(&own_folders, &config)).await);
             report.add("Audit", within(PATIENCE, move || audit::findings(&folders, &loaded)).await);
         }
 

@@ -43,14 +43,15 @@ struct Asker(UnboundedSender<Asked>);
 #[derive(Debug)]
 struct Asked {
     line: String,
-    answer: SyncSender<Result<JudgedCommand, Failure>>,
+    answer_sender: SyncSender<Result<JudgedCommand, Failure>>,
 }
 
 impl CommandApprover for Asker {
     fn judge(&self, line: &str) -> Result<JudgedCommand, Failure> {
-        let (answer, decision) = sync_channel(1);
-        self.0.send(Asked { line: line.to_owned(), answer }).map_err(|_| call_over())?;
-        decision.recv().map_err(|_| call_over())?
+        let (answer_sender, answer_receiver) = sync_channel(1);
+        let asked = Asked { line: line.to_owned(), answer_sender };
+        self.0.send(asked).map_err(|_| call_over())?;
+        answer_receiver.recv().map_err(|_| call_over())?
     }
 }
 
@@ -110,7 +111,7 @@ pub(super) async fn judge_commands(
             Poll::Ready(outcome) => Poll::Ready(Err(outcome)),
             Poll::Pending => chosen.asked.poll_recv(task).map(Ok),
         });
-        let Asked { line, answer } = match end_or_command.await {
+        let Asked { line, answer_sender } = match end_or_command.await {
             Err(outcome) => return chosen.finish(outcome),
             // This never happens, because `chosen` has a sender, which keeps the channel open.
             Ok(None) => return chosen.finish(running.await),
@@ -124,7 +125,7 @@ pub(super) async fn judge_commands(
             }
         }
         // The plugin may have been stopped, so that it doesn't receive the answer.
-        let _ = answer.send(decided);
+        let _ = answer_sender.send(decided);
     }
 }
 

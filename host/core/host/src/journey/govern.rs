@@ -99,10 +99,10 @@ impl Journey<'_> {
         if review.exempts(context) || decision.verdict == Verdict::Deny {
             return Ok(decision);
         }
-        // If the future is dropped, the audit log gets this decision.
+        // Store the decision, so that the audit log gets it if the future is dropped.
         governance.decision = Some(decision.clone());
-        // A call over a limit isn't sent to the model. Dropping the reservation frees it, because
-        // the call is counted later, when it is about to run.
+        // Check the limits first, because a call over a limit isn't sent to the model. Drop the
+        // reservation again, because the call is counted when it is about to run.
         drop(self.reserve(governance, context)?);
         let reviewed = self.host.reviews.judge(review, context, &self.inputs.cancel).await?;
         governance.review = Some(reviewed.record);
@@ -116,7 +116,7 @@ impl Journey<'_> {
         context: &CallContext,
         decision: &Decision,
     ) -> Result<(), Failure> {
-        // If the future is dropped, the audit log gets this decision.
+        // Store the decision, so that the audit log gets it if the future is dropped.
         governance.decision = Some(decision.clone());
         let review = governance.review.as_deref();
         let step = ApprovalStep::new(self.host, context, self.session, decision, review);

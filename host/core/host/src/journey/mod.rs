@@ -73,7 +73,8 @@ impl Host {
         }
         steps.finish_step("shape");
 
-        // The entry is written before any waiting, so that it can't be lost.
+        // `outcome` writes the entry before it waits for anything, so a drop of the future can't
+        // lose the entry.
         call.recorded = true;
         let recorded = self.audit.outcome(&call.record(&outcome, &shape)).await;
         let outcome = recorded.and(outcome);
@@ -94,7 +95,7 @@ impl Host {
             filtered,
             snapshot: call.run.snapshot,
             report: Arc::clone(&call.run.report),
-            steps: steps.taken,
+            steps: steps.finished,
         };
         if let Some(observer) = &self.observer {
             observer.called(&ObservedCall {

@@ -37,7 +37,8 @@ pub(super) struct CallRun<'a> {
     tasks: Option<Arc<dyn TaskBook>>,
     /// The commands that the tool's plugin chooses. `None` means that it may not choose commands.
     commands: Option<PluginCommands>,
-    /// The hosts that programs of the call connect to. `None` means that nobody is asked about hosts.
+    /// The hosts that programs of the call connect to. `None` means that nobody is asked about
+    /// hosts.
     hosts: Option<ProgramHosts>,
     /// The entry that lets inner calls find this call.
     _parent: Option<OuterCallEntry<'a>>,
@@ -131,8 +132,8 @@ impl<'a> CallRun<'a> {
         }
     }
 
-    /// Runs the tool once, and decides on the commands that the tool's plugin chooses and on the hosts
-    /// that programs connect to.
+    /// Runs the tool once, and decides on the commands that the tool's plugin chooses and on the
+    /// hosts that programs connect to.
     async fn run_once(&mut self) -> Outcome {
         let Journey { host, session, .. } = self.journey;
         self.run.attempts += 1;
@@ -147,7 +148,8 @@ impl<'a> CallRun<'a> {
             host.asking.config(),
         );
         let running = self.tool.provider.call(self.provider_call());
-        // Only the shell has hosts that a person is asked about, and it chooses no commands.
+        // No call has both, because only the shell has hosts that a person is asked about, and the
+        // shell chooses no commands.
         if let Some(commands) = &mut self.commands {
             judge_commands(self.journey, self.context, self.governance, commands, running).await
         } else if let Some(hosts) = &mut self.hosts {
@@ -214,8 +216,8 @@ impl<'a> CallRun<'a> {
 
     fn attempt_events(&self) -> Arc<dyn Events> {
         // A cancelled call has no answer that would mark the session, so the event marks it.
-        let reader = self.journey.session.clone();
-        let on_untrusted = Box::new(move || remember_untrusted(&reader));
+        let session = self.journey.session.clone();
+        let on_untrusted = Box::new(move || remember_untrusted(&session));
         let shaping = &self.journey.host.shaping;
         shaping.redact_events(self.context, self.events.attempt(), on_untrusted)
     }

@@ -153,8 +153,8 @@ impl File {
         self.changed == 0
     }
 
-    /// Checks whether the session has expired. A wrong clock wrote a time in the far future, so the
-    /// session's age is unknown.
+    /// Checks whether the session has expired. A time in the far future comes from a wrong clock,
+    /// so the session's age is unknown, and it counts as expired.
     fn is_expired(&self, now: u64) -> bool {
         let is_old = now.saturating_sub(self.changed) >= IDLE;
         let is_in_future = self.changed > now.saturating_add(IDLE);

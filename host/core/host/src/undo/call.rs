@@ -230,7 +230,8 @@ impl CallJournal {
             undone = Some(result);
         }
 
-        // Only commands write files unnoticed. Undone changes need no warning.
+        // Warn only about commands, because only they write files unnoticed. Changes that were
+        // undone need no warning.
         let needs_warning = code.is_some() && undone.is_none();
         let planted = match &saved {
             Some(saved) if needs_warning => find_planted(store, &about.call, saved),

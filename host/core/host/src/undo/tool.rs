@@ -94,10 +94,11 @@ impl Shared {
         let arguments = Arguments::deserialize(&*call.arguments)
             .map_err(|error| Failure::new(Category::InvalidParameters, error.to_string()))?;
         let saved = self.store.list().map_err(unreadable)?;
-        let mut own = saved.into_iter().filter(|entry| *entry.session == *call.session);
+        let mut entries_of_session =
+            saved.into_iter().filter(|entry| *entry.session == *call.session);
         let entry = match &arguments.call {
-            Some(id) => own.find(|entry| entry.call == *id),
-            None => own.find(|entry| entry.is_next() && !self.is_running(entry)),
+            Some(id) => entries_of_session.find(|entry| entry.call == *id),
+            None => entries_of_session.find(|entry| entry.is_next() && !self.is_running(entry)),
         };
         let Some(entry) = entry else {
             let message = match &arguments.call {

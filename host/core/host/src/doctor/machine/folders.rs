@@ -154,11 +154,11 @@ fn check_existing(name: &str, path: &Path, purpose: Purpose, status: &FolderStat
     check_file_system(name, path, purpose, status)
 }
 
-fn check_file_system(name: &str, path: &Path, purpose: Purpose, there: &FolderStatus) -> Finding {
+fn check_file_system(name: &str, path: &Path, purpose: Purpose, status: &FolderStatus) -> Finding {
     let shown = path.display();
-    let below = &there.file_system;
-    let mode = there.mode;
-    let local = match purpose {
+    let file_system = &status.file_system;
+    let mode = status.mode;
+    let fix = match purpose {
         Purpose::Cache => {
             "TOOLHOLD_CACHE_DIR=/var/tmp/… (your own folder on a local disk without noexec)"
         }
@@ -166,41 +166,41 @@ fn check_file_system(name: &str, path: &Path, purpose: Purpose, there: &FolderSt
     };
     match purpose {
         Purpose::Config => {}
-        _ if below.read_only => {
-            return Finding::warning(name, format!("{shown}: its file system is read-only"), local);
+        _ if file_system.read_only => {
+            return Finding::warning(name, format!("{shown}: its file system is read-only"), fix);
         }
-        Purpose::Cache if below.no_exec => {
+        Purpose::Cache if file_system.no_exec => {
             return Finding::warning(
                 name,
                 format!("{shown}: its file system is mounted noexec"),
-                local,
+                fix,
             );
         }
-        Purpose::Data if below.free < NO_SPACE => {
+        Purpose::Data if file_system.free < NO_SPACE => {
             let found = format!(
                 "{shown}: only {} free, too little to record calls, so calls that act are denied",
-                size(below.free)
+                size(file_system.free)
             );
             return Finding::failure(name, found, "free space on that disk");
         }
-        _ if below.free < LITTLE_SPACE => {
+        _ if file_system.free < LITTLE_SPACE => {
             return Finding::warning(
                 name,
-                format!("{shown}: only {} free", size(below.free)),
+                format!("{shown}: only {} free", size(file_system.free)),
                 "free space on that disk",
             );
         }
         _ => {
-            if let Some(network) = below.network {
+            if let Some(network) = file_system.network {
                 return Finding::warning(
                     name,
                     format!("{shown}: the folder is on {network}, where other machines can write"),
-                    local,
+                    fix,
                 );
             }
         }
     }
-    Finding::ok(name, format!("{shown}: mode {mode:o}, {} free", size(below.free)))
+    Finding::ok(name, format!("{shown}: mode {mode:o}, {} free", size(file_system.free)))
 }
 
 fn quoted(path: &Path) -> String {

@@ -62,8 +62,8 @@ pub fn findings(helper: Option<PathBuf>, table: &OwnTable) -> Vec<Finding> {
     };
 
     let failed = state.as_ref().err().map(ToString::to_string);
-    // Missing namespaces are the reason if the sandbox fails at its mounts, or for no other known
-    // reason.
+    // Also blame missing namespaces if the sandbox failed at its mounts, or if no missing part is
+    // known.
     let namespaces_reason = match (&failed, find_reason(&missing, "namespaces")) {
         (Some(reason), None) if missing.is_empty() || is_about_mounts(reason) => {
             Some(reason.as_str())
