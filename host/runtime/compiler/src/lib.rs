@@ -214,7 +214,7 @@ impl Compiler {
                     max_processor_seconds(size)
                 )
             }
-            // Rust's message if an allocation fails.
+            // Rust prints this message when an allocation fails.
             HelperError::Crashed(output) if output.starts_with("memory allocation of ") => {
                 format!(
                     "compiling takes more than {} MiB of memory, the limit for {size} bytes",
@@ -223,7 +223,7 @@ impl Compiler {
             }
             other => other.to_string(),
         };
-        // Another failure may not happen again, so it isn't stored.
+        // A failure with another cause may not happen again, so it isn't stored.
         let remembered = match &self.cache {
             Some(cache) if error.is_of_input() => cache.put_failure(key, &reason).ok(),
             _ => None,
@@ -375,8 +375,8 @@ fn refusal(wasm: &[u8], error: &wasmtime::Error) -> String {
     )
 }
 
-/// Combines a command for WASI preview 1 with the adapter to WASI 0.2. The adapter runs in the
-/// sandbox of the module.
+/// Combines a command for WASI preview 1 with the adapter to WASI 0.2, which then runs in the same
+/// sandbox as the module.
 fn make_component(module: &[u8]) -> Result<Vec<u8>, Fault> {
     let with_module = ComponentEncoder::default().module(module);
     let with_adapter = with_module.and_then(|encoder| {

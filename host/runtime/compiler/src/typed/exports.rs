@@ -231,7 +231,7 @@ fn tool_names(exports: &[Exported], limit: usize) -> Vec<Result<String, Function
     let counts = count_names(&names);
     let mut results = Vec::new();
     for (name, export) in names.iter().zip(exports) {
-        // WIT names a function of a resource `[method]…`.
+        // The name of a resource's function begins with its kind in brackets, such as `[method]`.
         let is_of_resource = export.function.starts_with('[');
         results.push(if is_of_resource {
             Err(FunctionError::OfResource)
@@ -347,7 +347,7 @@ impl Function {
             Some(Type::Result(result)) => (result.ok(), result.err(), true),
             other => (other, None, false),
         };
-        // An error without a schema can't be converted.
+        // `failure` converts the error to JSON, which is only possible if its type has a schema.
         if let Some(ty) = &err
             && let Err(error) = Schemas::new().schema_of(ty)
         {
@@ -531,13 +531,13 @@ fn output_schema(ty: &Type) -> Result<Value, TypeError> {
     Ok(schema::parse(&answer_schema(ty, inner).to_string())?)
 }
 
-/// Makes the schema of a structured answer. Clients require an object. `inner` is the schema of the
-/// value.
+/// Makes the schema of a structured answer from the schema `inner` of the value. Clients require an
+/// object, so a value that isn't a record becomes the field `result` of one.
 fn answer_schema(ty: &Type, inner: Value) -> Value {
     if matches!(ty, Type::Record(_)) {
         return inner;
     }
-    // A missing value is a missing field.
+    // An `option` is not required, as in the schemas of all other objects.
     let required = if matches!(ty, Type::Option(_)) { vec![] } else { vec![RESULT] };
     serde_json::json!({ "type": "object", "properties": { RESULT: inner }, "required": required })
 }

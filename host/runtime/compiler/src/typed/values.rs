@@ -20,7 +20,8 @@ const FIELD_SYNTAX: usize = r#""":"#.len();
 /// Most levels of nested values. Never reached, because deeper types have no schema.
 const MAX_DEPTH: usize = 128;
 
-/// The reason why an argument doesn't match its type. The text follows "it".
+/// The reason why an argument doesn't match its type. The message continues a sentence that begins
+/// with the path of the argument.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ValueError {
     #[error("is missing")]
@@ -87,7 +88,7 @@ impl Lowering {
         value: Option<&Value>,
         ty: &Type,
     ) -> Result<Val, ValueError> {
-        // After an error, `place` returns the path, so the path stays as it is.
+        // After an error, leave the name in the path, because `place` returns the path then.
         self.path.push(name.to_owned());
         let converted = match (value, ty) {
             (Some(value), _) => self.value(value, ty)?,
@@ -373,7 +374,8 @@ impl Lifting {
             (Val::S64(value), _) => value.to_string().into(),
             (Val::U64(value), _) if value <= EXACT => value.into(),
             (Val::U64(value), _) => value.to_string().into(),
-            // The conversion through the decimal form keeps 0.1 as 0.1. A cast to f64 adds digits.
+            // Convert through the decimal form, which keeps 0.1 as 0.1. A cast to f64 would add
+            // digits.
             (Val::Float32(value), _) => {
                 number(value.to_string().parse().unwrap_or(f64::from(value)))
             }
@@ -407,7 +409,7 @@ impl Lifting {
                 let mut object = Map::new();
                 for ((name, value), field) in fields.into_iter().zip(record.fields()) {
                     self.charge(name.len() + FIELD_SYNTAX)?;
-                    // An absent field is shorter than null.
+                    // Leave out the field of a missing value, which is shorter than `null`.
                     if !matches!(value, Val::Option(None)) {
                         object.insert(name, self.json(value, &field.ty)?);
                     }
@@ -415,6 +417,7 @@ impl Lifting {
                 object.into()
             }
             (Val::Variant(tag, value), Type::Variant(variant)) => {
+                // The name of the case, and about the length of `{"tag":"","value":}`.
                 self.charge(tag.len() + 18)?;
                 let ty = variant.cases().find(|case| case.name == tag).and_then(|case| case.ty);
                 let mut object = Map::from_iter([("tag".to_owned(), tag.into())]);
@@ -435,6 +438,7 @@ impl Lifting {
                 self.single("err", value, result.err())?
             }
             (Val::Flags(names), _) => {
+                // Each name has two quotes and a comma.
                 self.charge(names.iter().map(|name| name.len() + 3).sum())?;
                 names.into()
             }
