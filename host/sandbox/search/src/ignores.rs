@@ -289,7 +289,7 @@ impl IgnoreSource<'_> {
             real.extend_from_slice(parent.to_bytes());
             let outer = opened.as_ref().map_or(self.dir, OwnedFd::as_fd);
             let inner = directory::open_directory(outer, parent)?;
-            // The rules decided on this path. A moved directory has another path.
+            // The rules have decided on this path, so refuse a directory that was moved meanwhile.
             if !directory::is_at(inner.as_fd(), &real) {
                 return Err(Errno::XDEV);
             }
