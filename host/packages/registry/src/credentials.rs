@@ -155,8 +155,8 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Returns the host and port in a key of `auths`, which may be a URL. Returns `None` for a key of
-/// only a part of a registry, because its login isn't valid for the whole registry.
+/// Returns the host and port in a key of `auths`, which may be a URL. Returns `None` if the key
+/// names only a part of a registry, because its login isn't valid for the whole registry.
 fn registry_of(key: &str) -> Option<&str> {
     let location = key.strip_prefix("https://").unwrap_or(key);
     match location.split_once('/') {

@@ -239,8 +239,8 @@ impl Session<'_> {
     }
 }
 
-/// Returns the configuration of a component. Other registry clients require a time. The time is
-/// fixed, because equal components must have equal digests.
+/// Returns the configuration of a component. It has a time, because other registry clients require
+/// one. The time is always the same, because equal components must have equal digests.
 fn config_of(wasm: &[u8]) -> Vec<u8> {
     let config = json!({
         "created": "1970-01-01T00:00:00Z",
