@@ -60,8 +60,8 @@ impl Engine {
         let mut no_pool = None;
         let wasm = match wasmtime::Engine::new(&config) {
             Ok(wasm) => wasm,
-            // The pool reserves address space. Some containers limit the address space too much.
-            // `toolhold doctor` reports this.
+            // The pool reserves much address space, which some containers limit. `toolhold doctor`
+            // reports this.
             Err(error) => {
                 let reason = format!("{error:#}");
                 tracing::info!("no memory pool, so calls start slower: {reason}");

@@ -58,7 +58,7 @@ pub(crate) struct Shared {
     /// The lifetime of warm instances after a plugin's last call. Zero disables them.
     lifetime: Duration,
     sessions: Arc<SessionInstances>,
-    /// Whether there is new work without a notification of the thread.
+    /// Whether there is new work of which the thread wasn't notified yet.
     has_new_work: AtomicBool,
     todo: Mutex<Todo>,
     wake: Condvar,
@@ -278,7 +278,8 @@ fn take_place(
         // This never happens, because `tracked` has entries.
         return true;
     };
-    // A removed entry must not get a place, because every plugin with a place was called after it.
+    // Forget a call if every plugin with a place was called after it. The next call of its plugin
+    // then counts as the first one.
     without_place.retain(|entry| entry.last_called > oldest_call);
     if let Some(index) = without_place.iter().position(|entry| entry.plugin.ptr_eq(plugin)) {
         without_place.remove(index);

@@ -265,7 +265,7 @@ pub(crate) fn with_denial(
 ) -> Outcome {
     let (file_denial, file_denials) = state.files.denials().take();
     let requests = state.capabilities.http.take_refused();
-    // The suggestion is about the denied request.
+    // The suggestion is about a denied request, so it doesn't fit the denial of a file.
     let suggestion =
         if file_denial.is_none() { requests.suggestion.map(str::to_owned) } else { None };
     let denial = file_denial.or(requests.first);
@@ -290,8 +290,8 @@ pub(crate) fn with_denial(
     }
 
     let text = denial.to_string();
-    // If the message only repeats the denial, it isn't shown. A tool that got the denial from a
-    // standard interface has only an error code.
+    // Leave out the tool's message if it only repeats the denial. A tool that got the denial from a
+    // standard interface knows only an error code, so its message adds nothing either.
     let repeats =
         failure.message.contains(&text) || failure.code.as_deref() == Some("not-permitted");
     let message =

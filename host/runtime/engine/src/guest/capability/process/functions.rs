@@ -166,7 +166,7 @@ impl CallState {
         let (network, relay) = match start_relay(policy, session) {
             Ok(Some(started)) => started,
             Ok(None) => return Ok(()),
-            // Without a granted host, most commands need no relay.
+            // If no host is granted, most commands need no relay, so the command runs without one.
             Err(_) if hosts.is_empty() => return Ok(()),
             Err(error) => return Err(not_started(&error, policy)),
         };
@@ -181,8 +181,8 @@ impl CallState {
         Ok(())
     }
 
-    /// Returns the questions about hosts that no entry grants. Returns `None` if nobody can be asked
-    /// about hosts.
+    /// Returns the questions about hosts that no entry grants. Returns `None` if nobody can be
+    /// asked about hosts.
     fn host_questions(&self, hosts: &Arc<HostAccess>) -> Option<HostQuestions> {
         let processes = self.capabilities.process.as_ref()?;
         let approver = processes.commands.host_approver.as_ref()?;
@@ -301,7 +301,7 @@ impl CallState {
                 };
                 notices.extend(processes.policy.advisor.advice(&failed));
             }
-            // Programs of other plugins don't know jobs.
+            // The notice may advise an argument of `bash`, so it is only for plugins with a shell.
             if processes.policy.shell {
                 notices.extend(leftover_notice(leftovers, processes.commands.jobs.is_some()));
             }
@@ -407,7 +407,7 @@ fn give_secrets(command: &mut Command, hosts: &HostAccess) -> Result<(), Error> 
     let Some(certificate) = hosts.authority().map_err(no_secrets)? else { return Ok(()) };
     command.trust(certificate);
     for (name, value) in hosts.variables().map_err(no_secrets)? {
-        // The value of the user's environment would be the secret itself.
+        // This replaces a value from the user's environment, which would be the secret itself.
         command.set_variable(&name, &value);
     }
     Ok(())
