@@ -159,8 +159,8 @@ impl Compiler {
         }
     }
 
-    /// Returns the code of a component. `wasm` reads the component if it must be compiled. `digest`
-    /// is its SHA-256. Blocks.
+    /// Returns the code of a component. `read_wasm` reads the component if it must be compiled.
+    /// `digest` is its SHA-256. Blocks.
     ///
     /// # Errors
     ///
@@ -168,7 +168,7 @@ impl Compiler {
     pub fn component<'w, R>(
         &self,
         engine: &wasmtime::Engine,
-        wasm: impl FnOnce() -> Result<Cow<'w, [u8]>, R>,
+        read_wasm: impl FnOnce() -> Result<Cow<'w, [u8]>, R>,
         digest: &str,
         built_in: Option<Precompiled>,
     ) -> Result<Component, CompileError<R>> {
@@ -194,7 +194,7 @@ impl Compiler {
         }
 
         let helper = self.helper.as_ref().ok_or(CompileError::NoHelper)?;
-        let bytes = wasm().map_err(CompileError::Read)?;
+        let bytes = read_wasm().map_err(CompileError::Read)?;
         let code = run_helper(helper, &[HELPER], &bytes, bounds(bytes.len()))
             .map_err(|error| self.failure(&cache_key, bytes.len(), &error))?;
         let Some(cache) = &self.cache else {

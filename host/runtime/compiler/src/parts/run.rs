@@ -53,19 +53,20 @@ impl Parts {
         };
 
         // Every call has one thread anyway, so spare threads are only for its other inputs.
-        let threads = engine.take_threads(count.saturating_sub(1));
+        let spare_threads = engine.take_threads(count.saturating_sub(1));
+        let thread_count = 1 + spare_threads.taken;
         let job = Arc::new(Job {
             next: AtomicUsize::new(0),
             results: Mutex::new(vec![None; count]),
-            output: AtomicUsize::new(bounds.output),
+            output_left: AtomicUsize::new(bounds.output),
             bounds,
-            used: AtomicU64::new(0),
+            cpu_nanos: AtomicU64::new(0),
             working: Mutex::new(0),
             ended: Condvar::new(),
             inputs,
         });
         thread::scope(|scope| {
-            for _ in 0..=threads.taken.min(count) {
+            for _ in 0..thread_count {
                 job.begin();
                 let name = "toolhold-part".to_owned();
                 let builder = thread::Builder::new().name(name).stack_size(STACK);
@@ -81,10 +82,10 @@ impl Parts {
             job.tick(&engine.wasm);
         });
 
-        let used = Duration::from_nanos(job.used.load(Ordering::SeqCst));
+        let cpu_used = Duration::from_nanos(job.cpu_nanos.load(Ordering::SeqCst));
         let mut slots = job.results.lock().unwrap_or_else(PoisonError::into_inner);
         let results = slots.drain(..).map(|result| result.unwrap_or_else(without_thread));
-        (results.collect(), used)
+        (results.collect(), cpu_used)
     }
 }
 

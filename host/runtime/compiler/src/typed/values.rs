@@ -48,7 +48,7 @@ pub(crate) enum ValueError {
     UnknownField,
     #[error("needs the name of a case as `tag`")]
     Tag,
-    #[error("has a `value`, but the case `{0}` has no value")]
+    #[error("may not have the field `value`, because the case `{0}` takes no value")]
     CaseValue(String),
     #[error("has to have either `ok` or `err`")]
     OkOrErr,
@@ -61,14 +61,14 @@ pub(crate) enum ValueError {
 /// Converts arguments to values.
 pub(crate) struct Lowering {
     /// Bytes that the values may still take.
-    left: usize,
+    bytes_left: usize,
     /// The path of the current value.
     path: Vec<String>,
 }
 
 impl Lowering {
     pub(crate) fn new() -> Self {
-        Self { left: MAX_ARGUMENTS, path: Vec::new() }
+        Self { bytes_left: MAX_ARGUMENTS, path: Vec::new() }
     }
 
     /// Returns the path at which the conversion failed, as a JSON pointer.
@@ -101,7 +101,7 @@ impl Lowering {
 
     /// Subtracts `bytes` from the memory that the values may still take.
     fn charge(&mut self, bytes: usize) -> Result<(), ValueError> {
-        self.left = self.left.checked_sub(bytes).ok_or(ValueError::TooLarge)?;
+        self.bytes_left = self.bytes_left.checked_sub(bytes).ok_or(ValueError::TooLarge)?;
         Ok(())
     }
 
@@ -340,7 +340,7 @@ fn float(value: &Value) -> Result<f64, ValueError> {
 /// Converts an answer to JSON.
 pub(crate) struct Lifting {
     /// Bytes that the JSON text may still have.
-    left: usize,
+    bytes_left: usize,
 }
 
 /// The error for an answer above its limit.
@@ -349,12 +349,12 @@ pub(crate) struct TooLarge;
 
 impl Lifting {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { left: limit }
+        Self { bytes_left: limit }
     }
 
     /// Subtracts `bytes` from the length that the JSON text may still have.
     fn charge(&mut self, bytes: usize) -> Result<(), TooLarge> {
-        self.left = self.left.checked_sub(bytes).ok_or(TooLarge)?;
+        self.bytes_left = self.bytes_left.checked_sub(bytes).ok_or(TooLarge)?;
         Ok(())
     }
 
