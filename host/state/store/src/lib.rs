@@ -292,7 +292,7 @@ fn apply(
 ) -> Result<(), StoreError> {
     let before = totals(transaction)?;
     let mut after = before;
-    let mut size =
+    let mut select_size =
         transaction.prepare_cached("SELECT length(value) FROM entries WHERE key = ?1")?;
     let mut put = transaction.prepare_cached(
         "INSERT INTO entries (key, value) VALUES (?1, ?2)
@@ -301,10 +301,11 @@ fn apply(
     let mut delete = transaction.prepare_cached("DELETE FROM entries WHERE key = ?1")?;
     for KeyValue { key, value } in changes {
         let name = key.as_bytes();
-        let old_size: Option<u64> = size.query_row([name], |row| row.get(0)).optional()?;
-        if let Some(old_size) = old_size {
-            let old_entry = old_size.saturating_add(entry_size(key, 0));
-            after.bytes = after.bytes.saturating_sub(old_entry);
+        let old_value_size: Option<u64> =
+            select_size.query_row([name], |row| row.get(0)).optional()?;
+        if let Some(old_value_size) = old_value_size {
+            let key_size = entry_size(key, 0);
+            after.bytes = after.bytes.saturating_sub(key_size.saturating_add(old_value_size));
             after.keys = after.keys.saturating_sub(1);
         }
         match value {
@@ -336,14 +337,14 @@ fn apply(
     Ok(())
 }
 
-fn entry_size(key: &str, value: usize) -> u64 {
-    u64::try_from(key.len() + value).unwrap_or(u64::MAX)
+fn entry_size(key: &str, value_size: usize) -> u64 {
+    u64::try_from(key.len() + value_size).unwrap_or(u64::MAX)
 }
 
 /// Checks whether a quota refuses a change. A change to fewer bytes, keys or documents is always
 /// allowed, because the quota may have been lowered below what is stored already.
-fn exceeds(now: u64, before: u64, most: u64) -> bool {
-    now > most && now > before
+fn exceeds(after: u64, before: u64, quota: u64) -> bool {
+    after > quota && after > before
 }
 
 fn totals(connection: &Connection) -> Result<Quota, StoreError> {

@@ -479,8 +479,8 @@ fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
 
 /// Reads the tags of a document. In the column, a NUL follows each tag.
 fn tags(row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<String>> {
-    let kept = text(row, column)?;
-    Ok(kept.split_terminator('\0').map(str::to_owned).collect())
+    let joined_tags = text(row, column)?;
+    Ok(joined_tags.split_terminator('\0').map(str::to_owned).collect())
 }
 
 fn check_count(count: usize, what: &str) -> Result<(), StoreError> {
