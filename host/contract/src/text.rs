@@ -72,24 +72,24 @@ pub fn grouped(number: u64) -> String {
 pub fn neutral(text: &str) -> Cow<'_, str> {
     // Almost every text is clean, so nothing is copied before the first replacement.
     let mut out = String::new();
-    let mut clean_until = 0;
-    let mut at = 0;
-    while let Some(clean_bytes) = find_suspect(&text.as_bytes()[at..]) {
-        at += clean_bytes;
-        let Some(c) = text[at..].chars().next() else { break };
-        let c_end = at + c.len_utf8();
+    let mut copied_until = 0;
+    let mut offset = 0;
+    while let Some(clean_bytes) = find_suspect(&text.as_bytes()[offset..]) {
+        offset += clean_bytes;
+        let Some(c) = text[offset..].chars().next() else { break };
+        let c_end = offset + c.len_utf8();
         let is_line_end = c == '\r' && text[c_end..].starts_with('\n');
         if is_unsafe_to_show(c) && !is_line_end {
-            out.push_str(&text[clean_until..at]);
+            out.push_str(&text[copied_until..offset]);
             out.push(char::REPLACEMENT_CHARACTER);
-            clean_until = c_end;
+            copied_until = c_end;
         }
-        at = c_end;
+        offset = c_end;
     }
-    if clean_until == 0 {
+    if copied_until == 0 {
         return Cow::Borrowed(text);
     }
-    out.push_str(&text[clean_until..]);
+    out.push_str(&text[copied_until..]);
     Cow::Owned(out)
 }
 
