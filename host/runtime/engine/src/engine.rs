@@ -72,7 +72,7 @@ impl Engine {
 
         let housekeeper = Housekeeper::new(keep_ready, sessions);
         let ticker = Ticker::start(wasm.weak(), housekeeper.shared())
-            .map_err(HostError::io("starting the ticker's thread"))?;
+            .map_err(HostError::io("the ticker's thread can't be started"))?;
         let linker = linking::linker(&wasm).map_err(|error| engine_error(&error))?;
         Ok(Self { wasm, linker, housekeeper, ticker, no_pool })
     }

@@ -213,7 +213,8 @@ where
             Err(error) => Err(outcome::failure(&watched, &error, &store, &name)),
         }
     };
-    drive(watch, run, true).await.map_err(|failure| match failure.category {
+    let blocks = true;
+    drive(watch, run, blocks).await.map_err(|failure| match failure.category {
         Category::Timeout => ListError::Timeout(what),
         _ => ListError::Failed { what, failure: Box::new(failure) },
     })

@@ -53,7 +53,8 @@ impl CallState {
     fn start(&mut self, command: wit::Command, options: &wit::Options) -> Result<Child, Error> {
         let CheckedCommand { mut command, is_judged, policy } =
             self.check_process(command, options, self.may_judge())?;
-        self.relay_hosts(&mut command, &policy, false)?;
+        let is_job = false;
+        self.relay_hosts(&mut command, &policy, is_job)?;
         let call = &self.call;
         let Some(processes) = &self.capabilities.process else {
             return Err(host_error("failed", "the call has ended"));
@@ -120,7 +121,8 @@ impl CallState {
             let network = policy.places.shared_network(jobs.network());
             command.shared_network = network.map_err(|error| not_started(&error, &policy))?;
         }
-        self.relay_hosts(&mut command, &policy, true)?;
+        let is_job = true;
+        self.relay_hosts(&mut command, &policy, is_job)?;
         let child =
             process::Child::start(&policy.places, &command, 0, place.end(), &place.cancel())
                 .map_err(|error| not_started(&error, &policy))?;
@@ -543,7 +545,10 @@ impl wit::HostChild for &mut CallState {
 
     fn write(&mut self, handle: Resource<Child>, bytes: Vec<u8>) -> wasmtime::Result<u64> {
         let Child { child, live, .. } = self.table().get_mut(&handle)?;
-        let written = child.write(&bytes, None, &mut |stream, bytes| live.add(stream, bytes));
+        // Writing needs no time limit, because the process has its own deadline.
+        let write_until = None;
+        let written =
+            child.write(&bytes, write_until, &mut |stream, bytes| live.add(stream, bytes));
         Ok(u64::try_from(written).unwrap_or_default())
     }
 
