@@ -75,6 +75,7 @@ fn remove_partial_line_at_end(beginning: &mut Vec<u8>) -> usize {
     let length = beginning.len();
     beginning.truncate(length - partial_line_length(beginning.iter().rev(), length));
 
+    // A byte from 0xc0 on starts a character of several bytes, which may be incomplete.
     let mut last_bytes = beginning.iter().rev().take(MAX_CHARACTER_BYTES);
     if let Some(bytes_after_start) = last_bytes.position(|byte| *byte >= 0xc0) {
         beginning.truncate(beginning.len() - bytes_after_start - 1);

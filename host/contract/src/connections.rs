@@ -16,8 +16,8 @@ pub trait ConnectionGate: fmt::Debug + Send + Sync {
     /// Returns the error that the program gets.
     fn connect(&self, connection: &ProgramConnection<'_>) -> io::Result<()>;
 
-    /// Returns how long connections have waited for a person. The command gets this time in
-    /// addition. By default, no connection waits.
+    /// Returns how long connections have waited for a person. The command's time limit is extended
+    /// by this time. By default, no connection waits.
     fn waited(&self) -> Duration {
         Duration::ZERO
     }

@@ -194,7 +194,7 @@ pub enum HostError {
     /// Reading or writing one of the host's own files failed.
     #[error("{what}: {source}")]
     Io {
-        /// The action that was attempted.
+        /// The attempted action, or a sentence about the failure.
         what: String,
         /// The error of the operating system.
         source: std::io::Error,
@@ -202,7 +202,7 @@ pub enum HostError {
 }
 
 impl HostError {
-    /// Returns a function for `map_err` that adds the attempted action to an I/O error.
+    /// Returns a function for `map_err` that makes this error from an I/O error and `what`.
     pub fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
         move |source| Self::Io { what: what.into(), source }
     }

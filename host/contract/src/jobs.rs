@@ -74,8 +74,8 @@ pub trait JobPlace: Send + 'static {
     fn run(self: Box<Self>, process: i32, command: JobCommand) -> std::io::Result<()>;
 }
 
-/// A running command of a job. A call of the function waits for the end of the command. A drop ends
-/// the command.
+/// A running command of a job. Calling the function waits for the end of the command. Dropping the
+/// function ends the command.
 pub type JobCommand = Box<dyn FnOnce() -> JobEnd + Send>;
 
 /// The end of a job.

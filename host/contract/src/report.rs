@@ -27,7 +27,6 @@ pub struct ReportEntries {
     /// The exit status of a program that the call started.
     pub exit_code: Option<i32>,
     /// The ID of the background job that the call started.
-    /// The job that served the request, on the session's loopback.
     pub job: Option<String>,
     /// Notices of the host about programs that the call started.
     pub notices: Vec<String>,

@@ -41,8 +41,8 @@ pub enum ServicePlaceError {
     Ended,
 }
 
-/// A service that is reserved for one connection. A drop without [`keep`](Self::keep) frees the
-/// name.
+/// A service that is reserved for one connection. Dropping it without [`keep`](Self::keep) frees
+/// the name.
 pub trait ServicePlace: fmt::Debug + Send + Sync + 'static {
     /// Takes the running program. `None` means that the program must be started first.
     fn program(&mut self) -> Option<ServiceProgram>;
@@ -51,7 +51,7 @@ pub trait ServicePlace: fmt::Debug + Send + Sync + 'static {
     fn keep(self: Box<Self>, program: ServiceProgram);
 }
 
-/// A running program of a type that only its starter knows. A drop ends the program.
+/// A running program of a type that only its starter knows. Dropping it ends the program.
 pub type ServiceProgram = Box<dyn Any + Send + Sync>;
 
 /// Identifies a service in a session.

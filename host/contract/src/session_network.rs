@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Holds the network that the commands of a session share. The first command that needs the network
-/// creates it. Only the code that starts commands knows the type.
+/// creates it. Only the code that starts commands knows the type of the network.
 #[derive(Default)]
 pub struct SessionNetwork(Mutex<Option<Arc<dyn Any + Send + Sync>>>);
 

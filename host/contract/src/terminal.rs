@@ -136,7 +136,7 @@ fn last_states(text: &str) -> String {
 /// Checks whether `state` is an earlier state of the progress message `next`: a bar, a count, or a
 /// text with the same first letters.
 fn is_earlier_state(state: &str, next: &str) -> bool {
-    // A bar has no letters, and the empty string is a prefix of every `next`.
+    // The first letters of a bar are the empty text, with which every text starts.
     state.len() <= LONGEST_STATE && first_letters(next).starts_with(&first_letters(state))
 }
 

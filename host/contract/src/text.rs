@@ -67,29 +67,29 @@ pub fn grouped(number: u64) -> String {
 }
 
 /// Replaces control and bidirectional formatting characters with U+FFFD. Line feeds and tabs don't
-/// change. A carriage return is replaced unless a line feed follows, because later text overwrites
-/// the shown line.
+/// change. A carriage return is replaced unless a line feed follows, because the text after it
+/// would overwrite the shown line.
 pub fn neutral(text: &str) -> Cow<'_, str> {
     // Almost every text is clean, so nothing is copied before the first replacement.
     let mut out = String::new();
-    let mut clean_until = 0;
-    let mut at = 0;
-    while let Some(clean_bytes) = find_suspect(&text.as_bytes()[at..]) {
-        at += clean_bytes;
-        let Some(c) = text[at..].chars().next() else { break };
-        let c_end = at + c.len_utf8();
+    let mut copied_until = 0;
+    let mut offset = 0;
+    while let Some(clean_bytes) = find_suspect(&text.as_bytes()[offset..]) {
+        offset += clean_bytes;
+        let Some(c) = text[offset..].chars().next() else { break };
+        let c_end = offset + c.len_utf8();
         let is_line_end = c == '\r' && text[c_end..].starts_with('\n');
         if is_unsafe_to_show(c) && !is_line_end {
-            out.push_str(&text[clean_until..at]);
+            out.push_str(&text[copied_until..offset]);
             out.push(char::REPLACEMENT_CHARACTER);
-            clean_until = c_end;
+            copied_until = c_end;
         }
-        at = c_end;
+        offset = c_end;
     }
-    if clean_until == 0 {
+    if copied_until == 0 {
         return Cow::Borrowed(text);
     }
-    out.push_str(&text[clean_until..]);
+    out.push_str(&text[copied_until..]);
     Cow::Owned(out)
 }
 
@@ -101,8 +101,9 @@ fn find_suspect(bytes: &[u8]) -> Option<usize> {
     let clean_chunks = chunks.take_while(|chunk| !has_suspect(chunk)).count();
     let clean_bytes = clean_chunks * CHUNK;
     let rest = &bytes[clean_bytes..];
-    // A `rest` of a chunk or more starts with a chunk that has a suspect byte. Only a shorter
-    // `rest` is checked here, so the end of the text isn't read again for each suspect byte.
+    // If a whole chunk remains, it has a suspect byte, which `position` finds below. Only a shorter
+    // `rest` may be clean. A longer `rest` isn't checked, because the check would read all of it
+    // again for each suspect byte.
     if rest.len() < CHUNK && !has_suspect(rest) {
         return None;
     }

@@ -50,7 +50,7 @@ capabilities! {
         keys: &[],
     }
     // A plugin can only send requests. No capability exists for serving requests.
-    /// Requests.
+    /// Requests to the network.
     Http {
         name: "http",
         interfaces: &["wasi:http/outgoing-handler@0.2.6", "wasi:http/types@0.2.6"],
@@ -180,8 +180,8 @@ pub enum Unasked {
     Refused,
     /// The host loads the component. The functions of the interface refuse every use.
     Allowed,
-    /// As `Allowed`. Language runtimes import the interface even if the plugin's code doesn't use
-    /// it.
+    /// Like `Allowed`, but the import is no reason for a notice, because language runtimes import
+    /// the interface even if the plugin's code doesn't use it.
     Usual,
 }
 

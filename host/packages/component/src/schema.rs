@@ -23,12 +23,12 @@ const MAX_CHAIN: usize = 100;
 /// 10 KB of the stack for each level, and a thread has 2 MiB.
 const MAX_LEVELS: usize = 150;
 
-/// Most levels of a value times levels of a recursive schema. The check uses the stack for each of
-/// them. A larger value is refused.
+/// Limit for the levels of a value times the levels of a recursive schema, because the check uses
+/// the stack for each of them. A value above the limit is refused.
 const MAX_NESTING: usize = 1_000;
 
-/// Most values in a value times values in a schema, about a second of work. A larger value is
-/// refused.
+/// Limit for the number of values in a value times the number of values in a schema. It stands for
+/// about a second of work. A value above the limit is refused.
 const MAX_WORK: usize = 20_000_000;
 
 /// Keywords that contain data instead of schemas.
@@ -86,7 +86,7 @@ pub struct SchemaCost {
 }
 
 impl SchemaCost {
-    /// Computes the cost of a schema. `weight` is the largest number if a reference isn't a pointer
+    /// Computes the cost of a schema. `weight` is [`usize::MAX`] if a reference isn't a pointer
     /// from the root to a part of the schema.
     pub fn from_schema(schema: &Value) -> Self {
         let cost = Unfolding::cost_of_document(schema);
@@ -284,7 +284,7 @@ impl<'s> Unfolding<'s> {
 
     fn cost_of_target(&mut self, target: &'s str) -> Cost {
         if let Some(entry) = self.costs.get(target) {
-            // The cost isn't known yet, so the reference is inside of its own target.
+            // If the cost isn't known yet, the reference is inside of its own target.
             let circular = Cost { values: 1, circular_references: 1, levels: 1 };
             return entry.unwrap_or(circular);
         }

@@ -6,9 +6,9 @@ use wasmparser::{ComponentInstance, FunctionBody, Operator, Parser, Payload};
 /// time grows at least with the square of the depth.
 const MAX_LOOPS: usize = 64;
 
-/// A component may have this number of functions, and one more for each 50 bytes. Even an empty
-/// function uses time and memory of the compiler. Functions of real components have some hundred
-/// bytes.
+/// A component may have this number of functions, and one more for each 50 bytes, because even an
+/// empty function uses time and memory of the compiler. The functions of real components have some
+/// hundred bytes.
 const FUNCTIONS: usize = 20_000;
 const BYTES_OF_FUNCTION: usize = 50;
 
@@ -69,8 +69,8 @@ pub fn check_shape(wasm: &[u8]) -> Result<(), ShapeError> {
                     .map_while(Result::ok)
                     .filter(|instance| matches!(instance, ComponentInstance::Instantiate { .. }))
                     .count();
-                // Finding the real component would need name resolution, so the number of the
-                // largest component so far is used.
+                // Finding out which component is instantiated would need name resolution, so assume
+                // that it is the largest component so far.
                 new_instances = instantiated.saturating_mul(largest);
             }
             Payload::CodeSectionStart { count, .. } => {

@@ -17,7 +17,7 @@ pub(crate) enum BoundedFileError {
 /// Reads a file of at most `limit` bytes. Returns `None` if the file doesn't exist. Fails if the
 /// file can't be read, isn't a regular file, or is larger. Blocks.
 pub(crate) fn read_if_there(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, BoundedFileError> {
-    // A link without a target exists, so opening the link fails below.
+    // For a link without a target, this succeeds, so that opening the link fails below.
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         // A part of the path is a file instead of a folder.

@@ -8,6 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 use serde::Deserialize;
+use toolhold_contract::text::{cut, neutral_line};
 
 use crate::bounded;
 use crate::error::FetchError;
@@ -99,18 +100,13 @@ impl Credentials {
             }
         }
         let helper = self.config.cred_helpers.get(registry).or(self.config.creds_store.as_ref());
-        match helper {
-            Some(helper) => Login::Unreadable(format!(
-                "the login in {file} is in the helper program `{}`, which Toolhold doesn't start: \
-                 write an entry with `auth` below `auths` in that file, or set DOCKER_CONFIG to a \
-                 folder with such a file",
-                toolhold_contract::text::neutral_line(toolhold_contract::text::cut(
-                    helper,
-                    MAX_HELPER_NAME
-                ))
-            )),
-            None => Login::Missing,
-        }
+        let Some(helper) = helper else { return Login::Missing };
+        let shown_helper = neutral_line(cut(helper, MAX_HELPER_NAME));
+        Login::Unreadable(format!(
+            "{file} leaves the login to the helper program `{shown_helper}`, which Toolhold \
+             doesn't start: write an entry with `auth` below `auths` in that file, or set \
+             DOCKER_CONFIG to a folder with such a file"
+        ))
     }
 
     /// Returns the path of the file for messages. If no file was read, returns the usual path.
@@ -155,8 +151,8 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Returns the host and port in a key of `auths`, which may be a URL. Returns `None` for a key of
-/// only a part of a registry, because its login isn't valid for the whole registry.
+/// Returns the host and port in a key of `auths`, which may be a URL. Returns `None` if the key
+/// names only a part of a registry, because its login isn't valid for the whole registry.
 fn registry_of(key: &str) -> Option<&str> {
     let location = key.strip_prefix("https://").unwrap_or(key);
     match location.split_once('/') {

@@ -26,7 +26,8 @@ const MAGIC: &[u8] = b"\0asm";
 /// Bytes that an error shows of an answer that isn't WebAssembly.
 const SHOWN_BYTES: usize = 16;
 
-/// A fetched plugin. Only its digest and length are checked, against the source's statements.
+/// A fetched plugin. If the source states a digest or a length, the component matches it. Nothing
+/// else about the component is checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fetched {
     /// The component.
@@ -47,8 +48,8 @@ impl Fetched {
         signatures: Vec<Vec<u8>>,
     ) -> Result<Self, FetchError> {
         if !bytes.starts_with(MAGIC) {
-            // The error shows the beginning of a server's answer. The error must not show a part of
-            // a file, because the file may be private.
+            // Show the beginning of a server's answer, but no part of a file on this machine,
+            // because the file may be private.
             let why = if matches!(resolved, Source::Path(_)) {
                 "the file isn't WebAssembly".to_owned()
             } else {

@@ -62,9 +62,15 @@ pub(crate) enum ArtifactError {
          oci://REGISTRY/NAME@sha256:…"
     )]
     Index,
-    #[error("the manifest's type is `{0}`, not `{manifest}`", manifest = media_types::MANIFEST)]
+    #[error(
+        "the manifest's media type is `{0}`, but a plugin's manifest has the type `{manifest}`",
+        manifest = media_types::MANIFEST
+    )]
     MediaType(String),
-    #[error("the manifest's type is `{own}`, but the server says `{stated}`")]
+    #[error(
+        "the manifest says that its media type is `{own}`, but the server says that it is \
+         `{stated}`"
+    )]
     OwnMediaType { own: String, stated: String },
     #[error("the manifest isn't valid, at line {0}")]
     Invalid(usize),

@@ -174,7 +174,7 @@ impl<'a> Session<'a> {
         let bytes = answer.bytes(&|_, _| {}).await?;
         let digest = digest_of(&bytes);
         for expected in requested_digest.iter().chain(&stated_digest) {
-            // A registry may state a digest with another algorithm.
+            // A registry may state a digest with another algorithm, which isn't compared.
             if expected.starts_with("sha256:") && *expected != digest {
                 let expected_digest = shown(expected);
                 let why = format!("the digest is {digest}, but {expected_digest} was requested");

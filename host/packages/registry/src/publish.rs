@@ -81,9 +81,10 @@ pub async fn publish(
     let config = config_of(publication.wasm);
     let manifest = manifest_of(publication, &config);
     let digest = digest_of(&manifest);
-    let known = session.digest_of_tag(tag).await?;
-    let is_same = known.as_ref() == Some(&digest);
-    if known.is_some() && !is_same && !publication.replaces {
+    let tag_digest = session.digest_of_tag(tag).await?;
+    let is_same = tag_digest.as_ref() == Some(&digest);
+    let names_other = tag_digest.is_some() && !is_same;
+    if names_other && !publication.replaces {
         return Err(session.refused(
             "the destination",
             format!(
@@ -104,8 +105,8 @@ pub async fn publish(
     if !is_same {
         session.put_manifest(tag, media_types::MANIFEST, &manifest).await?;
     }
-    let is_replaced = known.is_some() && !is_same;
-    Ok(Published { source: Source::Oci(reference.with_digest(&digest)), is_same, is_replaced })
+    let source = Source::Oci(reference.with_digest(&digest));
+    Ok(Published { source, is_same, is_replaced: names_other })
 }
 
 impl Session<'_> {
@@ -239,8 +240,8 @@ impl Session<'_> {
     }
 }
 
-/// Returns the configuration of a component. Other registry clients require a time. The time is
-/// fixed, because equal components must have equal digests.
+/// Returns the configuration of a component. It has a time, because other registry clients require
+/// one. The time is always the same, because equal components must have equal digests.
 fn config_of(wasm: &[u8]) -> Vec<u8> {
     let config = json!({
         "created": "1970-01-01T00:00:00Z",

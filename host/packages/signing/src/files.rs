@@ -132,7 +132,7 @@ fn write_public(path: &Path, bytes: &[u8]) -> io::Result<()> {
         result = fs::rename(&temporary, path);
     }
     if result.is_err() {
-        // The result already has the more important error.
+        // Ignore an error here, because the result already has a more important error.
         let _ = fs::remove_file(&temporary);
     }
     result

@@ -174,7 +174,7 @@ fn write_new(folder: &PrivateFolder, name: &str, bytes: &[u8], mode: u32) -> io:
     let temporary = format!(".{name}.new.{}", std::process::id());
     folder.put_with_mode(&temporary, bytes, mode)?;
     let Err(error) = folder.rename(&temporary, name) else { return Ok(()) };
-    // The result already has the more important error.
+    // Ignore an error here, because the error of the rename is more important.
     let _ = folder.remove(&temporary);
     if error.kind() != ErrorKind::AlreadyExists {
         return Err(error);

@@ -180,14 +180,14 @@ impl SecretKey {
             return Err(SecretKeyError::Damaged);
         }
 
-        let (id, pair) = content.split_at(ID_BYTES);
-        let (seed, public) = pair.split_at(SEED_BYTES);
+        let (id, seed_and_public_key) = content.split_at(ID_BYTES);
+        let (seed, public_key) = seed_and_public_key.split_at(SEED_BYTES);
         let mut id_bytes = [0; ID_BYTES];
         id_bytes.copy_from_slice(id);
         let mut seed_bytes = Zeroizing::new([0; SEED_BYTES]);
         seed_bytes.copy_from_slice(seed);
         let key = Self::from_seed(seed_bytes, KeyId(id_bytes))?;
-        if key.public.key != public {
+        if key.public.key != public_key {
             return Err(SecretKeyError::OtherPublicKey);
         }
         Ok(key)

@@ -14,12 +14,12 @@ use crate::compiled;
 /// Most bytes of all files. The least recently used files are removed.
 const MAX_BYTES: u64 = 2 << 30;
 
-/// Most files. 1,024 plugins need three files each, in a few versions. A search of a larger folder
-/// would take long.
+/// Most files in the folder. They are enough for 1,024 plugins with three files each, in a few
+/// versions. With more files, a search of the folder would take long.
 const MAX_FILES: usize = 8192;
 
-/// Files and bytes that a process stores between two searches of the folder. The cache may exceed
-/// its limits by this amount.
+/// Files and bytes that a process may store before it searches the folder again and removes old
+/// files. In the meantime, the cache may exceed its limits by this amount.
 const FILES_BETWEEN: u32 = 64;
 const BYTES_BETWEEN: u64 = 64 << 20;
 

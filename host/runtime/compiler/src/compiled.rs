@@ -1,5 +1,5 @@
-//! Maps compiled code, and sets the processors of compiled code. No other module of this crate has
-//! `unsafe` code.
+//! Maps compiled code, and sets for which processors code is compiled. No other module of this
+//! crate has `unsafe` code.
 #![allow(
     unsafe_code,
     reason = "compiled code can't be checked, so mapping it is a promise about its source"
@@ -55,7 +55,7 @@ pub fn map_built_in(engine: &Engine, code: Precompiled) -> Result<Component, Bui
 /// Maps a file of the compile cache. Only `cache` may call this, for a file in a folder that only
 /// this user can change. The file may be replaced, but must never change.
 pub(crate) fn map_cached(engine: &Engine, file: &File) -> wasmtime::Result<Component> {
-    // The handle leads to the checked file, but the name of the file may lead to a newer file.
+    // Use the handle of the checked file, because its name may lead to a newer file by now.
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     // SAFETY: the caller has checked that only this user could have written the file, and the cache
     // renames finished files into place.

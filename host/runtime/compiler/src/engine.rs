@@ -22,12 +22,12 @@ pub fn settings() -> Config {
         .async_stack_size(ASYNC_STACK)
         // Tools don't need 64-bit memories, which increase the attack surface.
         .wasm_memory64(false)
-        // Any component may use several memories, relaxed SIMD and maps of WIT. The engine supports
-        // lists of a fixed length only in part, so they aren't allowed.
+        // Components may use several memories, relaxed SIMD and WIT maps. WIT lists of a fixed
+        // length stay disabled, because the engine supports them only in part.
         .wasm_multi_memory(true)
         .wasm_relaxed_simd(true)
         .wasm_component_model_map(true)
-        // Debuggers of the host need this information, but backtraces of guests don't.
+        // Only debuggers of the host need this information. Backtraces of guests work without it.
         .native_unwind_info(false)
         .cranelift_opt_level(wasmtime::OptLevel::Speed);
     config
@@ -44,7 +44,8 @@ pub(crate) enum Target {
 pub(crate) fn compiler(target: Target) -> Result<wasmtime::Engine, HostError> {
     let mut config = settings();
     if target == Target::Baseline {
-        // Built-in code has no lines that a backtrace could name.
+        // Backtraces use the address map to name source lines, but built-in plugins have no
+        // information about lines.
         config.generate_address_map(false);
         compiled::for_baseline(&mut config)
             .map_err(|error| HostError::Engine(format!("{error:#}")))?;

@@ -159,8 +159,8 @@ impl Compiler {
         }
     }
 
-    /// Returns the code of a component. `wasm` reads the component if it must be compiled. `digest`
-    /// is its SHA-256. Blocks.
+    /// Returns the code of a component. `read_wasm` reads the component if it must be compiled.
+    /// `digest` is its SHA-256. Blocks.
     ///
     /// # Errors
     ///
@@ -168,7 +168,7 @@ impl Compiler {
     pub fn component<'w, R>(
         &self,
         engine: &wasmtime::Engine,
-        wasm: impl FnOnce() -> Result<Cow<'w, [u8]>, R>,
+        read_wasm: impl FnOnce() -> Result<Cow<'w, [u8]>, R>,
         digest: &str,
         built_in: Option<Precompiled>,
     ) -> Result<Component, CompileError<R>> {
@@ -194,7 +194,7 @@ impl Compiler {
         }
 
         let helper = self.helper.as_ref().ok_or(CompileError::NoHelper)?;
-        let bytes = wasm().map_err(CompileError::Read)?;
+        let bytes = read_wasm().map_err(CompileError::Read)?;
         let code = run_helper(helper, &[HELPER], &bytes, bounds(bytes.len()))
             .map_err(|error| self.failure(&cache_key, bytes.len(), &error))?;
         let Some(cache) = &self.cache else {
@@ -214,7 +214,7 @@ impl Compiler {
                     max_processor_seconds(size)
                 )
             }
-            // Rust's message if an allocation fails.
+            // Rust prints this message when an allocation fails.
             HelperError::Crashed(output) if output.starts_with("memory allocation of ") => {
                 format!(
                     "compiling takes more than {} MiB of memory, the limit for {size} bytes",
@@ -223,7 +223,7 @@ impl Compiler {
             }
             other => other.to_string(),
         };
-        // Another failure may not happen again, so it isn't stored.
+        // A failure with another cause may not happen again, so it isn't stored.
         let remembered = match &self.cache {
             Some(cache) if error.is_of_input() => cache.put_failure(key, &reason).ok(),
             _ => None,
@@ -375,8 +375,8 @@ fn refusal(wasm: &[u8], error: &wasmtime::Error) -> String {
     )
 }
 
-/// Combines a command for WASI preview 1 with the adapter to WASI 0.2. The adapter runs in the
-/// sandbox of the module.
+/// Combines a command for WASI preview 1 with the adapter to WASI 0.2, which then runs in the same
+/// sandbox as the module.
 fn make_component(module: &[u8]) -> Result<Vec<u8>, Fault> {
     let with_module = ComponentEncoder::default().module(module);
     let with_adapter = with_module.and_then(|encoder| {

@@ -23,7 +23,7 @@ pub struct StoreLimiter {
     bounds: StoreBounds,
     memory_left: usize,
     table_elements_left: usize,
-    /// The bytes of the last growth. They are free again if the growth fails.
+    /// The bytes of the last growth, which are added to `memory_left` again if the growth fails.
     last_growth: usize,
     refused: bool,
 }
@@ -45,8 +45,8 @@ impl StoreLimiter {
         self.bounds.memory - self.memory_left
     }
 
-    /// Checks whether the limiter has refused memory. The refusal is then the cause of a later
-    /// crash.
+    /// Checks whether the limiter has refused to grow a memory or a table. If it has, this is the
+    /// cause of a later crash of the guest.
     pub fn refused(&self) -> bool {
         self.refused
     }
@@ -72,7 +72,8 @@ impl ResourceLimiter for StoreLimiter {
     fn memory_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
         let limiter_allowed_growth = !self.refused;
         if limiter_allowed_growth {
-            // The machine has no memory for the growth.
+            // The limiter has already subtracted these bytes, but the machine has no memory for
+            // them.
             self.memory_left += self.last_growth;
             self.last_growth = 0;
         }

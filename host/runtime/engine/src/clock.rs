@@ -11,8 +11,8 @@ use wasmtime::EngineWeak;
 /// interruption.
 pub(crate) const TICK: Duration = Duration::from_millis(2);
 
-/// Ticks without a call after which the ticker sleeps. More than 1, because waking the ticker takes
-/// more time of the next call than a tick.
+/// Ticks without a call after which the ticker sleeps. The ticker doesn't sleep earlier, because
+/// waking it costs the next call more time than a tick.
 const IDLE_TICKS: u32 = 50;
 
 /// Background work that the ticker starts. A call doesn't start it, because starting a thread takes

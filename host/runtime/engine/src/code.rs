@@ -24,7 +24,8 @@ pub(crate) enum CodeError {
     Read(#[from] ReadError),
     #[error(transparent)]
     Compile(#[from] CompileError<ReadError>),
-    /// All imports are granted at this point. So an import has another type than in this version.
+    /// All imports are granted at this point, so the reason is that an import has another type than
+    /// in this version.
     #[error(
         "linking the component failed: {0:#}. The component was built for a newer contract: update \
          Toolhold, or build the component with this version's SDK"
@@ -70,7 +71,7 @@ impl Source {
 pub(crate) struct LazyCode {
     source: Source,
     code: OnceCell<Arc<Code>>,
-    /// Whether the file has other content, but the same stamp.
+    /// Whether the content of the file has changed, although its stamp is the same.
     differs_from_file: AtomicBool,
 }
 
@@ -89,7 +90,7 @@ impl LazyCode {
         &self.source
     }
 
-    /// Checks whether the file has other content, but the same stamp.
+    /// Checks whether the content of the file has changed, although its stamp is the same.
     pub(crate) fn differs_from_file(&self) -> bool {
         self.differs_from_file.load(Ordering::Relaxed)
     }

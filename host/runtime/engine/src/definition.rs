@@ -213,8 +213,8 @@ fn convert_arguments(
     Ok(arguments)
 }
 
-/// Converts the description of an argument. `schema` must have the argument, because the user's
-/// rules for another name never apply.
+/// Converts the description of an argument. `schema` must have the argument, because a rule of the
+/// user would never apply to an argument that no call has.
 fn convert_argument(
     description: tools::Argument,
     schema: &Value,

@@ -60,8 +60,8 @@ impl Engine {
         let mut no_pool = None;
         let wasm = match wasmtime::Engine::new(&config) {
             Ok(wasm) => wasm,
-            // The pool reserves address space. Some containers limit the address space too much.
-            // `toolhold doctor` reports this.
+            // The pool reserves much address space, which some containers limit. `toolhold doctor`
+            // reports this.
             Err(error) => {
                 let reason = format!("{error:#}");
                 tracing::info!("no memory pool, so calls start slower: {reason}");
@@ -72,7 +72,7 @@ impl Engine {
 
         let housekeeper = Housekeeper::new(keep_ready, sessions);
         let ticker = Ticker::start(wasm.weak(), housekeeper.shared())
-            .map_err(HostError::io("starting the ticker's thread"))?;
+            .map_err(HostError::io("the ticker's thread can't be started"))?;
         let linker = linking::linker(&wasm).map_err(|error| engine_error(&error))?;
         Ok(Self { wasm, linker, housekeeper, ticker, no_pool })
     }

@@ -28,7 +28,7 @@ use crate::timing::{CallPlace, CallWatch};
 use crate::warm_pool::Entry;
 use crate::wasi::Files;
 
-/// Most filters of a plugin. A plugin with more is refused, also for the next three limits.
+/// Most filters of a plugin. A plugin that exceeds this limit or one of the next three is refused.
 const MAX_FILTERS: usize = 512;
 /// Most characters of a filter's name.
 const MAX_NAME: usize = 64;
@@ -273,7 +273,7 @@ impl FilterCall {
             Arc::clone(watch),
         );
         let (mut store, instance) = run::instantiate(&code.pre, state, limits).await;
-        // A block, because an error in it must not return from the function without the store.
+        // The block catches errors, because the function must return the store after an error, too.
         let created = async {
             let instance = exports.load(&mut store, &instance?)?;
             match instance.list(&mut store).await? {

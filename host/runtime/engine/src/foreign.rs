@@ -215,7 +215,7 @@ async fn run_command(
     let function = instance.get_typed_func::<(), (Result<(), ()>,)>(&mut *store, run)?;
     let exit_code = match function.call_async(&mut *store, ()).await {
         Ok((Ok(()),)) => 0,
-        // An error of `run` has no exit code. Shells use 1 for a general error.
+        // An error of `run` has no exit code, so use 1, as shells do for a general error.
         Ok((Err(()),)) => 1,
         // A command that calls `exit` ends with a trap that contains the exit code.
         Err(error) => match error.downcast_ref::<I32Exit>() {

@@ -58,7 +58,7 @@ pub(crate) struct Shared {
     /// The lifetime of warm instances after a plugin's last call. Zero disables them.
     lifetime: Duration,
     sessions: Arc<SessionInstances>,
-    /// Whether there is new work without a notification of the thread.
+    /// Whether there is new work of which the thread wasn't notified yet.
     has_new_work: AtomicBool,
     todo: Mutex<Todo>,
     wake: Condvar,
@@ -67,9 +67,9 @@ pub(crate) struct Shared {
 /// Work that calls leave.
 #[derive(Default)]
 struct Work {
-    used: Vec<Store<CallState>>,
+    used_stores: Vec<Store<CallState>>,
     /// Called plugins that the thread doesn't track yet.
-    new: Vec<Weak<LoadedPlugin>>,
+    new_plugins: Vec<Weak<LoadedPlugin>>,
 }
 
 #[derive(Default)]
@@ -123,13 +123,13 @@ impl Housekeeper {
             pool.called.store(true, Ordering::Relaxed);
             let was_tracked = pool.tracked.swap(true, Ordering::Relaxed);
             if !was_tracked {
-                todo.work.new.push(Arc::downgrade(plugin));
+                todo.work.new_plugins.push(Arc::downgrade(plugin));
             }
         }
 
         let is_small = pool.fits_spare_slots && store.data().memory.used() <= MAX_IDLE_MEMORY;
-        if is_small && todo.work.used.len() < MAX_USED_STORES {
-            todo.work.used.push(store);
+        if is_small && todo.work.used_stores.len() < MAX_USED_STORES {
+            todo.work.used_stores.push(store);
             drop(todo);
         } else {
             // Dropping a store takes long, so the lock is released first.
@@ -227,14 +227,14 @@ fn run_housekeeper(shared: &Shared) {
     let mut sessions_due = None;
     loop {
         let next_due = next_chore(&tracked, shared.lifetime, sessions_due);
-        let Some(Work { used, new }) = shared.wait(next_due) else { return };
+        let Some(Work { used_stores, new_plugins }) = shared.wait(next_due) else { return };
         // Dropping a store takes long, so calls leave it to this thread.
-        drop(used);
+        drop(used_stores);
 
         let now = Instant::now();
         sessions_due = shared.sessions.drop_idle(now);
         note_calls(&mut tracked, now);
-        for plugin in new {
+        for plugin in new_plugins {
             if take_place(&plugin, now, &tracked, &mut without_place) {
                 tracked.push(TrackedPlugin { plugin, last_called: now });
             }
@@ -278,7 +278,8 @@ fn take_place(
         // This never happens, because `tracked` has entries.
         return true;
     };
-    // A removed entry must not get a place, because every plugin with a place was called after it.
+    // Forget a call if every plugin with a place was called after it. The next call of its plugin
+    // then counts as the first one.
     without_place.retain(|entry| entry.last_called > oldest_call);
     if let Some(index) = without_place.iter().position(|entry| entry.plugin.ptr_eq(plugin)) {
         without_place.remove(index);
@@ -293,7 +294,7 @@ fn take_place(
     if let Some(plugin) = plugin.upgrade()
         && let Some(code) = plugin.code.get()
     {
-        // The next call adds the plugin to `Work::new` again.
+        // The next call adds the plugin to `Work::new_plugins` again.
         code.warm_pool.tracked.store(false, Ordering::Relaxed);
     }
     false
@@ -325,7 +326,7 @@ fn drop_idle(tracked: &mut Vec<TrackedPlugin>, now: Instant, lifetime: Duration)
         let is_disabled = pool.disabled.load(Ordering::Relaxed);
         let stays = rank <= MAX_PLUGINS && is_recent && !is_disabled;
         if !stays {
-            // The next call adds the plugin to `Work::new` again.
+            // The next call adds the plugin to `Work::new_plugins` again.
             pool.tracked.store(false, Ordering::Relaxed);
             pool.clear();
         }

@@ -134,7 +134,7 @@ fn compare(
     if component_file::digest(&wasm) == digest {
         return Ok(Some(wasm.into()));
     }
-    // The stored digest is removed, so the next start reads the file.
+    // Remove the stored digest, so that the next start reads the file.
     if let Some(path) = file.path.to_str() {
         runtime.compiler.forget(&stored_name(path));
     }

@@ -14,7 +14,8 @@ pub(crate) const MAX_TOOLS: usize = 128;
 pub(crate) const MAX_TOOL_NAME: usize = 38;
 /// Most bytes of a description.
 pub(crate) const MAX_DESCRIPTION: usize = 4096;
-/// Most bytes of a plugin's name for something in an error message. Longer names are cut.
+/// Most bytes of a name that a plugin has chosen, such as a tool's name, in an error message.
+/// Longer names are cut.
 pub(crate) const MAX_NAME_IN_ERROR: usize = 80;
 
 /// The limits of a call. The defaults are those of the configuration.

@@ -144,7 +144,8 @@ impl Runtime {
         path: &Path,
         stamp: FileStamp,
     ) -> Result<Candidate, HostError> {
-        // A file that changed a moment ago may change again without a new stamp.
+        // A file that changed a moment ago may change again without a new stamp, so its digest
+        // isn't remembered.
         let stamp_to_remember = if stamp.is_settled() { Some(stamp) } else { None };
         let file =
             ComponentFile { path: path.to_owned(), stamp: stamp_to_remember, recalled: false };
@@ -155,7 +156,7 @@ impl Runtime {
             return Candidate::read(opened, file);
         };
         let info = Arc::new(offer.info(&digest, Origin::File(path.to_owned())));
-        // The digest was recalled for this stamp. A later check of the file needs the stamp.
+        // Keep the stamp even if it isn't settled, because a later check compares the file with it.
         let source = Source::File(ComponentFile { stamp: Some(stamp), recalled: true, ..file });
         Ok(Candidate { content: Content::Recalled(offer.into()), source, info })
     }

@@ -42,8 +42,8 @@ fn file_name(runtime: &Runtime, digest: &str, config: &PluginConfig) -> String {
     if config.is_empty() {
         return format!("{code}.{version}.{FORMAT}.offer");
     }
-    // This hash isn't cryptographic. Only an attacker who chooses the settings could make a
-    // collision, but the settings belong to the user.
+    // A hash that isn't cryptographic is enough. Only somebody who chooses the settings could make
+    // a collision, and the settings belong to the user.
     let mut hasher = DefaultHasher::new();
     config.all().hash(&mut hasher);
     let settings_hash = hasher.finish();
@@ -111,7 +111,7 @@ impl Plugin {
         }
 
         let plugin = self.clone();
-        // After a panic of the task, the next start only loads the plugin again.
+        // Ignore a panic of the task. Without the stored offer, the next start only takes longer.
         let _ = tokio::task::spawn_blocking(move || {
             if !plugin.is_known() {
                 plugin.store_offer();

@@ -264,14 +264,14 @@ pub(crate) fn with_denial(
     report: &Report,
 ) -> Outcome {
     let (file_denial, file_denials) = state.files.denials().take();
-    let requests = state.capabilities.http.take_refused();
-    // The suggestion is about the denied request.
+    let refused_requests = state.capabilities.http.take_refused();
+    // The suggestion is about a denied request, so it doesn't fit the denial of a file.
     let suggestion =
-        if file_denial.is_none() { requests.suggestion.map(str::to_owned) } else { None };
-    let denial = file_denial.or(requests.first);
+        if file_denial.is_none() { refused_requests.suggestion.map(str::to_owned) } else { None };
+    let denial = file_denial.or(refused_requests.first);
     if let Some(denial) = &denial {
         let mut entries = report.entries();
-        entries.denials += file_denials + requests.count;
+        entries.denials += file_denials + refused_requests.count;
         entries.denial.get_or_insert_with(|| (**denial).clone());
     }
 
@@ -290,12 +290,15 @@ pub(crate) fn with_denial(
     }
 
     let text = denial.to_string();
-    // If the message only repeats the denial, it isn't shown. A tool that got the denial from a
-    // standard interface has only an error code.
-    let repeats =
+    // Leave out the tool's message if it only repeats the denial. A tool that got the denial from a
+    // standard interface knows only an error code, so its message adds nothing either.
+    let only_repeats_denial =
         failure.message.contains(&text) || failure.code.as_deref() == Some("not-permitted");
-    let message =
-        if repeats { text } else { format!("{text} (The tool said: {})", failure.message) };
+    let message = if only_repeats_denial {
+        text
+    } else {
+        format!("{text} (The tool said: {})", failure.message)
+    };
     Err(Failure {
         category: Category::PolicyBlocked,
         code: None,

@@ -102,8 +102,8 @@ impl Plugin {
         self.0.code.get().map_or(0, |code| code.warm_pool.count())
     }
 
-    /// Checks whether the file has other content, but the same stamp. All calls then fail until a
-    /// reload.
+    /// Checks whether the content of the file has changed, although its stamp is the same. All
+    /// calls then fail until a reload.
     pub fn differs_from_file(&self) -> bool {
         self.0.code.differs_from_file()
     }

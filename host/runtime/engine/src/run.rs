@@ -35,8 +35,9 @@ use crate::wasi::Files;
 /// in a system call.
 const STUCK: Duration = Duration::from_millis(250);
 
-/// Handles above the limit that wasmtime allows. At the limit, a host function returns an error to
-/// the guest. The slack is needed, because calls need handles too and the guest must not trap.
+/// Handles that wasmtime allows in addition to the limit. At the limit, host functions return an
+/// error to the guest. Without the slack, the guest would trap instead, because calls need handles,
+/// too.
 const HANDLE_SLACK: usize = 64;
 
 /// Most bytes of the message of a plugin that can't list its tools or filters.
@@ -212,7 +213,8 @@ where
             Err(error) => Err(outcome::failure(&watched, &error, &store, &name)),
         }
     };
-    drive(watch, run, true).await.map_err(|failure| match failure.category {
+    let blocks = true;
+    drive(watch, run, blocks).await.map_err(|failure| match failure.category {
         Category::Timeout => ListError::Timeout(what),
         _ => ListError::Failed { what, failure: Box::new(failure) },
     })
@@ -337,7 +339,8 @@ async fn call_tool(
     let attachments = std::mem::take(&mut call.attachments);
     let invocation = tools::Invocation {
         tool: tool.guest_name.clone(),
-        // `serde_json::to_string` never fails for a JSON value. `Value::to_string` is slower.
+        // `serde_json::to_string` never fails for a JSON value, and is faster than
+        // `Value::to_string`.
         arguments: serde_json::to_string(&*call.arguments).unwrap_or_default(),
         attachments: attachments.into_iter().map(convert::content_for_guest).collect(),
         meta: call.meta.as_deref().and_then(|meta| serde_json::to_string(meta).ok()),
@@ -483,7 +486,8 @@ fn find_entry(
     tools.call_tool(store, &instance).map(Entry::Tool)
 }
 
-/// Makes a store with all its limits, and an instance in it. Stores must be made only here.
+/// Makes a store with all its limits, and an instance in it. Only this function may make stores, so
+/// that each store has the limits.
 pub(crate) async fn instantiate(
     pre: &InstancePre<CallState>,
     state: CallState,

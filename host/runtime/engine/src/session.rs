@@ -240,7 +240,7 @@ impl Drop for Turn {
     fn drop(&mut self) {
         self.guard = None;
         let mut state = self.sessions.state();
-        // If no call waits, only `turns` has the lock.
+        // If only `turns` refers to the lock, no call waits for it, so it is removed.
         if let Some(lock) = state.turns.get(&self.key)
             && Arc::strong_count(lock) == 1
         {

@@ -51,10 +51,11 @@ pub(crate) struct WarmPool {
     instances: Mutex<Vec<WarmInstance>>,
     /// Whether the plugin's stores fit into the pool's spare slots.
     pub(crate) fits_spare_slots: bool,
-    /// Whether further warm instances aren't made.
+    /// Whether no further warm instances are made.
     pub(crate) disabled: AtomicBool,
     /// Whether the plugin was called since the housekeeper's last check.
     pub(crate) called: AtomicBool,
+    /// Whether the housekeeper tracks the plugin, or will do so.
     pub(crate) tracked: AtomicBool,
 }
 

@@ -95,8 +95,9 @@ impl<'c> Budget<'c> {
     }
 
     /// Marks the view as incomplete if the search missed files because of an error, its deadline or
-    /// a cancellation. A repeated search may find these files without any recorded change. Missing
-    /// results beyond a limit have no effect, because a repeated search misses them again.
+    /// a cancellation. A repeated search may find these files although no recorded file has
+    /// changed. Results beyond a limit don't make the view incomplete, because a repeated search
+    /// misses them again.
     pub(super) fn report_gaps(&self, view: &FileView, skipped: SkipCounts) {
         let is_cut_short =
             matches!(self.ending(), SearchEnding::Deadline | SearchEnding::Cancelled);

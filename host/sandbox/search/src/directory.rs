@@ -96,7 +96,7 @@ impl Names {
     }
 
     fn push(&mut self, name: &CStr, kind: FileType) {
-        // `MAX_NAMES` is far below `u32::MAX`.
+        // The offset fits, because `MAX_NAMES` is far below `u32::MAX`.
         self.entries.push((self.text.len() as u32, kind));
         self.text.extend_from_slice(name.to_bytes_with_nul());
         if name.to_bytes().starts_with(b".") {
@@ -158,7 +158,7 @@ fn open(dir: BorrowedFd<'_>, name: &CStr, flags: OFlags) -> Result<OwnedFd, Errn
         | ResolveFlags::NO_XDEV;
     for _ in 0..MAX_ATTEMPTS {
         match rustix::fs::openat2(dir, name, flags, Mode::empty(), resolve) {
-            // The kernel gives up if a directory on the way is renamed meanwhile.
+            // The kernel gives up if a directory on the way is renamed meanwhile, so try again.
             Err(Errno::AGAIN | Errno::INTR) => {}
             // The entry is a mount point, so the next attempt may enter another file system. The
             // check below refuses file systems of the kernel.

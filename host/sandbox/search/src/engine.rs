@@ -26,7 +26,7 @@ const MAX_REGEX: usize = 10 << 20;
 /// completely.
 const MAX_WHOLE_FILE: usize = 64 << 10;
 
-/// Bytes of a file for which starting a thread is faster than the search.
+/// From this size on, searching a file takes longer than starting a thread.
 const MIN_LARGE_FILE: u64 = 1 << 20;
 
 /// Compiles a pattern. Fails with the engine's explanation if it isn't valid.

@@ -192,8 +192,9 @@ fn display_line(line: &[u8]) -> String {
 /// recognise a credential.
 const MAX_WORD: usize = 128;
 
-/// Returns the length of `text` without a word that was cut. Redaction doesn't recognise a part of
-/// a credential, so a part of a word isn't shown. A longer part than [`MAX_WORD`] is recognised.
+/// Returns the length of `text` without a word that was cut, because redaction doesn't recognise a
+/// short part of a credential. A part of more than [`MAX_WORD`] bytes stays, because redaction
+/// recognises it.
 fn without_partial_word(text: &[u8], after_cut: &[u8]) -> usize {
     let is_between_words = after_cut.first().is_some_and(|byte| !is_word_byte(*byte));
     if is_between_words {

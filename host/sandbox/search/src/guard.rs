@@ -101,7 +101,6 @@ impl<'g> GuardedMatcher<'g> {
         budget: &'g Budget<'g>,
     ) -> Self {
         let matcher = compiled.matcher.clone();
-        // If matches can span lines, the engine gets the whole text again for every match.
         let gets_text_again = searcher.multi_line_with_matcher(&matcher);
         Self { compiled, matcher, budget, gets_text_again, passed_trial: Cell::new(false) }
     }
@@ -125,7 +124,7 @@ impl<'g> GuardedMatcher<'g> {
                 return Err(StopError);
             }
         }
-        // If the engine doesn't get this text again, the next text needs its own trial.
+        // The trial also counts for the next call if the engine gets the same text again.
         self.passed_trial.set(self.gets_text_again);
         Ok(())
     }
@@ -155,8 +154,8 @@ impl Matcher for GuardedMatcher<'_> {
             if self.budget.has_ended() {
                 return Err(StopError);
             }
-            // After a match, the next piece can be one short line. Reading the clock takes too long
-            // for a short piece.
+            // After a match, the next piece can be one short line, for which reading the clock
+            // would take too long.
             let is_long = piece.len() > WINDOW_BYTES;
             if is_long && !self.budget.check() {
                 return Err(StopError);

@@ -71,7 +71,7 @@ struct IgnoreFile {
     /// measuring takes longer than most names do.
     is_measured: AtomicBool,
     /// The length of the directory's path, with a slash.
-    prefix: usize,
+    prefix_length: usize,
     memory: Arc<RuleMemory>,
     bytes: u64,
 }
@@ -226,7 +226,7 @@ impl IgnoreSource<'_> {
             rules: None,
             wild: AtomicBool::new(false),
             is_measured: AtomicBool::new(false),
-            prefix: self.prefix.len(),
+            prefix_length: self.prefix.len(),
             memory: Arc::clone(self.memory),
             bytes,
         };
@@ -289,7 +289,7 @@ impl IgnoreSource<'_> {
             real.extend_from_slice(parent.to_bytes());
             let outer = opened.as_ref().map_or(self.dir, OwnedFd::as_fd);
             let inner = directory::open_directory(outer, parent)?;
-            // The rules decided on this path. A moved directory has another path.
+            // The rules have decided on this path, so refuse a directory that was moved meanwhile.
             if !directory::is_at(inner.as_fd(), &real) {
                 return Err(Errno::XDEV);
             }
@@ -356,7 +356,7 @@ impl Drop for IgnoreFile {
 fn is_ignored_by(file: Option<&IgnoreFile>, path: &[u8], is_directory: bool) -> Option<bool> {
     let file = file?;
     let rules = file.rules.as_ref()?;
-    let relative_path = path.get(file.prefix..)?;
+    let relative_path = path.get(file.prefix_length..)?;
     let with_wildcards = file.wild.load(Ordering::Relaxed);
     if !with_wildcards {
         return rules.is_ignored(relative_path, is_directory, with_wildcards);

@@ -34,8 +34,9 @@ pub struct Scope {
     /// Globs as in a `.gitignore`, relative to the root. `!` excludes, and later globs take
     /// precedence. An empty list includes everything.
     ///
-    /// A glob can't include an entry that the ignore rules exclude. The exception is a hidden name
-    /// that matches a component of a glob with a dot at its start. So `.github/**` finds files.
+    /// A glob can't include an entry that an ignore file excludes. It can include hidden names: if
+    /// a component of the glob begins with a dot, the search visits the hidden names that match the
+    /// component. So `.github/**` finds files.
     pub globs: Vec<String>,
     /// Whether ignore files apply and hidden entries are excluded.
     pub ignore_rules: bool,

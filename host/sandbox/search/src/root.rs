@@ -24,6 +24,7 @@ pub(super) struct Root {
     /// Whether entries of the root may be missing because they can't be read.
     pub(super) is_incomplete: bool,
     pub(super) is_file: bool,
+    /// The path of the root, as the caller wrote it.
     spelled: String,
 }
 
@@ -126,7 +127,7 @@ fn ignores_above(view: &FileView, path: &Path, memory: &Arc<RuleMemory>) -> Opti
         readable.push(directory);
     }
     let mut ignores = None;
-    // The rules of an outer directory are needed for the rules of its inner directories.
+    // The rules of a directory refer to those of the directory above, so begin with the outermost.
     for directory in readable.iter().rev() {
         let prefix = with_slash(&directory.path);
         let source = IgnoreSource { view, dir: directory.handle.as_fd(), prefix: &prefix, memory };

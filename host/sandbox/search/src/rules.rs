@@ -135,16 +135,19 @@ impl Rules {
         with_wildcards: bool,
     ) -> Option<bool> {
         let path = Path::new(OsStr::from_bytes(relative_path));
-        let mut lines: Vec<usize> =
-            self.names.matches(path).into_iter().map(|index| self.names_lines[index]).collect();
+        let mut matching_lines: Vec<usize> = Vec::new();
+        for index in self.names.matches(path) {
+            matching_lines.push(self.names_lines[index]);
+        }
         if with_wildcards {
-            let matches = self.patterns.matches(relative_path);
-            lines.extend(matches.iter().map(|index| self.patterns_lines[index]));
+            for index in self.patterns.matches(relative_path) {
+                matching_lines.push(self.patterns_lines[index]);
+            }
         }
         if !is_directory {
-            lines.retain(|line| !self.lines[*line].only_directories);
+            matching_lines.retain(|line| !self.lines[*line].only_directories);
         }
-        let last_line = lines.into_iter().max()?;
+        let last_line = matching_lines.into_iter().max()?;
         Some(!self.lines[last_line].is_whitelist)
     }
 

@@ -162,6 +162,7 @@ impl<'w, V: Visitor> Worker<'w, V> {
             match task {
                 Task::Enter(parent, index) => match self.enter(&parent, index) {
                     Some(folder) => {
+                        // Close the parent before the walk, unless another task still needs it.
                         drop(parent);
                         self.walk_folder(&folder);
                     }

@@ -13,13 +13,14 @@ use toolhold_data_dir::PrivateFolder;
 use crate::Stop;
 use crate::error::StoreError;
 
-/// The version of new tables. Each upgrade increases it by one.
+/// The version of the tables that [`DatabaseForm::tables`] creates. Each upgrade increases it by
+/// one.
 const FIRST_VERSION: i32 = 1;
 
 /// The longest wait for another process that writes.
 const BUSY: Duration = Duration::from_secs(5);
 
-/// The pause between attempts that SQLite itself doesn't repeat.
+/// The pause between attempts to enable the write-ahead log, which SQLite itself doesn't repeat.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// SQLite's instructions between two checks of the deadline.
@@ -35,7 +36,7 @@ const MAX_PAGES: u64 = 1 << 30;
 /// Bytes of the longest SQL statement.
 const MAX_STATEMENT: i32 = 4096;
 
-/// Bytes of the write-ahead log after it was written into the file.
+/// Most bytes that the write-ahead log keeps after its content was written into the file.
 const MAX_LOG: i32 = 4 << 20;
 
 /// The tables and limits of a database.
@@ -70,8 +71,7 @@ impl DatabaseForm {
         let connection = Connection::open_with_flags(path, flags)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
-        // A larger number has no effect, because SQLite's own limit is lower than the largest
-        // `i32`.
+        // If the number doesn't fit, SQLite's own limit applies, which is lower than `i32::MAX`.
         let longest = i32::try_from(self.longest).unwrap_or(i32::MAX);
         connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, longest)?;
         connection.set_limit(Limit::SQLITE_LIMIT_SQL_LENGTH, MAX_STATEMENT)?;
@@ -145,9 +145,9 @@ impl Database {
         }
         let private =
             PrivateFolder::make(&self.folder).map_err(|error| self.folder_error(&error))?;
-        // SQLite opens the file by its path. No other user must be able to enter the folder and
-        // replace the file. The file isn't opened here, because closing it releases the locks of
-        // other connections in this process.
+        // SQLite opens the file by its path, so no other user may be able to enter the folder and
+        // replace the file. Don't open the file itself for a check, because closing it would
+        // release the locks of other connections in this process.
         private.check_closed().map_err(|error| self.folder_error(&error))?;
         self.form.open(path)
     }
@@ -176,7 +176,7 @@ fn enable_log(connection: &Connection) -> Result<(), rusqlite::Error> {
 
 /// Creates the tables of a new file, or checks and upgrades the tables of an existing file.
 fn prepare(connection: &Connection, path: &Path, form: &DatabaseForm) -> Result<(), StoreError> {
-    // A new file has no application and no version.
+    // In a new file, both the application and the version are 0.
     let new_file = (0, 0);
     run_in_state(connection, new_file, form.tables)?;
     let mut newest = FIRST_VERSION;
@@ -202,8 +202,8 @@ fn prepare(connection: &Connection, path: &Path, form: &DatabaseForm) -> Result<
     Ok(())
 }
 
-/// Runs statements on a file in the state `before`: its application and its version. Does nothing
-/// in another state. Of several processes, only the first runs the statements.
+/// Runs statements if the application and the version of the file are those in `before`. Otherwise,
+/// does nothing. If several processes do this at once, only the first one runs the statements.
 fn run_in_state(
     connection: &Connection,
     before: (i32, i32),

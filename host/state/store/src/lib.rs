@@ -170,8 +170,9 @@ impl Store {
         }
         let limit = limit.clamp(1, MAX_ENTRIES);
         self.database.run(stop, |connection| {
-            // SQLite uses its index only for one lower bound. A query with two bounds reads all
-            // earlier keys again.
+            // SQLite uses its index for only one lower bound, so `max` combines the bounds. With
+            // two bounds, SQLite might choose the prefix and read all earlier keys again. The `+`
+            // keeps the second condition from being such a bound.
             let mut statement = connection.prepare_cached(
                 "SELECT key, value FROM entries
                  WHERE key >= max(?1, ?2) AND +key > ?2 ORDER BY key",
@@ -269,7 +270,8 @@ fn has_values(
     let mut statement =
         transaction.prepare_cached("SELECT value = ?2 FROM entries WHERE key = ?1")?;
     for KeyValue { key, value } in expected {
-        // A missing key has no row. A comparison with NULL is NULL.
+        // The outer option is `None` if the key is missing. The inner option is `None` if `value`
+        // is, because a comparison with NULL is NULL.
         let is_equal: Option<Option<bool>> =
             statement.query_row(params![key.as_bytes(), value], |row| row.get(0)).optional()?;
         let is_as_expected = match value {
@@ -290,7 +292,7 @@ fn apply(
 ) -> Result<(), StoreError> {
     let before = totals(transaction)?;
     let mut after = before;
-    let mut size =
+    let mut select_size =
         transaction.prepare_cached("SELECT length(value) FROM entries WHERE key = ?1")?;
     let mut put = transaction.prepare_cached(
         "INSERT INTO entries (key, value) VALUES (?1, ?2)
@@ -299,10 +301,11 @@ fn apply(
     let mut delete = transaction.prepare_cached("DELETE FROM entries WHERE key = ?1")?;
     for KeyValue { key, value } in changes {
         let name = key.as_bytes();
-        let old_size: Option<u64> = size.query_row([name], |row| row.get(0)).optional()?;
-        if let Some(old_size) = old_size {
-            let old_entry = old_size.saturating_add(entry_size(key, 0));
-            after.bytes = after.bytes.saturating_sub(old_entry);
+        let old_value_size: Option<u64> =
+            select_size.query_row([name], |row| row.get(0)).optional()?;
+        if let Some(old_value_size) = old_value_size {
+            let key_size = entry_size(key, 0);
+            after.bytes = after.bytes.saturating_sub(key_size.saturating_add(old_value_size));
             after.keys = after.keys.saturating_sub(1);
         }
         match value {
@@ -334,14 +337,14 @@ fn apply(
     Ok(())
 }
 
-fn entry_size(key: &str, value: usize) -> u64 {
-    u64::try_from(key.len() + value).unwrap_or(u64::MAX)
+fn entry_size(key: &str, value_size: usize) -> u64 {
+    u64::try_from(key.len() + value_size).unwrap_or(u64::MAX)
 }
 
-/// Checks whether a quota refuses a change. After a quota was lowered, an index above the quota may
-/// still shrink.
-fn exceeds(now: u64, before: u64, most: u64) -> bool {
-    now > most && now > before
+/// Checks whether a quota refuses a change. A change to fewer bytes, keys or documents is always
+/// allowed, because the quota may have been lowered below what is stored already.
+fn exceeds(after: u64, before: u64, quota: u64) -> bool {
+    after > quota && after > before
 }
 
 fn totals(connection: &Connection) -> Result<Quota, StoreError> {

@@ -34,7 +34,7 @@ pub(crate) fn write_new<E: From<io::Error>>(
         Err(error) => Err(error),
     };
     if result.is_err() {
-        // The result already has the more important error.
+        // Ignore an error here, because the result already has a more important error.
         let _ = fs::remove_file(&temporary);
     }
     result

@@ -67,8 +67,8 @@ pub fn open(
     Ok(bundle)
 }
 
-/// Checks that Toolhold would write exactly these bytes. The untrusted comment isn't signed, so it
-/// could contain any text.
+/// Checks that Toolhold would write the signature's file with exactly these bytes. Otherwise, the
+/// file could contain any text, because its untrusted comment isn't signed.
 fn check_written_form(signature: &[u8]) -> Result<(), BundleError> {
     if let Ok(parsed) = Signature::read(signature)
         && parsed.to_string().as_bytes() == signature
@@ -206,7 +206,8 @@ impl Tar {
         }
     }
 
-    /// Skips bytes. The file is moved too, because contents are copied from the file itself.
+    /// Skips bytes. Also sets the position of the file itself, because [`Bundle::unpack`] copies
+    /// the contents directly from the file.
     fn skip(&mut self, bytes: u64) -> Result<(), TarError> {
         self.position += bytes;
         self.file.seek(SeekFrom::Start(self.position))?;

@@ -37,7 +37,7 @@ pub(crate) fn header(name: &str, length: u64) -> [u8; BLOCK] {
     put(&mut header, GROUP, "0000000\0");
     put(&mut header, LENGTH, &format!("{length:011o}\0"));
     put(&mut header, MODIFIED, "00000000000\0");
-    // The checksum counts its own field as spaces.
+    // The checksum is the sum of all bytes, with spaces in its own field.
     put(&mut header, CHECKSUM, "        ");
     put(&mut header, TYPE, REGULAR_FILE);
     put(&mut header, MAGIC, "ustar\0");

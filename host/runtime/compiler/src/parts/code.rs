@@ -45,7 +45,7 @@ enum PartCodeError {
 struct PartFileError;
 
 impl Parts {
-    /// Parts of a manifest. Their files are `NAME.wasm` in one of the folders.
+    /// Makes the parts of a manifest. The file of a part is `NAME.wasm` in one of the folders.
     pub fn new(parts: &[Part], folders: Vec<PathBuf>) -> Self {
         let list = parts.iter().map(|part| (part.clone(), Mutex::default())).collect();
         Self { list, folders }

@@ -26,7 +26,7 @@ const BOUNDS: StoreBounds = StoreBounds {
 /// The engine of parts, which all plugins share.
 pub struct PartEngine {
     pub(crate) wasm: wasmtime::Engine,
-    /// Threads that calls may use in addition to one thread each.
+    /// Threads that calls may still take. Every call has one thread in addition to these.
     spare: AtomicUsize,
 }
 
@@ -59,7 +59,8 @@ impl PartEngine {
         let update = self.spare.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |spare| {
             Some(spare.saturating_sub(count))
         });
-        // The update never fails, and returns the earlier number.
+        // The update never fails, because the closure always returns `Some`. It returns the number
+        // before the update.
         let spare_before = update.unwrap_or_default();
         Threads { spare: &self.spare, taken: spare_before.min(count) }
     }

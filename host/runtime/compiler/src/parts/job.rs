@@ -58,9 +58,9 @@ pub(crate) struct Job {
     pub(crate) results: Mutex<Vec<Option<PartResult>>>,
     pub(crate) bounds: PartBounds,
     /// Nanoseconds of used processor time.
-    pub(crate) used: AtomicU64,
+    pub(crate) cpu_nanos: AtomicU64,
     /// Bytes that remain for answers.
-    pub(crate) output: AtomicUsize,
+    pub(crate) output_left: AtomicUsize,
     /// The number of working threads.
     pub(crate) working: Mutex<usize>,
     pub(crate) ended: Condvar,
@@ -101,7 +101,7 @@ impl Job {
             let message = "the call's time limit is reached".to_owned();
             return Some(PartError { kind: PartErrorKind::Budget, message });
         }
-        let cpu_used = Duration::from_nanos(self.used.load(Ordering::SeqCst));
+        let cpu_used = Duration::from_nanos(self.cpu_nanos.load(Ordering::SeqCst));
         if cpu_used >= self.bounds.cpu {
             let message = "the call's modules have used up their CPU time".to_owned();
             return Some(PartError { kind: PartErrorKind::Budget, message });
@@ -112,9 +112,10 @@ impl Job {
     /// Subtracts the size of an answer from the bytes that remain for all answers.
     pub(crate) fn admit(&self, output: Vec<u8>) -> Result<Vec<u8>, PartError> {
         let size = output.len();
-        let update = self.output.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |remaining| {
-            remaining.checked_sub(size)
-        });
+        let update =
+            self.output_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |remaining| {
+                remaining.checked_sub(size)
+            });
         match update {
             Ok(_) => Ok(output),
             Err(remaining) => Err(limit(format!(
@@ -149,7 +150,7 @@ impl Meter {
         let uncharged = now.saturating_sub(self.charged);
         // The fallback is never used, because `u64` can count the nanoseconds of centuries.
         let nanos = u64::try_from(uncharged.as_nanos()).unwrap_or(u64::MAX);
-        self.job.used.fetch_add(nanos, Ordering::SeqCst);
+        self.job.cpu_nanos.fetch_add(nanos, Ordering::SeqCst);
         self.charged = now;
         now.saturating_sub(self.started)
     }

@@ -20,9 +20,10 @@ pub const MAX_INPUTS: usize = 4096;
 const MAX_OUTPUT: usize = 16 << 20;
 /// Most bytes of a part's error. Longer errors are cut.
 const MAX_ERROR: usize = 4096;
-/// Most memory of an instance that is used again.
+/// An instance with more memory isn't used for another input.
 const KEPT_MEMORY: usize = 64 << 20;
-/// wasmtime's message for an answer that is too large. Its error has no public type.
+/// wasmtime's message for an answer that is too large. The error has no public type, so only its
+/// message identifies it.
 const TOO_LARGE: &str = "fuel allocated for hostcalls has been exhausted";
 /// Stack of a thread, for the guest and the host.
 const STACK: usize = 4 << 20;
@@ -51,20 +52,21 @@ impl Parts {
             Err(error) => return (vec![Err(error); count], Duration::ZERO),
         };
 
-        // Every call has one thread that isn't spare.
-        let threads = engine.take_threads(count.saturating_sub(1));
+        // Every call has one thread anyway, so spare threads are only for its other inputs.
+        let spare_threads = engine.take_threads(count.saturating_sub(1));
+        let thread_count = 1 + spare_threads.taken;
         let job = Arc::new(Job {
             next: AtomicUsize::new(0),
             results: Mutex::new(vec![None; count]),
-            output: AtomicUsize::new(bounds.output),
+            output_left: AtomicUsize::new(bounds.output),
             bounds,
-            used: AtomicU64::new(0),
+            cpu_nanos: AtomicU64::new(0),
             working: Mutex::new(0),
             ended: Condvar::new(),
             inputs,
         });
         thread::scope(|scope| {
-            for _ in 0..=threads.taken.min(count) {
+            for _ in 0..thread_count {
                 job.begin();
                 let name = "toolhold-part".to_owned();
                 let builder = thread::Builder::new().name(name).stack_size(STACK);
@@ -80,10 +82,10 @@ impl Parts {
             job.tick(&engine.wasm);
         });
 
-        let used = Duration::from_nanos(job.used.load(Ordering::SeqCst));
+        let cpu_used = Duration::from_nanos(job.cpu_nanos.load(Ordering::SeqCst));
         let mut slots = job.results.lock().unwrap_or_else(PoisonError::into_inner);
         let results = slots.drain(..).map(|result| result.unwrap_or_else(without_thread));
-        (results.collect(), used)
+        (results.collect(), cpu_used)
     }
 }
 
@@ -165,7 +167,7 @@ fn trap_error(error: &wasmtime::Error, state: &mut PartState) -> PartError {
             MEMORY / MIB
         ));
     }
-    // The cause comes after a backtrace of the part.
+    // The whole error begins with a backtrace of the part, so only its root cause is used.
     let cause = error.root_cause().to_string();
     if cause.contains(TOO_LARGE) {
         return limit(format!(
@@ -177,8 +179,8 @@ fn trap_error(error: &wasmtime::Error, state: &mut PartState) -> PartError {
 }
 
 /// Makes a store with all its limits, and an instance in it. Returns the store and the part's
-/// function. After a failure, the store contains the reason. Stores of parts must be made only
-/// here.
+/// function. The store is returned after a failure, too, because its state contains the reason.
+/// Only this function may make stores of parts, so that each store has the limits.
 fn instantiate(code: &Code, meter: Meter) -> (Store<PartState>, wasmtime::Result<Func>) {
     let mut store = Store::new(code.pre.engine(), PartState::new(meter));
     store.limiter(|state| &mut state.limiter);

@@ -64,7 +64,7 @@ impl Docs {
         };
         let unversioned = interface.split_once('@').map_or(interface, |(name, _)| name);
         match unversioned.rsplit_once('/') {
-            // The documentation names an interface of a package without the package.
+            // The documentation lists the interfaces of the package without the package's name.
             Some((_package, name)) => {
                 let mut packages = self.0.iter().filter_map(|docs| docs.get("interfaces"));
                 packages.find_map(|interfaces| find_interface_docs(interfaces, name, function))
@@ -99,8 +99,8 @@ fn find_interface_docs<'d>(
     find_docs(functions, function)
 }
 
-/// Finds the documentation of a function: a string, or an object with a string. Ignores a blank
-/// text.
+/// Finds the documentation of a function. The entry of a function is either a string, or an object
+/// with the string `docs`. Returns `None` if the text is blank.
 fn find_docs<'d>(functions: &'d Value, name: &str) -> Option<&'d str> {
     let entry = functions.get(name)?;
     let text = match entry.as_str() {

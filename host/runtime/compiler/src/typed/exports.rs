@@ -57,13 +57,14 @@ struct Function {
     /// The name of the tool.
     name: String,
     /// The full name of the function in WIT.
-    written: String,
+    full_name: String,
     interface: Option<String>,
     index: ComponentExportIndex,
     params: Vec<(String, Type)>,
     /// The type of the result, or of its `ok` if the function returns a WIT `result`.
     ok: Option<Type>,
     err: Option<Type>,
+    /// Whether the function returns a WIT `result`.
     fails: bool,
     definition: Definition,
 }
@@ -120,7 +121,7 @@ impl Functions {
         let mut offered: Vec<Function> = Vec::new();
         let mut left_out: Vec<String> = Vec::new();
         for (export, name) in exports.into_iter().zip(names) {
-            let full_name = export.written();
+            let full_name = export.full_name();
             let mut function = name.and_then(|name| Function::new(export, name));
             if function.is_ok() && offered.len() == bounds.tools {
                 function = Err(FunctionError::TooMany(bounds.tools));
@@ -231,7 +232,7 @@ fn tool_names(exports: &[Exported], limit: usize) -> Vec<Result<String, Function
     let counts = count_names(&names);
     let mut results = Vec::new();
     for (name, export) in names.iter().zip(exports) {
-        // WIT names a function of a resource `[method]…`.
+        // The name of a resource's function begins with its kind in brackets, such as `[method]`.
         let is_of_resource = export.function.starts_with('[');
         results.push(if is_of_resource {
             Err(FunctionError::OfResource)
@@ -279,7 +280,7 @@ fn count_names(names: &[String]) -> HashMap<&str, usize> {
 
 impl Exported {
     /// Returns the full name in WIT, such as `acme:units/convert.to-feet`.
-    fn written(&self) -> String {
+    fn full_name(&self) -> String {
         match &self.interface {
             Some(interface) => format!("{interface}.{}", self.function),
             None => self.function.clone(),
@@ -327,7 +328,7 @@ impl Function {
         if exported.is_of_toolchain() {
             return Err(FunctionError::OfToolchain);
         }
-        let written = exported.written();
+        let full_name = exported.full_name();
         let Exported { interface, function, index, ty } = exported;
         if ty.async_() {
             return Err(FunctionError::Async);
@@ -347,7 +348,7 @@ impl Function {
             Some(Type::Result(result)) => (result.ok(), result.err(), true),
             other => (other, None, false),
         };
-        // An error without a schema can't be converted.
+        // `failure` converts the error to JSON, which is only possible if its type has a schema.
         if let Some(ty) = &err
             && let Err(error) = Schemas::new().schema_of(ty)
         {
@@ -361,7 +362,7 @@ impl Function {
                 .map_err(|error| FunctionError::Type { what: "answer's type", error })?;
             definition.output_schema = Some(output);
         }
-        Ok(Self { name, written, interface, index, params, ok, err, fails, definition })
+        Ok(Self { name, full_name, interface, index, params, ok, err, fails, definition })
     }
 
     /// Returns the definition with the function's documentation. `limit` is the most bytes of the
@@ -387,7 +388,7 @@ impl Function {
     }
 
     fn wit_name(&self) -> &str {
-        self.written.rsplit('.').next().unwrap_or_default()
+        self.full_name.rsplit('.').next().unwrap_or_default()
     }
 
     fn convert_arguments(&self, arguments: &Value) -> Result<Vec<Val>, Failure> {
@@ -531,13 +532,13 @@ fn output_schema(ty: &Type) -> Result<Value, TypeError> {
     Ok(schema::parse(&answer_schema(ty, inner).to_string())?)
 }
 
-/// Makes the schema of a structured answer. Clients require an object. `inner` is the schema of the
-/// value.
+/// Makes the schema of a structured answer from the schema `inner` of the value. Clients require an
+/// object, so a value that isn't a record becomes the field `result` of one.
 fn answer_schema(ty: &Type, inner: Value) -> Value {
     if matches!(ty, Type::Record(_)) {
         return inner;
     }
-    // A missing value is a missing field.
+    // An `option` is not required, as in the schemas of all other objects.
     let required = if matches!(ty, Type::Option(_)) { vec![] } else { vec![RESULT] };
     serde_json::json!({ "type": "object", "properties": { RESULT: inner }, "required": required })
 }

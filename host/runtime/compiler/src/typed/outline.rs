@@ -1,4 +1,4 @@
-//! Reads what a component exports and imports, and so finds its kind.
+//! Reads the exports and imports of a component, which determine its kind.
 
 use serde::{Deserialize, Serialize};
 use toolhold_component::{ComponentError, Interfaces};
@@ -52,7 +52,7 @@ pub enum OutlineError {
     /// The core module can't be read.
     #[error("the module is damaged: {0}")]
     Damaged(#[from] BinaryReaderError),
-    /// A command imports another module, whose neutralised name this is.
+    /// The command imports another module. The field is this module's name, neutralised.
     #[error(
         "the file is a core WebAssembly module that imports `{0}`; a command of WASI preview 1 \
          imports only `{PREVIEW1}`. Build the plugin for the target wasm32-wasip2"

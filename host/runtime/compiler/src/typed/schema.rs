@@ -18,7 +18,8 @@ const MAX_PARTS: usize = 10_000;
 /// Most levels of nested types.
 const MAX_DEPTH: usize = 24;
 
-/// The reason why values of a type can't be JSON. The text follows "it".
+/// The reason why values of a type can't be JSON. The message continues a sentence that begins with
+/// the type, such as "the error's type".
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TypeError {
     #[error("has types of more than {MAX_PARTS} parts, the limit")]

@@ -20,7 +20,8 @@ const FIELD_SYNTAX: usize = r#""":"#.len();
 /// Most levels of nested values. Never reached, because deeper types have no schema.
 const MAX_DEPTH: usize = 128;
 
-/// The reason why an argument doesn't match its type. The text follows "it".
+/// The reason why an argument doesn't match its type. The message continues a sentence that begins
+/// with the path of the argument.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ValueError {
     #[error("is missing")]
@@ -47,7 +48,7 @@ pub(crate) enum ValueError {
     UnknownField,
     #[error("needs the name of a case as `tag`")]
     Tag,
-    #[error("has a `value`, but the case `{0}` has no value")]
+    #[error("may not have the field `value`, because the case `{0}` takes no value")]
     CaseValue(String),
     #[error("has to have either `ok` or `err`")]
     OkOrErr,
@@ -60,14 +61,14 @@ pub(crate) enum ValueError {
 /// Converts arguments to values.
 pub(crate) struct Lowering {
     /// Bytes that the values may still take.
-    left: usize,
+    bytes_left: usize,
     /// The path of the current value.
     path: Vec<String>,
 }
 
 impl Lowering {
     pub(crate) fn new() -> Self {
-        Self { left: MAX_ARGUMENTS, path: Vec::new() }
+        Self { bytes_left: MAX_ARGUMENTS, path: Vec::new() }
     }
 
     /// Returns the path at which the conversion failed, as a JSON pointer.
@@ -87,7 +88,7 @@ impl Lowering {
         value: Option<&Value>,
         ty: &Type,
     ) -> Result<Val, ValueError> {
-        // After an error, `place` returns the path, so the path stays as it is.
+        // After an error, leave the name in the path, because `place` returns the path then.
         self.path.push(name.to_owned());
         let converted = match (value, ty) {
             (Some(value), _) => self.value(value, ty)?,
@@ -100,7 +101,7 @@ impl Lowering {
 
     /// Subtracts `bytes` from the memory that the values may still take.
     fn charge(&mut self, bytes: usize) -> Result<(), ValueError> {
-        self.left = self.left.checked_sub(bytes).ok_or(ValueError::TooLarge)?;
+        self.bytes_left = self.bytes_left.checked_sub(bytes).ok_or(ValueError::TooLarge)?;
         Ok(())
     }
 
@@ -339,7 +340,7 @@ fn float(value: &Value) -> Result<f64, ValueError> {
 /// Converts an answer to JSON.
 pub(crate) struct Lifting {
     /// Bytes that the JSON text may still have.
-    left: usize,
+    bytes_left: usize,
 }
 
 /// The error for an answer above its limit.
@@ -348,12 +349,12 @@ pub(crate) struct TooLarge;
 
 impl Lifting {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { left: limit }
+        Self { bytes_left: limit }
     }
 
     /// Subtracts `bytes` from the length that the JSON text may still have.
     fn charge(&mut self, bytes: usize) -> Result<(), TooLarge> {
-        self.left = self.left.checked_sub(bytes).ok_or(TooLarge)?;
+        self.bytes_left = self.bytes_left.checked_sub(bytes).ok_or(TooLarge)?;
         Ok(())
     }
 
@@ -373,7 +374,8 @@ impl Lifting {
             (Val::S64(value), _) => value.to_string().into(),
             (Val::U64(value), _) if value <= EXACT => value.into(),
             (Val::U64(value), _) => value.to_string().into(),
-            // The conversion through the decimal form keeps 0.1 as 0.1. A cast to f64 adds digits.
+            // Convert through the decimal form, which keeps 0.1 as 0.1. A cast to f64 would add
+            // digits.
             (Val::Float32(value), _) => {
                 number(value.to_string().parse().unwrap_or(f64::from(value)))
             }
@@ -407,7 +409,7 @@ impl Lifting {
                 let mut object = Map::new();
                 for ((name, value), field) in fields.into_iter().zip(record.fields()) {
                     self.charge(name.len() + FIELD_SYNTAX)?;
-                    // An absent field is shorter than null.
+                    // Leave out the field of a missing value, which is shorter than `null`.
                     if !matches!(value, Val::Option(None)) {
                         object.insert(name, self.json(value, &field.ty)?);
                     }
@@ -415,6 +417,7 @@ impl Lifting {
                 object.into()
             }
             (Val::Variant(tag, value), Type::Variant(variant)) => {
+                // The name of the case, and about the length of `{"tag":"","value":}`.
                 self.charge(tag.len() + 18)?;
                 let ty = variant.cases().find(|case| case.name == tag).and_then(|case| case.ty);
                 let mut object = Map::from_iter([("tag".to_owned(), tag.into())]);
@@ -435,6 +438,7 @@ impl Lifting {
                 self.single("err", value, result.err())?
             }
             (Val::Flags(names), _) => {
+                // Each name has two quotes and a comma.
                 self.charge(names.iter().map(|name| name.len() + 3).sum())?;
                 names.into()
             }

@@ -25,8 +25,8 @@ fn has_export(pre: &InstancePre<CallState>, interface: &str) -> bool {
 
 pub(crate) struct ToolExports {
     indices: PluginIndices,
-    /// Looked up separately for a call, because wasmtime compares the types of each export for each
-    /// instance.
+    /// The function `call-tool`. A call doesn't get it from `indices`, because wasmtime would then
+    /// compare the types of all exports for each instance.
     call_tool: ComponentExportIndex,
 }
 

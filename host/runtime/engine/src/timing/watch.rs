@@ -43,7 +43,7 @@ pub struct CallWatch {
     pub meter: Meter,
     /// Cancels the call.
     pub cancel: CancellationToken,
-    /// The deadline without waits for a person.
+    /// The deadline if the call never waits for a person.
     deadline: Instant,
     grace: Duration,
     /// Measures the waits for a person, which don't count as time of the call.

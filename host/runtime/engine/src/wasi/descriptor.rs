@@ -61,7 +61,7 @@ impl types::HostDescriptor for FilesView<'_> {
         let dir = parent.directory()?;
         let write = flags.contains(DescriptorFlags::WRITE);
         let options = OpenOptions {
-            // wasi-libc opens directories without flags, which allows reading.
+            // wasi-libc opens directories without flags, so no flags mean reading.
             read: flags.contains(DescriptorFlags::READ) || !write,
             write,
             create: open.contains(OpenFlags::CREATE),
@@ -462,7 +462,7 @@ impl FilesView<'_> {
         let dir = descriptor.directory()?;
         let must_not_block = self.watch.is_borrowed();
         if must_not_block && descriptor.answers_from_cache {
-            // After an error, the object may still exist outside of memory.
+            // An error may only mean that the object isn't in memory, so try again below.
             if let Ok(object) = view.find_at_once(dir, path, follow) {
                 return Ok(object);
             }

@@ -19,7 +19,7 @@ struct CapturedOutput {
     /// The first bytes, at most `bound`.
     bytes: Vec<u8>,
     bound: usize,
-    /// The number of bytes after `bytes`.
+    /// The number of bytes that were written after `bytes` was full.
     dropped: u64,
     /// The end of the dropped output, which often explains a failure.
     last: VecDeque<u8>,

@@ -18,8 +18,8 @@ pub(crate) struct Filter<'a> {
 }
 
 impl<'a> Filter<'a> {
-    /// Prepares the filter. If few documents match the tags or the prefix, finds these documents
-    /// already.
+    /// Prepares the filter. If only a few documents match the tags or the prefix, looks these
+    /// documents up now, so that other documents are excluded without a query.
     pub(crate) fn new(connection: &Connection, query: &IndexQuery<'a>) -> Result<Self, StoreError> {
         let mut filter =
             Self { tags: query.tags, prefix: query.prefix, candidates: None, tag_expression: None };
@@ -42,7 +42,7 @@ impl<'a> Filter<'a> {
         Ok(filter)
     }
 
-    /// Checks without a query whether a document certainly doesn't match.
+    /// Checks whether a document isn't one of the candidates, which needs no query of the database.
     pub(crate) fn excludes(&self, id: i64) -> bool {
         self.candidates.as_ref().is_some_and(|candidates| !candidates.contains(&id))
     }

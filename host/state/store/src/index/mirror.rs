@@ -24,9 +24,9 @@ pub(crate) const TABLES: &str = "
     CREATE TABLE secret (one INTEGER PRIMARY KEY CHECK (one = 1), text TEXT NOT NULL) STRICT;
     INSERT INTO secret VALUES (1, lower(hex(randomblob(16))))";
 
-/// The same tables with a row for each [group]. A database gets only the groups that were searched
-/// with it. `vector_counts` avoids counting at each search. A change with an empty group is a
-/// removed vector.
+/// Replaces the tables with tables that have a row for each [group], because a database gets only
+/// the groups that were searched with it. `vector_counts` has the number of vectors in each group,
+/// so that a search doesn't count them. If the group of a change is empty, the vector was removed.
 pub(crate) const GROUPS: &str = "
     DROP TABLE mirrors;
     DROP TABLE unsent;
@@ -234,7 +234,7 @@ pub(crate) fn record_change(
              ON CONFLICT DO UPDATE SET vectors = vectors + ?3",
         )?
         .execute(params![numbers, group, count_change])?;
-    // A removed vector has no group, so each database gets the change.
+    // A removed vector is recorded without a group, so that each database gets the change.
     let part = if is_gone { "" } else { group };
     // Changes of groups without a database aren't recorded.
     connection

@@ -183,11 +183,11 @@ impl DocumentIndex {
             application: APPLICATION,
             tables: TABLES,
             upgrades: &[mirror::TABLES, mirror::GROUPS],
-            // The longest value has the parts of a text. Pairs of letters overlap, so the parts are
-            // up to three times as long as the text.
+            // The longest value is the result of `words::parts`, which is up to three times as long
+            // as the text, because pairs of letters overlap.
             longest: 3 * MAX_TEXT,
-            // A text needs its own size once. Its words need about the same size once, and twice
-            // more during a merge.
+            // The documents need their own size once. Their words need about the same size again,
+            // and twice more while FTS5 merges them.
             bytes: quota
                 .bytes
                 .saturating_mul(4)
@@ -335,8 +335,9 @@ impl DocumentIndex {
         check_prefix(after)?;
         let limit = limit.clamp(1, MAX_DOCUMENTS);
         self.database.run(stop, |connection| {
-            // SQLite uses its index only for one lower bound. A query with two bounds reads all
-            // earlier keys again.
+            // SQLite uses its index for only one lower bound, so `max` combines the bounds. With
+            // two bounds, SQLite might choose the prefix and read all earlier keys again. The `+`
+            // keeps the second condition from being such a bound.
             let mut statement = connection.prepare_cached(
                 "SELECT key, tags, data FROM documents
                  WHERE key >= max(?1, ?2) AND +key > ?2 ORDER BY key",
@@ -478,8 +479,8 @@ fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
 
 /// Reads the tags of a document. In the column, a NUL follows each tag.
 fn tags(row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<String>> {
-    let kept = text(row, column)?;
-    Ok(kept.split_terminator('\0').map(str::to_owned).collect())
+    let joined_tags = text(row, column)?;
+    Ok(joined_tags.split_terminator('\0').map(str::to_owned).collect())
 }
 
 fn check_count(count: usize, what: &str) -> Result<(), StoreError> {

@@ -61,7 +61,8 @@ impl DocumentIndex {
             reason: format!("no thread can be started: {error}"),
         })?;
         let write = PendingWrite(thread);
-        // If the write has failed or may exceed the quota, the thread sends nothing.
+        // If the write fails early or may exceed the quota, the thread ends without a message, so
+        // we wait for its result.
         match receiver.recv() {
             Ok(()) => Ok(Some(write)),
             Err(_) => {

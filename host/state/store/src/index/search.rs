@@ -13,13 +13,14 @@ use crate::index::{
     check_tags, check_vector, text, words, write,
 };
 
-/// Replaces [`COMMON`] in the selection of words if few documents have the query's tags.
+/// The limit of documents in the selection of words, instead of [`COMMON`], if few documents have
+/// the query's tags.
 const COMMON_IN_FEW: usize = 100_000;
 
 /// The number of vectors that can be read in their order while one vector is looked up.
 const LOOKUP_COST: u64 = 8;
 
-/// Least length of two rankings that are merged.
+/// Least number of documents that each ranking should have before two rankings are merged.
 const MERGED: usize = 100;
 
 /// The constant of reciprocal rank fusion. A document gets `1 / (RANK + position)` from each
@@ -50,7 +51,7 @@ pub(crate) fn search(
         return find_latest(connection, &filter, limit);
     }
 
-    // A merge of two rankings needs more documents than the result has.
+    // A document that is beyond the limit in both rankings may be among the best after the merge.
     let depth = if query.vector.is_some() { limit.max(MERGED) } else { limit };
     let by_words = if query.words.is_empty() {
         Vec::new()
@@ -141,7 +142,7 @@ fn rank_by_words(
             continue;
         }
         ranked += 1;
-        // FTS5 gives the best document the lowest number.
+        // FTS5 gives the best document the lowest number, so the number is negated.
         let scored = Scored { id, score: -row.get::<_, f64>(1)? };
         if best.takes(scored) && filter.passes(connection, id)? {
             best.add(scored);
@@ -278,7 +279,7 @@ impl VectorRanking<'_> {
 }
 
 fn dot(a: &[i8], b: &[u8]) -> i32 {
-    // The sum is at most 4,096 times 2^14.
+    // The sum fits, because it is at most 4,096 times 2^14.
     a.iter().zip(b).map(|(a, b)| i32::from(*a) * i32::from(b.cast_signed())).sum()
 }
 

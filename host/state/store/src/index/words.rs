@@ -43,9 +43,9 @@ pub(crate) fn parts(text: &str) -> String {
 }
 
 /// Splits a word in camel case into its parts, and a word of a script without spaces into pairs of
-/// letters. A word with only one part has no parts here.
+/// letters. Returns nothing for a word with only one part.
 fn pieces(word: &str) -> Vec<&str> {
-    // A word has one part if it is in one script and has capitals only at its start.
+    // A word in ASCII without capitals after its first letter has only one part.
     if word.bytes().skip(1).all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
         return Vec::new();
     }
@@ -75,7 +75,8 @@ fn is_unspaced(c: char) -> bool {
         | '\u{ac00}'..='\u{d7af}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3134f}')
 }
 
-/// Splits a word in camel case or in several scripts. A word with only one part has no parts here.
+/// Splits a word in camel case or in several scripts. Returns nothing for a word with only one
+/// part.
 fn camel_case_parts(word: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut start = 0;

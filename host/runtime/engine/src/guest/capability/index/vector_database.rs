@@ -8,7 +8,7 @@ use toolhold_contract::BoxFuture;
 /// numbers, but no texts and no names.
 ///
 /// The caller limits the time of a request by dropping the future. The database may have written
-/// the vectors before the drop. A second write of the same vectors changes nothing.
+/// the vectors by then, so a second write of the same vectors must change nothing.
 pub trait VectorDatabase: fmt::Debug + Send + Sync + 'static {
     /// Returns the database's name.
     fn name(&self) -> String;

@@ -23,7 +23,8 @@ const TIME: Duration = Duration::from_secs(5);
 /// Changes that are sent at a time.
 const BATCH: usize = 256;
 
-/// Least number of requested vectors. Some of the nearest vectors may have the wrong tags.
+/// At least this many vectors are requested, because some of the nearest vectors may have the wrong
+/// tags.
 const NEAR: usize = 200;
 
 /// Longest error message of a database in bytes. Longer messages are cut.

@@ -53,7 +53,8 @@ impl CallState {
     fn start(&mut self, command: wit::Command, options: &wit::Options) -> Result<Child, Error> {
         let CheckedCommand { mut command, is_judged, policy } =
             self.check_process(command, options, self.may_judge())?;
-        self.relay_hosts(&mut command, &policy, false)?;
+        let is_job = false;
+        self.relay_hosts(&mut command, &policy, is_job)?;
         let call = &self.call;
         let Some(processes) = &self.capabilities.process else {
             return Err(host_error("failed", "the call has ended"));
@@ -120,7 +121,8 @@ impl CallState {
             let network = policy.places.shared_network(jobs.network());
             command.shared_network = network.map_err(|error| not_started(&error, &policy))?;
         }
-        self.relay_hosts(&mut command, &policy, true)?;
+        let is_job = true;
+        self.relay_hosts(&mut command, &policy, is_job)?;
         let child =
             process::Child::start(&policy.places, &command, 0, place.end(), &place.cancel())
                 .map_err(|error| not_started(&error, &policy))?;
@@ -166,7 +168,7 @@ impl CallState {
         let (network, relay) = match start_relay(policy, session) {
             Ok(Some(started)) => started,
             Ok(None) => return Ok(()),
-            // Without a granted host, most commands need no relay.
+            // If no host is granted, most commands need no relay, so the command runs without one.
             Err(_) if hosts.is_empty() => return Ok(()),
             Err(error) => return Err(not_started(&error, policy)),
         };
@@ -181,8 +183,8 @@ impl CallState {
         Ok(())
     }
 
-    /// Returns the questions about hosts that no entry grants. Returns `None` if nobody can be asked
-    /// about hosts.
+    /// Returns the questions about hosts that no entry grants. Returns `None` if nobody can be
+    /// asked about hosts.
     fn host_questions(&self, hosts: &Arc<HostAccess>) -> Option<HostQuestions> {
         let processes = self.capabilities.process.as_ref()?;
         let approver = processes.commands.host_approver.as_ref()?;
@@ -301,7 +303,7 @@ impl CallState {
                 };
                 notices.extend(processes.policy.advisor.advice(&failed));
             }
-            // Programs of other plugins don't know jobs.
+            // The notice may advise an argument of `bash`, so it is only for plugins with a shell.
             if processes.policy.shell {
                 notices.extend(leftover_notice(leftovers, processes.commands.jobs.is_some()));
             }
@@ -407,7 +409,7 @@ fn give_secrets(command: &mut Command, hosts: &HostAccess) -> Result<(), Error> 
     let Some(certificate) = hosts.authority().map_err(no_secrets)? else { return Ok(()) };
     command.trust(certificate);
     for (name, value) in hosts.variables().map_err(no_secrets)? {
-        // The value of the user's environment would be the secret itself.
+        // This replaces a value from the user's environment, which would be the secret itself.
         command.set_variable(&name, &value);
     }
     Ok(())
@@ -543,7 +545,10 @@ impl wit::HostChild for &mut CallState {
 
     fn write(&mut self, handle: Resource<Child>, bytes: Vec<u8>) -> wasmtime::Result<u64> {
         let Child { child, live, .. } = self.table().get_mut(&handle)?;
-        let written = child.write(&bytes, None, &mut |stream, bytes| live.add(stream, bytes));
+        // Writing needs no time limit, because the process has its own deadline.
+        let write_until = None;
+        let written =
+            child.write(&bytes, write_until, &mut |stream, bytes| live.add(stream, bytes));
         Ok(u64::try_from(written).unwrap_or_default())
     }
 

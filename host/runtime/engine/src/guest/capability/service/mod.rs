@@ -110,8 +110,8 @@ impl CallState {
             return Err(host_error("unavailable", message));
         };
 
-        // The service outlives the call, so it gets nothing of the call. Its later changes can't be
-        // undone.
+        // The service outlives the call, so it gets neither the network nor the recorders nor the
+        // shell of the call. Its later changes can't be undone.
         let command = Command {
             network: false,
             shared_network: None,
@@ -168,7 +168,8 @@ fn resume(
     // Each service is a process that `connect_service` has started.
     let mut child = *program.downcast::<process::Child>().ok()?;
     child.set_bounds(end, cancel);
-    // `look` notices the end of the process. `child` stores new output.
+    // `look` finds out whether the process has ended. The closure ignores new output, because
+    // `child` stores it.
     child.look(&mut |_, _| {});
     if child.finished().is_some() {
         return None;
@@ -210,7 +211,8 @@ impl wit::HostConnection for &mut CallState {
         let connection = self.table().get_mut(&handle)?;
         loop {
             let Some(child) = &mut connection.child else { return Ok(Vec::new()) };
-            // `child` stores the output. The output may be only standard error.
+            // The closure ignores the output, because `child` stores it. The wait also ends after
+            // output on standard error only, so the loop may have to wait again.
             child.wait_for_output(until, &mut |_, _| {});
             let has_ended = child.finished().is_some();
             let is_late = until.is_some_and(|until| Instant::now() >= until);
@@ -237,7 +239,8 @@ impl wit::HostConnection for &mut CallState {
 
     fn ended(&mut self, handle: Resource<Connection>) -> wasmtime::Result<Option<wit::Ended>> {
         let Some(child) = &mut self.table().get_mut(&handle)?.child else { return Ok(None) };
-        // `look` notices the end of the process. `child` stores new output.
+        // `look` finds out whether the process has ended. The closure ignores new output, because
+        // `child` stores it.
         child.look(&mut |_, _| {});
         Ok(child.finished().map(|finished| wit::Ended {
             exit_code: finished.code,
