@@ -48,9 +48,9 @@ pub(crate) struct Caches {
 
 /// The names whose state is saved for a rename.
 pub(crate) enum Rename {
-    /// Neither name is saved. Both are in a cache, and calls created all their objects.
+    /// Neither name is saved, because both are in a cache and calls created their objects.
     Skipped,
-    /// Only the replaced name is saved. Calls created the renamed file in the cache.
+    /// Only the replaced name is saved, because calls created the renamed file in the cache.
     Replaces,
     /// Both names are saved.
     Moves,
@@ -182,7 +182,7 @@ impl Caches {
         seen.saved.extend([from, to].map(|end| end.path.to_owned()));
     }
 
-    /// Each folder is examined only once.
+    /// Returns the cache that contains a path. Each folder is examined only once.
     fn cache_of(&self, seen: &mut Seen, path: &Path) -> Option<PathBuf> {
         let folder = path.ancestors().skip(1).find(|folder| is_named(folder))?;
         if !seen.folders.contains_key(folder) {
@@ -216,7 +216,8 @@ impl Caches {
         if !is_older || !is_tagged(&access, folder) || !is_ignored(folder) {
             return None;
         }
-        // An empty list means that calls have created nothing in the cache, so everything is saved.
+        // An unreadable list counts as empty. Then no file counts as created by a call, so
+        // everything is saved.
         let (created, moved_in) = read_list(&self.store, &identity).unwrap_or_default();
         self.store.moved_in.folders().extend(moved_in);
         Some(Cache { identity, created, is_cut: false })
@@ -234,7 +235,7 @@ impl Caches {
         for (folder, cache) in &seen.folders {
             let Some(cache) = cache else { continue };
             let name = cache.identity.to_string();
-            // A list that has lost entries is written again.
+            // New lines are only appended, so a list that has lost entries must be written again.
             if cache.is_cut {
                 let created = cache.created.iter().map(|created| format!("{created}\n"));
                 let folders = self.store.moved_in.folders();

@@ -53,7 +53,8 @@ pub(crate) struct Compared<'a> {
 
 pub(crate) struct EarlierUndo<'a> {
     begun: HashSet<&'a Path>,
-    /// The files at these paths before or after the call. They may have other names now.
+    /// The files that were at these paths before or after the call. Their identities are kept,
+    /// because the files may have other names now.
     begun_files: HashSet<Identity>,
     restored: Vec<(&'a Path, &'a State)>,
 }
@@ -67,8 +68,9 @@ impl<'a> EarlierUndo<'a> {
             if *step == Step::Open {
                 continue;
             }
-            // A killed undo leaves `left` at 0, and may have changed the path. After a completed
-            // undo, the user made the change.
+            // An undo that ends with unrestored paths sets `left`. If `left` is still 0, the undo
+            // may have been killed while it changed this path. Otherwise, the user has changed the
+            // path since the undo.
             let may_be_killed = saved_call.entry.left == 0;
             if may_be_killed {
                 earlier.begun.insert(after);
@@ -136,12 +138,14 @@ impl Seen<'_> {
     /// Checks whether another call may have replaced the file, or changed it by another name.
     fn may_have_other_file(&self) -> bool {
         let now = &self.now;
-        // The other call may have used another name of the file. With this name, it may have
-        // written the contents at this path, or removed contents that this call wrote.
+        // A file with several names can be changed through each of them. If this call gave the file
+        // this name or removed the name, another call may have changed the same file by another
+        // name.
         let got_name =
             *self.before == State::Missing && self.after_call.is_some_and(State::is_shared);
         let lost_name = self.before.is_shared() && self.before.identity() != now.identity();
-        // The undo of the other call restores the replaced file with its permissions.
+        // Another call may have written new contents or permissions by replacing the file. Its undo
+        // puts the replaced file back, so the differences that we see now will go away.
         let has_other_file = self.after_call.and_then(State::identity) != now.identity();
         let has_later_mode = self.after_call.is_some_and(|after_call| {
             after_call.same_contents(now) && after_call.mode() != now.mode()
@@ -391,7 +395,7 @@ impl Compared<'_> {
         let now = State::at(self.access, &current_path, after_call.unwrap_or(before).depth())?;
 
         let mut touching_moves = self.moves.iter().filter(|made_move| touches(made_move, path));
-        // The moves have only put another object at the path itself.
+        // If all these moves end at the path itself, they have only put another object there.
         let is_replaced = touching_moves.all(|made_move| made_move.to == path);
         let order = match after_call {
             Some(after_call) if is_replaced && self.only.is_none() => {
@@ -453,15 +457,15 @@ impl Compared<'_> {
         {
             return Some("moved");
         }
-        // The other call has put an object at this path. The undo of the other call must remove
-        // this object first, even if the contents are the same.
+        // If another call has moved an object to this path, its undo must take the object away
+        // first, even if the contents are the same.
         let is_taken = after_call.is_some() && self.later.have_moved_to(path);
         let has_same_contents = **before != State::Missing && before.same_contents(now);
         if is_taken || (has_same_contents && self.later.have_created(path)) {
             return Some("replaced");
         }
-        // This call left the path as it was. The undo of the other call restores another state of
-        // the path, which this undo must then change.
+        // If this call left the path as it was, there is nothing to restore now. But the undo of
+        // the other call will restore a state that this undo must then change.
         let is_restored_later = seen.is_as_before()
             && !matches!(before, State::Directory { .. })
             && !before.same_contents(now)
@@ -574,8 +578,9 @@ impl Compared<'_> {
         }
 
         if other_time < own_time {
-            // This call changed the state that the other call had made. The undo of the other call
-            // then restored an even earlier state.
+            // The other call came first, so this call changed the state that the other call had
+            // made. If the undo of the other call has then restored an even earlier state, nothing
+            // is left to undo here.
             let is_undone_later = other.entry.undo_at? > own_time;
             let has_restored =
                 is_undone_later && before.same_but_for_times(now) && other.has_restored(path);
@@ -694,7 +699,7 @@ fn merge(
     let mut now = Vec::new();
     // The file may grow during the read, so the read is limited.
     DirEntryRef::find(access, path)?.open()?.take(MAX_SHOWN_BYTES + 1).read_to_end(&mut now)?;
-    // A merge makes a binary file invalid.
+    // A merge of lines would damage a binary file.
     if [&after_call, &now, &before].iter().any(|bytes| bytes.contains(&0)) {
         return Ok(None);
     }

@@ -32,7 +32,7 @@ const MAX_BESIDE: usize = 1000;
 const RESERVE: &str = "reserve";
 const RESERVED: usize = 64 * 1024;
 
-/// Calls without approval must not remove younger journals.
+/// Calls without approval must not remove journals that are younger than this.
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 const PERCENT: u64 = 100;
