@@ -70,7 +70,7 @@ struct Seen {
 struct Cache {
     identity: Identity,
     created: HashSet<Identity>,
-    is_cut: bool,
+    has_lost_entries: bool,
 }
 
 impl Caches {
@@ -156,7 +156,7 @@ impl Caches {
             && let Some(folder) = folder_identity(from)
             && self.store.moved_in.folders().insert(folder)
         {
-            cache.is_cut = true;
+            cache.has_lost_entries = true;
         }
         for path in [from.path, to.path] {
             let moved: Vec<_> = below(&seen.created, path).cloned().collect();
@@ -220,14 +220,14 @@ impl Caches {
         // everything is saved.
         let (created, moved_in) = read_list(&self.store, &identity).unwrap_or_default();
         self.store.moved_in.folders().extend(moved_in);
-        Some(Cache { identity, created, is_cut: false })
+        Some(Cache { identity, created, has_lost_entries: false })
     }
 
     /// Adds the objects that this call created to the lists of their caches.
     fn save_lists(&self) -> io::Result<()> {
         let seen = self.seen();
-        let is_any_cut = seen.folders.values().flatten().any(|cache| cache.is_cut);
-        if seen.created.is_empty() && !is_any_cut {
+        let must_rewrite = seen.folders.values().flatten().any(|cache| cache.has_lost_entries);
+        if seen.created.is_empty() && !must_rewrite {
             return Ok(());
         }
         let lists = PrivateFolder::make(&self.store.path)?.folder(LISTS)?;
@@ -236,7 +236,7 @@ impl Caches {
             let Some(cache) = cache else { continue };
             let name = cache.identity.to_string();
             // New lines are only appended, so a list that has lost entries must be written again.
-            if cache.is_cut {
+            if cache.has_lost_entries {
                 let created = cache.created.iter().map(|created| format!("{created}\n"));
                 let folders = self.store.moved_in.folders();
                 let moved_in = folders.iter().map(|folder| format!("{MOVED_IN}{folder}\n"));
@@ -319,7 +319,7 @@ impl Cache {
             None => !std::mem::take(&mut self.created).is_empty(),
         };
         if has_forgotten {
-            self.is_cut = true;
+            self.has_lost_entries = true;
         }
     }
 }
@@ -397,7 +397,7 @@ fn is_ignored(folder: &Path) -> bool {
     }
     files.push((root, root.join(".git/info/exclude")));
 
-    let inside = folder.join(TAG);
+    let tag_file = folder.join(TAG);
     let is_directory = false;
     for (directory, file) in files {
         let mut builder = GitignoreBuilder::new(directory);
@@ -407,7 +407,7 @@ fn is_ignored(folder: &Path) -> bool {
             let _ = builder.add_line(included_from, line);
         }
         let Ok(matcher) = builder.build() else { continue };
-        let found = matcher.matched_path_or_any_parents(&inside, is_directory);
+        let found = matcher.matched_path_or_any_parents(&tag_file, is_directory);
         if !found.is_none() {
             return found.is_ignore();
         }
@@ -430,8 +430,8 @@ pub(crate) struct KnownCaches(HashMap<PathBuf, bool>);
 
 impl KnownCaches {
     pub(crate) fn contain(&mut self, access: &Access, path: &Path) -> bool {
-        let mut around = path.ancestors().skip(1).filter(|folder| is_named(folder));
-        around.any(|folder| {
+        let mut named_folders = path.ancestors().skip(1).filter(|folder| is_named(folder));
+        named_folders.any(|folder| {
             *self.0.entry(folder.to_owned()).or_insert_with(|| is_tagged(access, folder))
         })
     }

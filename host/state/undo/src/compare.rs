@@ -146,11 +146,11 @@ impl Seen<'_> {
         let lost_name = self.before.is_shared() && self.before.identity() != now.identity();
         // Another call may have written new contents or permissions by replacing the file. Its undo
         // puts the replaced file back, so the differences that we see now will go away.
-        let has_other_file = self.after_call.and_then(State::identity) != now.identity();
+        let is_other_file = self.after_call.and_then(State::identity) != now.identity();
         let has_later_mode = self.after_call.is_some_and(|after_call| {
             after_call.same_contents(now) && after_call.mode() != now.mode()
         });
-        let is_replaced = has_other_file && (has_later_mode || self.has_later_contents());
+        let is_replaced = is_other_file && (has_later_mode || self.has_later_contents());
         got_name || lost_name || is_replaced
     }
 
@@ -258,12 +258,12 @@ impl Compared<'_> {
                     outcome.later_contents.insert(path.clone(), now);
                     outcome.changes.push(change);
                 }
-                Ok(Found::Change { change, both, mode, is_explained }) => {
+                Ok(Found::Change { change, merged, mode, is_explained }) => {
                     if is_explained {
                         outcome.explained.insert(path.clone());
                     }
-                    if let Some(both) = both {
-                        outcome.merged.insert(path.clone(), both);
+                    if let Some(merged) = merged {
+                        outcome.merged.insert(path.clone(), merged);
                     }
                     if let Some(mode) = mode {
                         outcome.modes.insert(path.clone(), mode);
@@ -327,14 +327,14 @@ impl Compared<'_> {
         let Seen { after_call, now, current_path, is_plain, is_explained, .. } = &seen;
         let Some(mut what) = change_kind(before, now) else { return Ok(Found::Nothing) };
         let is_whole = self.only.is_none();
-        if what == ChangeKind::Permissions
-            && *is_plain
+        let is_metadata_change = *is_plain && what == ChangeKind::Permissions;
+        if is_metadata_change
             && !is_explained
             && is_whole
             && let Some(after_call) = after_call
         {
-            let is_later = after_call.has_contents() && after_call.mode() != now.mode();
-            if is_later && before.mode() != now.mode() {
+            let is_changed_later = after_call.has_contents() && after_call.mode() != now.mode();
+            if is_changed_later && before.mode() != now.mode() {
                 return Ok(self.left_for_its_mode(path));
             }
         }
@@ -344,26 +344,26 @@ impl Compared<'_> {
         }
         let mut wanted = copy_of(self.saved_call, before)?;
 
-        let mut both = None;
-        let is_restored = *is_plain && what == ChangeKind::Permissions;
+        let mut merged = None;
         if let Some(after_call) = after_call
             && !after_call.same_contents(now)
-            && !is_restored
+            && !is_metadata_change
             && is_whole
             && !is_explained
             && !self.is_refreshed(path, current_path, now)
         {
             if *is_plain {
-                both = merge(self.access, self.saved_call, current_path, before, after_call, now)?;
+                merged =
+                    merge(self.access, self.saved_call, current_path, before, after_call, now)?;
             }
-            let Some(merged) = &both else {
+            let Some(merged_text) = &merged else {
                 let why = "the file was changed after the call";
                 let mut conflict = UndoConflict::later(path, why, &self.restore_one(path));
                 conflict.texts = texts(self.access, current_path, now, wanted);
                 return Ok(Found::Left(vec![conflict]));
             };
             what = ChangeKind::Merged;
-            wanted = Some(merged.clone());
+            wanted = Some(merged_text.clone());
         }
         if what == ChangeKind::Removed
             && !is_moved
@@ -379,7 +379,7 @@ impl Compared<'_> {
             _ => texts(self.access, current_path, now, wanted),
         };
         let change = UndoChange { path: path.to_owned(), what, texts };
-        Ok(Found::Change { change, both, mode, is_explained: *is_explained })
+        Ok(Found::Change { change, merged, mode, is_explained: *is_explained })
     }
 
     /// Compares the state of a path before the call, after the call and now. Returns `None` if the
@@ -485,8 +485,8 @@ impl Compared<'_> {
             return false;
         };
         // If the end of the call is unknown, every object counts as new.
-        let ended = self.saved_call.after.as_ref().map_or(0, |after| after.at);
-        let is_new = now.born() > ended;
+        let call_end = self.saved_call.after.as_ref().map_or(0, |after| after.at);
+        let is_new = now.born() > call_end;
         if after_call == now || is_new || seen.is_explained {
             return false;
         }
@@ -665,7 +665,7 @@ enum Found {
     },
     Change {
         change: UndoChange,
-        both: Option<Vec<u8>>,
+        merged: Option<Vec<u8>>,
         mode: Option<Meta>,
         is_explained: bool,
     },

@@ -170,7 +170,7 @@ impl Folder {
 
     /// Returns the number of bytes that a call can save before a journal of the last day must be
     /// removed.
-    pub(crate) fn room(&self, entry: &UndoEntry) -> u64 {
+    pub(crate) fn available_bytes(&self, entry: &UndoEntry) -> u64 {
         // A missing or unreadable folder counts as empty.
         let root = self.existing().ok().flatten();
         let names = root.and_then(|root| root.names(MAX_CALLS).ok()).unwrap_or_default();

@@ -120,7 +120,7 @@ struct Inner {
     next_copy: u32,
     files: HashMap<Identity, State>,
     /// The available bytes of the store. Set only for a call without approval.
-    room: Option<u64>,
+    available_bytes: Option<u64>,
     /// Files with several names that can't be preserved, because the store is on another file
     /// system.
     unkept: HashMap<Identity, FileChanges>,
@@ -587,7 +587,7 @@ impl Journal {
             return Ok(Arc::clone(open));
         }
         if self.rules.required {
-            inner.room = Some(self.store.room(&self.entry));
+            inner.available_bytes = Some(self.store.available_bytes(&self.entry));
         }
         let folder = self.store.begin(&self.entry)?;
         let journal = folder.appended(JOURNAL)?;
@@ -665,8 +665,8 @@ impl Inner {
                 amount(max_bytes)
             )));
         }
-        if let Some(room) = self.room
-            && self.saved.bytes.saturating_add(size) > room
+        if let Some(available_bytes) = self.available_bytes
+            && self.saved.bytes.saturating_add(size) > available_bytes
         {
             return Err(io::Error::other(
                 "the storage of undo (`max_mib` in [tools.undo]) is full, and changes of the last \

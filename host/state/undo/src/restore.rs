@@ -251,15 +251,15 @@ impl<'a> Restoration<'a> {
             has_name = aside.link_to(&other).is_ok();
         }
         if has_name {
-            let is_own = self.is_forced || self.is_unchanged_since_call(before);
-            if !is_own && self.is_written(before) && !self.has_kept(before) {
+            let may_overwrite = self.is_forced || self.is_unchanged_since_call(before);
+            if !may_overwrite && self.is_written(before) && !self.has_kept(before) {
                 aside.remove()?;
                 return Err(io::Error::other(
                     "the file was changed later through another hard link",
                 ));
             }
             move_into_place(&aside, place)?;
-            if merged.is_some() || (is_own && !self.has_contents(path, before)) {
+            if merged.is_some() || (may_overwrite && !self.has_contents(path, before)) {
                 return self.write_over(place, before, merged);
             }
             // The file may have new contents from its other names, and these contents must stay.
