@@ -469,6 +469,8 @@ impl LogState {
 
 impl Drop for Audit {
     fn drop(&mut self) {
+        // The thread only has a weak reference to the state. Without the state, it ends when it is
+        // woken up.
         self.state = Arc::default();
         if let Some(Some(releaser)) = self.releaser.get() {
             releaser.unpark();
@@ -480,9 +482,9 @@ fn lock(state: &Mutex<LogState>) -> MutexGuard<'_, LogState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts a thread that releases the lock of the log. A wake-up makes the thread wait for the time
-/// [`HOLD`] and release the lock. The thread ends when the state is dropped. Returns `None` if the
-/// thread can't be started.
+/// Starts a thread that releases the lock of the log. Each time the thread is unparked, it waits
+/// for [`HOLD`] and then releases the lock. It ends if the state was dropped in the meantime.
+/// Returns `None` if the thread can't be started.
 fn start_releaser(state: &Arc<Mutex<LogState>>) -> Option<Thread> {
     let weak_state: Weak<Mutex<LogState>> = Arc::downgrade(state);
     let builder = std::thread::Builder::new().name("toolhold-record".to_owned());

@@ -119,13 +119,14 @@ struct Anomaly {
 struct Check {
     result: Verification,
     last: u64,
-    /// The number, the stated hash and the computed hash of the last entries. The next entry may
-    /// follow either hash.
+    /// The number, the stated hash and the computed hash of the last entries. If an entry was
+    /// changed, the two hashes differ, and the next entry may follow either of them.
     recent: VecDeque<(u64, Hash, Hash)>,
-    /// The number of the oldest existing file, and the number of the oldest file that the log
-    /// states.
+    /// The number of the oldest existing file.
     first: Option<u64>,
+    /// The number of the oldest file that should exist, as the newest file states it.
     oldest: Option<u64>,
+    /// The place of the entry that the file `head` states.
     at_head: Option<Head>,
     wanted_hash: Option<String>,
     has_wanted_hash: bool,
@@ -148,6 +149,8 @@ impl Check {
             Some(at) if self.checks_all_files => opened.files[at].number,
             _ => None,
         };
+        // The current file has no number in its name, so its number follows from the file before it
+        // or from its first entry.
         let number = match (log.number, before, &begin) {
             (Some(number), _, _) => number,
             (None, Some(before), _) => before + 1,
@@ -248,7 +251,7 @@ impl Check {
         record: &SealedRecord<'_>,
     ) -> io::Result<()> {
         let (from, entry_start) = gap;
-        // The line end belongs to the second entry's writer, not to the gap.
+        // The writer of the second entry has put a line end before it, which isn't part of the gap.
         let to = entry_start.saturating_sub(b"\n".len() as u64);
         match (anomaly, record.incomplete_before()) {
             (None, None) => {}
@@ -396,7 +399,8 @@ impl Check {
                 );
             }
             Some(head) if head.link == Link::START || fits(&head, self.at_head.as_ref()) => {}
-            // Inserted or removed lines move the end, so its position isn't checked.
+            // Inserted or removed lines also move the end. They are listed already, so the end
+            // isn't listed as another problem.
             Some(_) if !self.result.holds() => {}
             Some(_) => self.add_problem(
                 files::HEAD,

@@ -267,7 +267,8 @@ impl Opened {
             return Err(changed(wanted.seq));
         }
 
-        // The entry's file was removed, or the position is the beginning.
+        // No file begins before the position: either its file was removed, or the position is the
+        // beginning of the log.
         if let Some((_, begin)) = found.first()
             && begin.seq == wanted.seq + 1
             && begin.previous != wanted.hash
@@ -382,7 +383,8 @@ impl Opened {
         if !has_next {
             return Ok(false);
         }
-        // Entries may have been written after the last read.
+        // Entries may have been written to the current file after the last read, so they are read
+        // first.
         let size = current.file.metadata()?.len();
         if !current.ended && has_line(&current.file, current.at, size)? {
             return Ok(true);
