@@ -166,10 +166,10 @@ impl Audit {
     /// There is no error for a call that only reads or didn't run.
     pub async fn outcome(&self, outcome: &OutcomeRecord<'_>) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
-        let requests = self.requests(settings, outcome);
-        let written =
+        let requests_written = self.append_requests(settings, outcome);
+        let outcome_written =
             self.write(settings, |key| record::outcome(key, outcome, &self.front_end)).await;
-        let written = requests.and(written);
+        let written = requests_written.and(outcome_written);
         let checked = self.check_write(
             settings,
             written,
@@ -244,12 +244,14 @@ impl Audit {
     /// Records the outcome of a call whose caller no longer waits. Blocks.
     pub fn dropped(&self, outcome: &OutcomeRecord<'_>) {
         let Some(settings) = self.settings else { return };
-        let requests = self.requests(settings, outcome);
-        let written = self.append(settings, |key| record::outcome(key, outcome, &self.front_end));
-        let _ = self.check_write(settings, requests.and(written.map(drop)), "");
+        let requests_written = self.append_requests(settings, outcome);
+        let outcome_written =
+            self.append(settings, |key| record::outcome(key, outcome, &self.front_end));
+        let written = requests_written.and(outcome_written.map(drop));
+        let _ = self.check_write(settings, written, "");
     }
 
-    fn requests(&self, settings: Settings, outcome: &OutcomeRecord<'_>) -> io::Result<()> {
+    fn append_requests(&self, settings: Settings, outcome: &OutcomeRecord<'_>) -> io::Result<()> {
         let mut report = outcome.report.entries();
         let requests = std::mem::take(&mut report.requests);
         let unlisted_count = std::mem::take(&mut report.more_requests);

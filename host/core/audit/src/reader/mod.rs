@@ -117,7 +117,7 @@ impl RecordReader {
     pub fn open(folders: &Folders, from: ReadFrom) -> Result<Self, HostError> {
         let path = folders.data.join(files::FOLDER);
         let mut reader = Self { path, from, opened: None };
-        reader.find()?;
+        reader.open_if_needed()?;
         Ok(reader)
     }
 
@@ -140,7 +140,7 @@ impl RecordReader {
     ///
     /// [`HostError::Io`] if the log can't be read.
     pub fn read(&mut self, most: usize) -> Result<Vec<LogRecord>, HostError> {
-        self.find()?;
+        self.open_if_needed()?;
         let Some(opened) = &mut self.opened else { return Ok(Vec::new()) };
         opened.read(most).map_err(HostError::io(self.path.display().to_string()))
     }
@@ -159,7 +159,7 @@ impl RecordReader {
         opened.wait(most).map_err(HostError::io(self.path.display().to_string()))
     }
 
-    fn find(&mut self) -> Result<(), HostError> {
+    fn open_if_needed(&mut self) -> Result<(), HostError> {
         if self.opened.is_none() {
             self.opened = Opened::new(&self.path, &self.from)
                 .map_err(HostError::io(self.path.display().to_string()))?;
