@@ -204,8 +204,9 @@ fn denied_after_redirect(mut denial: Denial, from: Option<&str>) -> Error {
     Error::Refused(Box::new(denial))
 }
 
-/// Refuses a request that contains a configured secret or text in the form of a secret. The host
-/// never gives a configured secret to a guest.
+/// Refuses a request that contains a configured secret or text in the form of a secret. Guests are
+/// never given configured secrets, so no setting allows them in a request. Text in the form of a
+/// secret is allowed for the hosts in `credentials_to`, but never for the server of a job.
 fn refuse_leaks(egress: &Egress, checked: &CheckedRequest, body: &Bytes) -> Result<(), Error> {
     let CheckedRequest { url, target, method, headers, .. } = checked;
     let settings = &egress.settings;

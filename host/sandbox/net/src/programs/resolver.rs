@@ -33,7 +33,7 @@ pub(super) async fn serve_udp(socket: UdpSocket, names: Arc<Mutex<Names>>) -> io
     loop {
         let (length, from) = match socket.recv_from(&mut query).await {
             Ok(received) => received,
-            // The kernel reports that an earlier answer found no socket.
+            // The program of an earlier query has closed its socket. This socket still works.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => continue,
             Err(error) => return Err(error),
         };
