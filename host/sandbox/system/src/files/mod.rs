@@ -455,8 +455,8 @@ impl FileView {
                 Err(FileError::Errno(Errno::AGAIN)) if self.cached => {
                     return Err(Errno::AGAIN.into());
                 }
-                // The tool gets the same error. The nearest existing folder determines the real
-                // path.
+                // The tool will get the same error, so the path passes here. Its real path is
+                // resolved as far as it exists.
                 Err(FileError::Errno(_)) => {
                     return Ok(ResolvedPath { real: real_or_given(&given), given });
                 }
@@ -468,8 +468,8 @@ impl FileView {
             return Err(self.denied(Refusal::Outside, path, access));
         }
 
-        // The path leads through a link to a missing target. A write through the link creates the
-        // target.
+        // If the path leads through a link to a missing target, a write through the link creates
+        // the target. So the rules decide on the path of the target.
         if links > 0
             && let Some(target) = target_of_missing(&found, missing)
         {
@@ -489,7 +489,8 @@ impl FileView {
             return Err(self.denied(refusal, &real, access));
         }
         self.check(&real, kind, access)?;
-        // A path that ends with `..` means a directory, whose own name is changed.
+        // A path that ends with `..` doesn't contain the name of the directory that it means. The
+        // name is what changes, so the tool gets the real path.
         if last == LastLink::Meant && given.file_name().is_none() {
             return Ok(ResolvedPath { given: real.clone(), real });
         }

@@ -119,6 +119,8 @@ struct HostEntry {
 }
 
 impl HostEntry {
+    /// Returns the entry for a change that affects the object but not its name. For a free name,
+    /// the directory stays, because the change creates the object.
     fn without_its_name(self) -> Self {
         let parent = if self.object.is_none() { self.parent } else { None };
         Self { path: self.path, object: self.object, parent }
@@ -225,13 +227,14 @@ impl Watch {
                 let old = process.find_argument(arguments, old_directory, paths[0], follow_old)?;
                 let new = process.find_argument(arguments, new_directory, paths[1], false)?;
                 self.ensure_waiting(notification)?;
-                // The old name stays.
+                // The old name stays, so only the object itself changes there.
                 let old = self.covered(old.map(HostEntry::without_its_name));
                 let new = self.covered(new);
                 if let (Some(old), Some(new)) = (&old, &new) {
                     return as_errno(recorder.before_link(&old.changed(), &new.changed()));
                 }
-                // A file without a name is new.
+                // If undo covers only one of the names, only this one is saved. A new file may have
+                // no old name.
                 old.or(new)
             }
             Target::Rename { directories, paths, flags } => {

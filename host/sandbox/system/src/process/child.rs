@@ -230,7 +230,7 @@ impl Child {
             match Self::run_in(warm, &task) {
                 Ok(child) => warm_child = Some(child),
                 Err(StartError::Moved(reason)) => return Err(StartError::Moved(reason)),
-                // A warm helper exits if it waits for too long.
+                // A warm helper exits if it waits for too long. Then a new helper is started below.
                 Err(_) => {}
             }
         }
@@ -305,7 +305,8 @@ impl Child {
             let gate = command.connections.clone();
             child.watch = Some(CallWatch::start(listener, recorder, gate, writable, pinned)?);
         } else if recorder.is_some() {
-            // Without a listener, the kernel makes the calls fail that would notify it.
+            // Without a listener, each call that should notify it fails, so the command couldn't
+            // change any file.
             let reason = "the helper sent no listener for file changes";
             return Err(io::Error::other(reason).into());
         }

@@ -207,7 +207,8 @@ impl Walk {
         let SocketScan { sockets, pipes, unreadable, own_names } = &self.found;
         let is_too_much = sockets.len() + pipes.len() + own_names.len() > MAX_NAMES;
         let has_unreadable = !unreadable.is_empty();
-        // The directory of a known socket may be unreadable now. A new search reports it.
+        // If a known socket can't be reached any more, its directory has become unreadable. Only a
+        // complete search reports such a directory.
         let is_unsure =
             is_too_much || has_unreadable || sockets.iter().any(|path| is_out_of_reach(path));
         if is_unsure {
