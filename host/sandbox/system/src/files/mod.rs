@@ -313,13 +313,13 @@ impl FileView {
     /// # Errors
     ///
     /// Returns the errors of [`find`](Self::find) and of [`open_at`](Self::open_at).
-    pub fn open(&self, path: &Path, how: OpenOptions) -> Result<OpenObject, FileError> {
+    pub fn open(&self, path: &Path, options: OpenOptions) -> Result<OpenObject, FileError> {
         let Some((root, rest)) = self.grants.covering(path) else {
             return Err(self.denied(Refusal::Outside, path, Access::Read));
         };
         let rest = rest.to_str().ok_or(Errno::ILSEQ)?;
         let relative_path = if rest.is_empty() { "." } else { rest };
-        self.open_at(root.dir.as_fd(), relative_path, how)
+        self.open_at(root.dir.as_fd(), relative_path, options)
     }
 
     /// Finds `path` below `dir` for reading. `follow` says whether a final link is followed.

@@ -209,9 +209,8 @@ impl Walk {
         let has_unreadable = !unreadable.is_empty();
         // If a known socket can't be reached any more, its directory has become unreadable. Only a
         // complete search reports such a directory.
-        let is_unsure =
-            is_too_much || has_unreadable || sockets.iter().any(|path| is_out_of_reach(path));
-        if is_unsure {
+        let has_lost_socket = sockets.iter().any(|path| is_out_of_reach(path));
+        if is_too_much || has_unreadable || has_lost_socket {
             self.watches = None;
         }
     }
