@@ -35,7 +35,8 @@ pub(super) const TERMINAL: &str = "/dev/tty";
 /// machine.
 pub(super) const TERMINALS: &str = "/dev/pts";
 
-/// Terminals in the view. All users of the machine share 4096 terminals.
+/// Maximum number of terminals in the view. All users of the machine share 4096, so a command gets
+/// only a part of them.
 const MOST_TERMINALS: &str = "64";
 
 /// Private directories. They are empty at first, and are removed with the view.

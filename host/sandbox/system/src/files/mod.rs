@@ -587,8 +587,8 @@ impl FileView {
         self.decide(path, kind, access).map_err(|refusal| self.denied(refusal, path, access))
     }
 
-    /// Denies objects in the kernel's own file systems. The check uses the object, not its name.
-    /// Objects on the device of a granted directory are allowed.
+    /// Denies an object in one of the kernel's own file systems, whatever its name is. An object on
+    /// the device of a granted directory is always allowed.
     fn check_file_system(
         &self,
         handle: &OwnedFd,

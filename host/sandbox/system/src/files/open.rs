@@ -9,8 +9,8 @@ use toolhold_contract::Access;
 
 use super::{FileError, FileView, ResolvedObject, kernel};
 
-/// Maximum number of attempts to open or create a file. A dangling link or a race makes a name
-/// neither taken nor free.
+/// Maximum number of attempts to open or create a file. Another attempt is needed if the name is
+/// neither taken nor free, because of a dangling link or a race.
 const MAX_ATTEMPTS: usize = 4;
 
 /// The options of an open. By default, an object is opened for neither reading nor writing, and

@@ -38,11 +38,11 @@ const MAX_PATH: usize = 4096;
 /// The kernel's limit for links, used for links to a missing target.
 const MAX_LINKS: usize = 40;
 
-/// Bytes of the smallest page. A read of memory must not extend into the next page, which may be
-/// missing.
+/// Bytes of the smallest page. A read of memory stops at the end of a page, because the next page
+/// may be missing.
 const PAGE: usize = 4096;
 
-/// Bytes of a path that are read at once. Most paths are shorter.
+/// Bytes of a path that are read at once, enough for most paths.
 const PATH_CHUNK: usize = 256;
 
 /// How long the host waits for a rename, in steps.
@@ -703,8 +703,8 @@ fn host_entry(directory: OwnedFd, path: PathBuf, object: Option<OwnedFd>) -> Opt
     Some(entry)
 }
 
-/// Returns whether a name that is free for the command is free for the host too. The command sees
-/// the name in `directory`. The host must find the same directory.
+/// Checks whether a name that is free for the command is also free for the host, in the same
+/// directory. `directory` is the directory in which the command sees the name.
 fn is_free_for_host(directory: &OwnedFd, path: &Path) -> bool {
     // The view of the command can hide an object that exists outside.
     let object = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);

@@ -56,8 +56,8 @@ const MAX_READS: usize = 16;
 /// As in a shell, the exit code of a program that a signal ended is this number plus the signal.
 const SIGNALLED: i32 = 128;
 
-/// Bytes of output that are read. A program that writes more is killed. Only the first bytes are
-/// stored.
+/// Maximum number of bytes that a program may write. A program that writes more is killed, although
+/// only the first bytes are stored anyway.
 const MAX_WRITTEN: u64 = 256 << 20;
 
 /// The reason why a process ended.

@@ -60,8 +60,8 @@ pub struct Places {
     pub also: Vec<Tree>,
     /// Real paths that are hidden in all trees: files with credentials.
     pub also_hidden: Vec<PathBuf>,
-    /// Sockets, and folders of sockets, that commands may connect to. A link doesn't stand for its
-    /// target.
+    /// Sockets, and folders of sockets, that commands may connect to. A link in this list doesn't
+    /// allow its target.
     pub sockets: Vec<PathBuf>,
     /// How complete the sandbox must be.
     pub sandbox: Sandbox,
@@ -627,7 +627,8 @@ fn private_below(folder: &Path, depth: usize, private: &mut Vec<PathBuf>) {
     use std::os::unix::fs::PermissionsExt;
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
-        // The metadata of a link is the link's own. Its target is checked at the target's path.
+        // For a link, this is the metadata of the link itself, because its target is checked at the
+        // target's path.
         let Ok(metadata) = entry.metadata() else { continue };
         let mode = metadata.permissions().mode();
         if metadata.is_dir() {
