@@ -245,7 +245,8 @@ impl Caches {
             }
             let new_lines = self.new_lines(&access, &seen, folder, cache);
             let mut list = lists.appended(&name)?;
-            // A list that is too long is emptied. Objects that aren't in the list are saved.
+            // A list that is too long is emptied. This loses nothing, because objects that aren't
+            // in the list are saved.
             let length = list.metadata()?.len() + new_lines.len() as u64;
             if length > MAX_LIST {
                 list.set_len(0)?;

@@ -476,8 +476,8 @@ impl Compared<'_> {
         None
     }
 
-    /// Checks whether another object was moved to the path after the call. Both objects may have
-    /// the same contents.
+    /// Checks whether another object was moved to the path after the call, even if both objects
+    /// have the same contents.
     fn is_other_object(&self, seen: &Seen<'_>) -> bool {
         let (Some(after_call), Some(now)) =
             (seen.after_call.and_then(State::object), seen.now.object())

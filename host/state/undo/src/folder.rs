@@ -18,8 +18,8 @@ pub(crate) const JOURNAL: &str = "journal.jsonl";
 /// The separator between the ID of a call and a number, after the call's journal was set aside.
 pub(crate) const ASIDE: char = '~';
 
-/// Most nanoseconds by which the time of a change may be earlier than the clock. The kernel uses
-/// the time of its last tick.
+/// Most nanoseconds by which the time of a change may be earlier than the clock, because the kernel
+/// uses the time of its last tick.
 pub(crate) const TICK: u64 = 20_000_000;
 
 /// The size in the name of a call's folder while the real size is unknown.

@@ -354,8 +354,8 @@ impl<'a> Restoration<'a> {
                 // The file was unreadable at the end of the call, so its contents are unknown.
                 None => true,
             },
-            // The file isn't preserved. Its other names may have later contents, which must not be
-            // overwritten.
+            // The file isn't preserved, so its contents can't be compared. Its other names may have
+            // later contents, which must not be overwritten.
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
             // The file is unreadable now, so its contents are unknown.
             Err(_) => true,
@@ -438,9 +438,9 @@ impl<'a> Restoration<'a> {
         None
     }
 
-    /// Checks whether a path must be restored although its contents are the same. The path has
-    /// another file now, and one of the two files has several names. A write to another name could
-    /// later change the contents.
+    /// Checks whether a path must be restored although its contents are the same. This is so if the
+    /// path has another file now and one of the two files has several names, because a write to
+    /// another name could later change the contents.
     fn has_other_shared_file(&self, before: &State, now: &State) -> bool {
         let (
             State::File { identity: Some(earlier_file), is_shared, .. },
@@ -466,7 +466,8 @@ impl<'a> Restoration<'a> {
         State::at(self.access, path, before.depth()).is_ok_and(|now| before.same_contents(&now))
     }
 
-    /// Writes into the existing file. Its other names get the same contents, and its owner stays.
+    /// Writes into the existing file, so that its other names get the same contents, and its owner
+    /// stays.
     fn write_over(
         &self,
         place: &DirEntryRef<'_>,
