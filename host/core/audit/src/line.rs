@@ -20,7 +20,7 @@ const MAX_STRING: usize = 1024;
 /// Length of a recorded beginning in bytes.
 const BEGINNING: usize = 256;
 
-/// Maximum length of an unredacted field name in bytes. Secrets are longer.
+/// Field names up to this number of bytes aren't redacted, because secrets are longer.
 const SHORT: usize = 15;
 
 /// Number of bytes of a string that are redacted. Later bytes are dropped.
@@ -44,7 +44,8 @@ const USUAL_BYTES: usize = 1024;
 /// The argument with a model's private thoughts about the other arguments.
 const THINK: &str = "_tafc_think";
 
-/// Checks whether an argument contains thoughts. Models write the name in any case.
+/// Checks whether an argument contains thoughts. Models write the name in upper or lower case, so
+/// the case is ignored.
 fn is_thought(argument: &str) -> bool {
     argument.get(..THINK.len()).is_some_and(|start| start.eq_ignore_ascii_case(THINK))
 }

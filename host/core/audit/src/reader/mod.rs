@@ -219,7 +219,8 @@ impl Opened {
         }
     }
 
-    /// Lists the files once. Another process may rename a file during the listing.
+    /// Lists the files once. A file that another process renames during the listing may be missing
+    /// in the result.
     fn list_files(&self) -> io::Result<Vec<(File, files::Begin)>> {
         let mut names: Vec<String> =
             files::rotated(&self.folder)?.into_iter().map(files::name).collect();
