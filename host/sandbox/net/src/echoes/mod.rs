@@ -31,11 +31,11 @@ struct Node {
 
 const ROOT: usize = 0;
 
-/// Minimum length of a form in bytes. Other text contains shorter forms by chance.
+/// Minimum length of a form in bytes, because other text contains shorter forms by chance.
 const MIN_FORM: usize = 6;
 
-/// Maximum number of partial matches at one position. Further matches are dropped. Only a secret
-/// that repeats itself has more than a few.
+/// Maximum number of partial matches at one position. Further matches are dropped, which can only
+/// happen if a secret repeats itself.
 const MAX_PARTIAL: usize = 256;
 
 const PIECE_BYTES: usize = 64 * 1024;

@@ -32,7 +32,7 @@ const MAX_PROGRAM: usize = 64;
 pub struct HostGate {
     relay: Arc<HostRelay>,
     access: Arc<HostAccess>,
-    /// The report of the call. `None` for commands that continue after their call. Their
+    /// The report of the call. `None` for commands that continue after their call, whose
     /// connections are recorded one by one.
     report: Option<Arc<Report>>,
     /// The newest denial and its time.

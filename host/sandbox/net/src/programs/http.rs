@@ -33,8 +33,8 @@ use crate::{Error, MAX_HEADERS};
 /// The encoding of responses in which secrets are searched.
 const IDENTITY: HeaderValue = HeaderValue::from_static("identity");
 
-/// Requests on one connection of HTTP/2 at the same time. Compressed headers need much more memory
-/// than a program has to send for them.
+/// Maximum number of simultaneous requests on one connection of HTTP/2. It is low, because
+/// compressed headers need much more memory than a program has to send for them.
 const MAX_STREAMS: u32 = 16;
 
 /// Headers for one connection only. They aren't passed on.
