@@ -21,7 +21,7 @@ const MAX_STRING: usize = 1024;
 const BEGINNING: usize = 256;
 
 /// Field names up to this number of bytes aren't redacted, because secrets are longer.
-const SHORT: usize = 15;
+const MAX_PLAIN_NAME: usize = 15;
 
 /// Number of bytes of a string that are redacted. Later bytes are dropped.
 const MAX_REDACTED: usize = 16 * 1024;
@@ -255,7 +255,7 @@ fn value(
                 }
                 is_first = false;
                 // Short plain names are no secrets.
-                let is_plain_name = key.len() <= SHORT
+                let is_plain_name = key.len() <= MAX_PLAIN_NAME
                     && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
                 if is_plain_name {
                     quoted(out, key);

@@ -189,7 +189,7 @@ impl Check {
         let mut lines = Lines::new(&log.file, 0, log.size);
         let mut count = 0;
         let mut previous_end = 0;
-        let mut ended = false;
+        let mut is_finished = false;
         let mut anomaly: Option<Anomaly> = None;
         while let Some(line) = lines.next()? {
             count += 1;
@@ -213,7 +213,7 @@ impl Check {
             self.check_record(opened, log, count, &record);
             self.store_head_entry(opened, number, &line, &record);
             previous_end = line.to;
-            ended = chain::kind(record.signed) == b"end";
+            is_finished = chain::kind(record.signed) == b"end";
         }
         if let Some(Anomaly { first, is_inserted }) = anomaly {
             let may_be_torn = !is_inserted
@@ -229,7 +229,7 @@ impl Check {
                 self.add_problem(&log.name, Some(first), "this line isn't a record");
             }
         }
-        if log.number.is_some() && !ended {
+        if log.number.is_some() && !is_finished {
             self.add_problem(
                 &log.name,
                 Some(count),
@@ -292,19 +292,19 @@ impl Check {
         record: &SealedRecord<'_>,
     ) {
         let seq = record.link.seq;
-        let before = self
+        let previous = self
             .recent
             .iter()
             .rev()
             .find(|(known, ..)| Some(*known) == seq.checked_sub(1))
             .copied();
-        let verified = match before {
+        let is_verified = match previous {
             Some((_, stated, actual)) => {
                 record.follows(&opened.key, &stated) || record.follows(&opened.key, &actual)
             }
             None => false,
         };
-        if verified && seq == self.last_seq + 1 {
+        if is_verified && seq == self.last_seq + 1 {
             self.result.records += 1;
             if let Some(wanted) = &self.wanted_hash
                 && wanted.as_bytes() == chain::hex(&record.link.hash)
@@ -319,7 +319,8 @@ impl Check {
                 );
             }
         } else if seq <= self.last_seq {
-            let what = if verified { "is in the wrong place" } else { "was changed or inserted" };
+            let what =
+                if is_verified { "is in the wrong place" } else { "was changed or inserted" };
             self.add_problem(
                 &log.name,
                 Some(line),
@@ -339,7 +340,7 @@ impl Check {
                 format!("missing before record {seq}: {missing}"),
             );
         }
-        let actual = match before {
+        let actual = match previous {
             Some((_, stated, _)) => opened.key.hash(&stated, record.signed),
             None => record.link.hash,
         };
