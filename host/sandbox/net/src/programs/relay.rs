@@ -18,8 +18,8 @@ use super::names::Names;
 use super::resolver::{self, PAUSE};
 use super::serve::serve;
 
-/// Connections of one network at the same time. Further connections wait. Each takes a descriptor
-/// of the host, which often may have only 1,024.
+/// Maximum number of simultaneous connections of one network. Further connections wait, because
+/// each takes a descriptor of the host, which often may have only 1,024.
 const MAX_CONNECTIONS: usize = 256;
 
 /// Announced connections that the relay hasn't accepted yet.
