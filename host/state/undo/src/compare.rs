@@ -209,7 +209,7 @@ impl Compared<'_> {
         self.add_lost(&mut outcome);
 
         let mut moved = HashSet::new();
-        let mut left = HashSet::new();
+        let mut left_paths = HashSet::new();
         for (at, made_move) in self.moves.iter().enumerate() {
             let path = path_after(&self.moves[at + 1..], &made_move.to);
             if !self.is_wanted(&path) {
@@ -217,12 +217,12 @@ impl Compared<'_> {
             }
             if self.only.is_none() && self.later.have_changed_below(&path, made_move) {
                 outcome.conflicts.push(UndoConflict::until_undone(&path, "changed"));
-                left.insert(path);
+                left_paths.insert(path);
             } else if self.only.is_none() && self.later.have_moved_above(made_move) {
                 let why = "a later call has moved another file to this path";
                 let fix = "undo that call first, then this call again";
                 outcome.conflicts.push(UndoConflict::later(&path, why, fix));
-                left.insert(path);
+                left_paths.insert(path);
             } else {
                 moved.insert(path.clone());
                 let what = ChangeKind::MovedBack(made_move.from.clone());
@@ -233,7 +233,7 @@ impl Compared<'_> {
         // Directories that the undo of another call restores.
         let mut replaced: Vec<&Path> = Vec::new();
         for (path, before) in &changed_paths {
-            if !self.is_wanted(path) || left.contains(path) {
+            if !self.is_wanted(path) || left_paths.contains(path) {
                 continue;
             }
             if replaced.iter().any(|directory| path.starts_with(directory)) {
@@ -369,9 +369,9 @@ impl Compared<'_> {
             && !is_moved
             && let State::Directory { .. } = now
         {
-            let left = self.new_entries(path, current_path, changed_paths)?;
-            if !left.is_empty() {
-                return Ok(Found::Left(left));
+            let conflicts = self.new_entries(path, current_path, changed_paths)?;
+            if !conflicts.is_empty() {
+                return Ok(Found::Left(conflicts));
             }
         }
         let texts = match what {

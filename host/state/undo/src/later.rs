@@ -141,8 +141,8 @@ impl<'a> LaterSaves<'a> {
         let Some((own_time, _)) = self.first_saved(path) else { return false };
         let mut others = self.others().iter().filter(|other| !other.is_undone);
         others.any(|other| {
-            let first = first_saved(&other.lines, path);
-            first.is_some_and(|(time, state)| time > own_time && *state == State::Missing)
+            let saved = first_saved(&other.lines, path);
+            saved.is_some_and(|(time, state)| time > own_time && *state == State::Missing)
         })
     }
 
