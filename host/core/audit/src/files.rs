@@ -27,7 +27,7 @@ const KEY_BYTES: usize = 32;
 const MAX_BEGIN_OFFSET: u64 = 256 * 1024;
 
 /// Maximum number of names in the folder that are read.
-const MOST: usize = 1_000_000;
+const MAX_NAMES: usize = 1_000_000;
 
 pub(super) fn name(number: u64) -> String {
     format!("audit.{number:06}.jsonl")
@@ -39,7 +39,7 @@ pub(super) fn at(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
 
 pub(super) fn rotated(folder: &PrivateFolder) -> io::Result<Vec<u64>> {
     let mut numbers: Vec<u64> =
-        folder.names(MOST)?.iter().filter_map(|found| number_of(found)).collect();
+        folder.names(MAX_NAMES)?.iter().filter_map(|found| number_of(found)).collect();
     numbers.sort_unstable();
     Ok(numbers)
 }

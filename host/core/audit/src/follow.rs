@@ -83,7 +83,7 @@ impl Follow {
                     None => return Ok(records),
                 },
             };
-            let mut ended = false;
+            let mut is_finished = false;
             let mut lines = Lines::new(&file, self.at, file.metadata()?.len());
             while let Some(line) = lines.next()? {
                 if !line.whole {
@@ -91,12 +91,12 @@ impl Follow {
                 }
                 self.at = line.to;
                 if SealedRecord::parse(line.bytes).is_some() {
-                    ended = chain::kind(line.bytes) == b"end";
+                    is_finished = chain::kind(line.bytes) == b"end";
                     // A line in the form of an entry may be damaged, and is then skipped.
                     records.extend(serde_json::from_slice::<Value>(line.bytes).ok());
                 }
             }
-            if !ended {
+            if !is_finished {
                 self.file = Some(file);
                 return Ok(records);
             }

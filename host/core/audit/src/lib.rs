@@ -166,10 +166,10 @@ impl Audit {
     /// There is no error for a call that only reads or didn't run.
     pub async fn outcome(&self, outcome: &OutcomeRecord<'_>) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
-        let requests = self.requests(settings, outcome);
-        let written =
+        let requests_written = self.append_requests(settings, outcome);
+        let outcome_written =
             self.write(settings, |key| record::outcome(key, outcome, &self.front_end)).await;
-        let written = requests.and(written);
+        let written = requests_written.and(outcome_written);
         let checked = self.check_write(
             settings,
             written,
@@ -244,12 +244,14 @@ impl Audit {
     /// Records the outcome of a call whose caller no longer waits. Blocks.
     pub fn dropped(&self, outcome: &OutcomeRecord<'_>) {
         let Some(settings) = self.settings else { return };
-        let requests = self.requests(settings, outcome);
-        let written = self.append(settings, |key| record::outcome(key, outcome, &self.front_end));
-        let _ = self.check_write(settings, requests.and(written.map(drop)), "");
+        let requests_written = self.append_requests(settings, outcome);
+        let outcome_written =
+            self.append(settings, |key| record::outcome(key, outcome, &self.front_end));
+        let written = requests_written.and(outcome_written.map(drop));
+        let _ = self.check_write(settings, written, "");
     }
 
-    fn requests(&self, settings: Settings, outcome: &OutcomeRecord<'_>) -> io::Result<()> {
+    fn append_requests(&self, settings: Settings, outcome: &OutcomeRecord<'_>) -> io::Result<()> {
         let mut report = outcome.report.entries();
         let requests = std::mem::take(&mut report.requests);
         let unlisted_count = std::mem::take(&mut report.more_requests);
@@ -469,6 +471,8 @@ impl LogState {
 
 impl Drop for Audit {
     fn drop(&mut self) {
+        // The thread only has a weak reference to the state. Without the state, it ends when it is
+        // woken up.
         self.state = Arc::default();
         if let Some(Some(releaser)) = self.releaser.get() {
             releaser.unpark();
@@ -480,9 +484,9 @@ fn lock(state: &Mutex<LogState>) -> MutexGuard<'_, LogState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts a thread that releases the lock of the log. A wake-up makes the thread wait for the time
-/// [`HOLD`] and release the lock. The thread ends when the state is dropped. Returns `None` if the
-/// thread can't be started.
+/// Starts a thread that releases the lock of the log. Each time the thread is unparked, it waits
+/// for [`HOLD`] and then releases the lock. It ends if the state was dropped in the meantime.
+/// Returns `None` if the thread can't be started.
 fn start_releaser(state: &Arc<Mutex<LogState>>) -> Option<Thread> {
     let weak_state: Weak<Mutex<LogState>> = Arc::downgrade(state);
     let builder = std::thread::Builder::new().name("toolhold-record".to_owned());

@@ -20,11 +20,11 @@ const MAX_STRING: usize = 1024;
 /// Length of a recorded beginning in bytes.
 const BEGINNING: usize = 256;
 
-/// Maximum length of an unredacted field name in bytes. Secrets are longer.
-const SHORT: usize = 15;
+/// Field names up to this number of bytes aren't redacted, because secrets are longer.
+const MAX_PLAIN_NAME: usize = 15;
 
 /// Number of bytes of a string that are redacted. Later bytes are dropped.
-const LOOKED_AT: usize = 16 * 1024;
+const MAX_REDACTED: usize = 16 * 1024;
 
 /// Maximum length of all arguments in bytes. Longer arguments are recorded as a beginning.
 const MAX_ARGUMENTS: usize = 8 * 1024;
@@ -44,7 +44,8 @@ const USUAL_BYTES: usize = 1024;
 /// The argument with a model's private thoughts about the other arguments.
 const THINK: &str = "_tafc_think";
 
-/// Checks whether an argument contains thoughts. Models write the name in any case.
+/// Checks whether an argument contains thoughts. Models write the name in upper or lower case, so
+/// the case is ignored.
 fn is_thought(argument: &str) -> bool {
     argument.get(..THINK.len()).is_some_and(|start| start.eq_ignore_ascii_case(THINK))
 }
@@ -214,7 +215,7 @@ impl<'k> Line<'k> {
 /// if the value has more than `depth` levels.
 fn value(
     out: &mut Vec<u8>,
-    keyed: &Key,
+    hash_key: &Key,
     name: &str,
     value: &Value,
     most: usize,
@@ -223,8 +224,8 @@ fn value(
     let depth = depth.checked_sub(1)?;
     match value {
         Value::String(text) if text.len() > MAX_STRING => {
-            let beginning = redacted(name, cut(text, LOOKED_AT));
-            let mut hash = keyed.of_text();
+            let beginning = redacted(name, cut(text, MAX_REDACTED));
+            let mut hash = hash_key.of_text();
             hash.update(text.as_bytes());
             cut_off(out, cut(&beginning, BEGINNING), text.len(), Some(hash.finish()));
         }
@@ -235,14 +236,14 @@ fn value(
                 if at > 0 {
                     out.push(b',');
                 }
-                self::value(out, keyed, name, item, most, depth)?;
+                self::value(out, hash_key, name, item, most, depth)?;
             }
             out.push(b']');
         }
         Value::Object(fields) => {
             // In `{"name": "DB_PASSWORD", "value": "…"}`, the field `name` says that the value is a
             // secret.
-            let other_name = ["name", "key"].iter().find_map(|key| fields.get(*key)?.as_str());
+            let stated_name = ["name", "key"].iter().find_map(|key| fields.get(*key)?.as_str());
             out.push(b'{');
             let mut is_first = true;
             for (key, item) in fields {
@@ -254,17 +255,17 @@ fn value(
                 }
                 is_first = false;
                 // Short plain names are no secrets.
-                let is_name = key.len() <= SHORT
+                let is_plain_name = key.len() <= MAX_PLAIN_NAME
                     && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-                if is_name {
+                if is_plain_name {
                     quoted(out, key);
                 } else {
                     quoted(out, &shown(key, MAX_STRING));
                 }
                 out.push(b':');
                 let item_name =
-                    if key == "value" { other_name.unwrap_or_default() } else { key.as_str() };
-                self::value(out, keyed, item_name, item, most, depth)?;
+                    if key == "value" { stated_name.unwrap_or_default() } else { key.as_str() };
+                self::value(out, hash_key, item_name, item, most, depth)?;
             }
             out.push(b'}');
         }
@@ -286,7 +287,7 @@ fn cut_off(out: &mut Vec<u8>, beginning: &str, bytes: usize, hash: Option<Hash>)
 
 /// Returns at most `max` bytes of a redacted string.
 fn shown(text: &str, max: usize) -> Cow<'_, str> {
-    match redacted("", cut(text, LOOKED_AT.max(max))) {
+    match redacted("", cut(text, MAX_REDACTED.max(max))) {
         Cow::Borrowed(text) => Cow::Borrowed(cut(text, max)),
         Cow::Owned(text) => Cow::Owned(cut(&text, max).to_owned()),
     }

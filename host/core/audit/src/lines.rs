@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::chain::Hash;
 
-/// Maximum length of a line. A longer line is returned in pieces. Entries are shorter.
+/// Maximum length of a line. A longer line is returned in pieces, because it can't be an entry.
 const MAX_LINE: u64 = 64 * 1024;
 
 /// Bytes that are read from a file at a time.

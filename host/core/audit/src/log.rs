@@ -75,7 +75,7 @@ pub(super) struct Log {
 struct Current {
     file: Arc<File>,
     at: Head,
-    /// The statement of the next entry about the bytes before it.
+    /// What the next entry must state about the bytes before it.
     before: Before,
 }
 
@@ -218,7 +218,8 @@ impl Log {
     /// so no other process has written since the last entry.
     fn append_locked(&mut self, body: &[u8], was_locked: bool) -> io::Result<()> {
         self.entries_in_row += 1;
-        // After a failure, `current` stays empty, so the next call searches the end of the log.
+        // `current` is only put back after a success, so the next call after a failure searches for
+        // the end of the log.
         let mut current = match self.current.take() {
             Some(current) if was_locked || current.is_unchanged()? => current,
             known => {
@@ -349,7 +350,8 @@ impl Log {
         };
         let size = file.metadata()?.len();
         if size < head.end {
-            // The missing entries leave a gap in the numbers forever.
+            // The next entry gets the number after the head's, so the missing entries leave a gap
+            // in the numbers forever.
             tracing::error!(
                 "the end of the audit log is missing: {} of {} bytes are left; `toolhold audit verify` shows details",
                 size,
@@ -422,7 +424,8 @@ impl Log {
         let name = files::name(head.file);
         let file = head.file + 1;
         match self.folder.file(&name) {
-            // Only finished files are renamed. A power failure may have removed the last entry.
+            // Only finished files are renamed, so this file is finished, even if a power failure
+            // has removed its last entry.
             Ok(found) => {
                 let last = end_of_chain(&self.key, &found, head, found.metadata()?.len())?;
                 return Ok(Some(Head { file, end: 0, ended: false, ..last }));
@@ -493,6 +496,7 @@ fn start_entry(kind: Kind) -> Vec<u8> {
     body
 }
 
+/// Checks whether the last line of a file has no line end.
 fn is_open(file: &File, size: u64) -> io::Result<bool> {
     let mut last = [b'\n'];
     if size > 0 {

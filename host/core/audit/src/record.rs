@@ -42,7 +42,7 @@ pub struct CallRecord<'a> {
     pub attachments: usize,
     /// The decision of the rules. `None` means that the call failed before this step.
     pub decision: Option<&'a Decision>,
-    /// The approver of the call, and the duration of the approval.
+    /// The approver of the call, and how long the approval is valid.
     pub approval: Option<(&'a str, &'a str)>,
     /// The result of a review by a model: `allow`, `deny: REASON` or `error: MESSAGE`. `None` means
     /// that no model reviewed the call.
@@ -396,7 +396,7 @@ pub(super) fn outcome(key: &Key, record: &OutcomeRecord<'_>, front_end: &str) ->
         line.optional("error_code", failure.code.as_deref(), MAX_NAME);
         line.text("error", &failure.message, MAX_TEXT);
     }
-    // The grants denied a call that has a denial but no decision of the rules.
+    // If there is a denial but the rules made no decision, the grants denied the call.
     if let Some(failure) = failure
         && let Some(denial) = &failure.denial
         && record.call.decision.is_none()
@@ -586,7 +586,7 @@ fn subjects(line: &mut Line<'_>, subjects: &[ResolvedSubject]) {
 fn decision(line: &mut Line<'_>, verdict: Verdict, gate: Gate, rule: &str, place: &str) {
     line.word("verdict", verdict.as_str());
     line.word("gate", gate.as_str());
-    // The object of a rule may contain a secret.
+    // The object of a rule may contain a secret, so the rule is redacted.
     line.text("rule", rule, MAX_RULE);
     line.plain("place", place, MAX_RULE);
 }
@@ -601,7 +601,7 @@ fn reported(line: &mut Line<'_>, record: &OutcomeRecord<'_>) {
     line.optional("job", report.job.as_deref(), MAX_NAME);
     match report.exit_code {
         Some(code) if runs_commands => line.code("exit_code", code),
-        // Entries of commands always have this field.
+        // Entries of commands always have this field, except for commands that continue as a job.
         None if runs_commands && report.job.is_none() => line.code("exit_code", NO_EXIT_CODE),
         _ => {}
     }
@@ -618,7 +618,7 @@ fn result(failure: Option<&Failure>) -> &'static str {
     let Some(failure) = failure else { return "success" };
     match failure.category {
         Category::PolicyBlocked | Category::ConfirmationRequired => "blocked",
-        // The denial comes from a limit of the host. A server's limit has no denial.
+        // Only a limit of the host comes with a denial. A server's limit is an ordinary error.
         Category::RateLimited if failure.denial.is_some() => "blocked",
         Category::Timeout => "timeout",
         Category::Cancelled => "cancelled",
@@ -626,8 +626,8 @@ fn result(failure: Option<&Failure>) -> &'static str {
     }
 }
 
-/// Returns the origin of statements in the answer, by the source of the tool, or else by its
-/// subjects. Returns `None` if the origin is unknown.
+/// Returns where the statements in the answer come from. The tool's source decides, or otherwise
+/// the kinds of the tool's subjects. Returns `None` if neither says anything about the origin.
 fn claim_source(record: &CallRecord<'_>) -> Option<&'static str> {
     let tool = record.tool.as_ref()?;
     match tool.provider {

@@ -237,6 +237,8 @@ impl OpenLog {
         }
         drop(lock);
         let Some(key) = key else {
+            // A writer may have created the log since the first look, so the log is opened again if
+            // there is a key now.
             return match files::key(&folder)? {
                 Some(_) => Self::open(path),
                 None if logs.iter().any(|log| log.size > 0) => Err(io::Error::new(

@@ -118,15 +118,16 @@ struct Anomaly {
 #[derive(Default)]
 struct Check {
     result: Verification,
-    last: u64,
-    /// The number, the stated hash and the computed hash of the last entries. The next entry may
-    /// follow either hash.
+    last_seq: u64,
+    /// The number, the stated hash and the computed hash of the last entries. If an entry was
+    /// changed, the two hashes differ, and the next entry may follow either of them.
     recent: VecDeque<(u64, Hash, Hash)>,
-    /// The number of the oldest existing file, and the number of the oldest file that the log
-    /// states.
-    first: Option<u64>,
-    oldest: Option<u64>,
-    at_head: Option<Head>,
+    /// The number of the oldest existing file.
+    first_file: Option<u64>,
+    /// The number of the oldest file that should exist, as the newest file states it.
+    oldest_file: Option<u64>,
+    /// The place of the entry that the file `head` states.
+    head_entry: Option<Head>,
     wanted_hash: Option<String>,
     has_wanted_hash: bool,
     checks_all_files: bool,
@@ -144,21 +145,23 @@ impl Check {
     fn check_file(&mut self, opened: &OpenLog, at: usize, log: &LogFile) -> io::Result<()> {
         self.result.files += 1;
         let begin = files::begin(&log.file)?;
-        let before = match at.checked_sub(1) {
-            Some(at) if self.checks_all_files => opened.files[at].number,
+        let previous_number = match at.checked_sub(1) {
+            Some(previous) if self.checks_all_files => opened.files[previous].number,
             _ => None,
         };
-        let number = match (log.number, before, &begin) {
+        // The current file has no number in its name, so its number follows from the file before it
+        // or from its first entry.
+        let number = match (log.number, previous_number, &begin) {
             (Some(number), _, _) => number,
-            (None, Some(before), _) => before + 1,
+            (None, Some(previous), _) => previous + 1,
             (None, None, Some(begin)) => begin.file,
             (None, None, None) => 1,
         };
-        self.first.get_or_insert(number);
-        if let Some(before) = before
-            && number != before + 1
+        self.first_file.get_or_insert(number);
+        if let Some(previous) = previous_number
+            && number != previous + 1
         {
-            self.add_problem(&files::name(before + 1), None, "the file is missing");
+            self.add_problem(&files::name(previous + 1), None, "the file is missing");
         }
         if let Some(begin) = &begin {
             if begin.file != number {
@@ -168,25 +171,25 @@ impl Check {
                     format!("this was file {}, not {number}", begin.file),
                 );
             }
-            self.oldest = Some(begin.oldest);
+            self.oldest_file = Some(begin.oldest);
             if at == 0 || !self.checks_all_files {
                 let start = if begin.file == 1 {
                     Link::START
                 } else {
                     Link { seq: begin.seq - 1, hash: begin.previous }
                 };
-                self.last = start.seq;
+                self.last_seq = start.seq;
                 self.recent.push_back((start.seq, start.hash, start.hash));
             }
         }
-        self.lines(opened, log, number)
+        self.check_lines(opened, log, number)
     }
 
-    fn lines(&mut self, opened: &OpenLog, log: &LogFile, number: u64) -> io::Result<()> {
+    fn check_lines(&mut self, opened: &OpenLog, log: &LogFile, number: u64) -> io::Result<()> {
         let mut lines = Lines::new(&log.file, 0, log.size);
         let mut count = 0;
-        let mut after = 0;
-        let mut ended = false;
+        let mut previous_end = 0;
+        let mut is_finished = false;
         let mut anomaly: Option<Anomaly> = None;
         while let Some(line) = lines.next()? {
             count += 1;
@@ -199,34 +202,34 @@ impl Check {
                 }
                 continue;
             };
-            if after == 0 && chain::kind(record.signed) != b"begin" {
+            if previous_end == 0 && chain::kind(record.signed) != b"begin" {
                 self.add_problem(
                     &log.name,
                     Some(count),
                     "the file lacks the first entry that every file of the log has",
                 );
             }
-            self.between(log, (after, line.from), anomaly.take(), count, &record)?;
-            self.record(opened, log, count, &record);
+            self.check_gap(log, (previous_end, line.from), anomaly.take(), count, &record)?;
+            self.check_record(opened, log, count, &record);
             self.store_head_entry(opened, number, &line, &record);
-            after = line.to;
-            ended = chain::kind(record.signed) == b"end";
+            previous_end = line.to;
+            is_finished = chain::kind(record.signed) == b"end";
         }
         if let Some(Anomaly { first, is_inserted }) = anomaly {
             let may_be_torn = !is_inserted
                 && log.number.is_none()
-                && opened.head.is_some_and(|head| after >= head.end);
+                && opened.head.is_some_and(|head| previous_end >= head.end);
             if may_be_torn {
                 let found = format!(
                     "the last {} bytes are an incomplete record; the next record will note it",
-                    log.size - after
+                    log.size - previous_end
                 );
                 self.result.torn.push(Finding { file: log.name.clone(), line: Some(first), found });
             } else {
                 self.add_problem(&log.name, Some(first), "this line isn't a record");
             }
         }
-        if log.number.is_some() && !ended {
+        if log.number.is_some() && !is_finished {
             self.add_problem(
                 &log.name,
                 Some(count),
@@ -239,7 +242,7 @@ impl Check {
     /// Checks the bytes between two entries. The second entry must describe the bytes as an
     /// incomplete entry. `gap` is the range of the bytes, and `line` is the line number of the
     /// second entry.
-    fn between(
+    fn check_gap(
         &mut self,
         log: &LogFile,
         gap: (u64, u64),
@@ -248,7 +251,7 @@ impl Check {
         record: &SealedRecord<'_>,
     ) -> io::Result<()> {
         let (from, entry_start) = gap;
-        // The line end belongs to the second entry's writer, not to the gap.
+        // The writer of the second entry has put a line end before it, which isn't part of the gap.
         let to = entry_start.saturating_sub(b"\n".len() as u64);
         match (anomaly, record.incomplete_before()) {
             (None, None) => {}
@@ -281,21 +284,27 @@ impl Check {
         Ok(())
     }
 
-    fn record(&mut self, opened: &OpenLog, log: &LogFile, line: u64, record: &SealedRecord<'_>) {
+    fn check_record(
+        &mut self,
+        opened: &OpenLog,
+        log: &LogFile,
+        line: u64,
+        record: &SealedRecord<'_>,
+    ) {
         let seq = record.link.seq;
-        let before = self
+        let previous = self
             .recent
             .iter()
             .rev()
             .find(|(known, ..)| Some(*known) == seq.checked_sub(1))
             .copied();
-        let verified = match before {
+        let is_verified = match previous {
             Some((_, stated, actual)) => {
                 record.follows(&opened.key, &stated) || record.follows(&opened.key, &actual)
             }
             None => false,
         };
-        if verified && seq == self.last + 1 {
+        if is_verified && seq == self.last_seq + 1 {
             self.result.records += 1;
             if let Some(wanted) = &self.wanted_hash
                 && wanted.as_bytes() == chain::hex(&record.link.hash)
@@ -309,20 +318,21 @@ impl Check {
                     "the file `head` was lost before this record: earlier records may be missing",
                 );
             }
-        } else if seq <= self.last {
-            let what = if verified { "is in the wrong place" } else { "was changed or inserted" };
+        } else if seq <= self.last_seq {
+            let what =
+                if is_verified { "is in the wrong place" } else { "was changed or inserted" };
             self.add_problem(
                 &log.name,
                 Some(line),
-                format!("record {seq} {what}; record {} belongs here", self.last + 1),
+                format!("record {seq} {what}; record {} belongs here", self.last_seq + 1),
             );
-        } else if seq == self.last + 1 {
+        } else if seq == self.last_seq + 1 {
             self.add_problem(&log.name, Some(line), format!("record {seq} was changed"));
         } else {
-            let missing = if seq == self.last + 2 {
+            let missing = if seq == self.last_seq + 2 {
                 seq.saturating_sub(1).to_string()
             } else {
-                format!("{} to {}", self.last + 1, seq - 1)
+                format!("{} to {}", self.last_seq + 1, seq - 1)
             };
             self.add_problem(
                 &log.name,
@@ -330,7 +340,7 @@ impl Check {
                 format!("missing before record {seq}: {missing}"),
             );
         }
-        let actual = match before {
+        let actual = match previous {
             Some((_, stated, _)) => opened.key.hash(&stated, record.signed),
             None => record.link.hash,
         };
@@ -338,7 +348,7 @@ impl Check {
             self.recent.pop_front();
         }
         self.recent.push_back((seq, record.link.hash, actual));
-        self.last = self.last.max(seq);
+        self.last_seq = self.last_seq.max(seq);
     }
 
     /// Stores the place of the first entry with the number that the file `head` states.
@@ -350,8 +360,8 @@ impl Check {
         record: &SealedRecord<'_>,
     ) {
         let Some(head) = opened.head else { return };
-        if head.link.seq == record.link.seq && self.at_head.is_none() {
-            self.at_head = Some(Head {
+        if head.link.seq == record.link.seq && self.head_entry.is_none() {
+            self.head_entry = Some(Head {
                 file,
                 end: line.to,
                 link: record.link,
@@ -362,7 +372,7 @@ impl Check {
 
     /// Checks the oldest file and the file `head`.
     fn check_end(&mut self, opened: &OpenLog) {
-        if let (Some(oldest), Some(first)) = (self.oldest, self.first)
+        if let (Some(oldest), Some(first)) = (self.oldest_file, self.first_file)
             && oldest < first
             && self.checks_all_files
         {
@@ -374,7 +384,7 @@ impl Check {
             self.add_problem(&names, None, "missing");
         }
         match opened.head {
-            None if self.last == 0 => self.add_problem(
+            None if self.last_seq == 0 => self.add_problem(
                 files::HEAD,
                 None,
                 "the file and all records are missing: the log was emptied",
@@ -384,10 +394,10 @@ impl Check {
                 None,
                 "the file is missing or damaged, so the last records can't be checked",
             ),
-            Some(head) if head.link.seq > self.last => {
+            Some(head) if head.link.seq > self.last_seq => {
                 let found = format!(
                     "the end is cut off: the last record is {}, and there were {}",
-                    self.last, head.link.seq
+                    self.last_seq, head.link.seq
                 );
                 self.add_problem(
                     opened.files.last().map_or(files::CURRENT, |log| &log.name),
@@ -395,8 +405,9 @@ impl Check {
                     found,
                 );
             }
-            Some(head) if head.link == Link::START || fits(&head, self.at_head.as_ref()) => {}
-            // Inserted or removed lines move the end, so its position isn't checked.
+            Some(head) if head.link == Link::START || fits(&head, self.head_entry.as_ref()) => {}
+            // Inserted or removed lines also move the end. They are listed already, so the end
+            // isn't listed as another problem.
             Some(_) if !self.result.holds() => {}
             Some(_) => self.add_problem(
                 files::HEAD,

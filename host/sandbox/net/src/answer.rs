@@ -20,9 +20,9 @@ use super::echoes::{EchoRedactor, Echoes};
 use super::record::Record;
 use super::{Error, RequestPermit};
 
-/// The limit for received bytes: this factor of the limit for the decoded body, and these
-/// additional bytes. A compressed body can be slightly larger than the decoded body, which has the
-/// exact limit. So the limit for received bytes only has to be finite.
+/// The limit for received bytes is the limit for the decoded body times this factor, plus these
+/// extra bytes. It leaves room, because a compressed body can be slightly larger than the decoded
+/// one. It needn't be exact, because the decoded body has an exact limit.
 const RECEIVED_FACTOR: u64 = 2;
 const RECEIVED_EXTRA: u64 = 1 << 16;
 

@@ -27,8 +27,8 @@ const HOST_HEADERS: [HeaderName; 6] = [HOST, ACCEPT_ENCODING, CONTENT_LENGTH, EX
 /// Headers that override the method on some servers.
 const OVERRIDES: [&str; 3] = ["x-http-method", "x-http-method-override", "x-method-override"];
 
-/// Maximum size of a body that is scanned for secrets on an async thread, in bytes. Moving a small
-/// body to another thread takes longer than the scan.
+/// Maximum size of a body that is scanned for secrets on an async thread, in bytes. For a small
+/// body, moving it to another thread would take longer than the scan.
 const MAX_INLINE_SCAN: usize = 32 * 1024;
 
 /// Maximum length of the kind of a secret in an error, in bytes.
@@ -204,8 +204,9 @@ fn denied_after_redirect(mut denial: Denial, from: Option<&str>) -> Error {
     Error::Refused(Box::new(denial))
 }
 
-/// Refuses a request that contains a configured secret or text in the form of a secret. The host
-/// never gives a configured secret to a guest.
+/// Refuses a request that contains a configured secret or text in the form of a secret. Guests are
+/// never given configured secrets, so no setting allows them in a request. Text in the form of a
+/// secret is allowed for the hosts in `credentials_to`, but never for the server of a job.
 fn refuse_leaks(egress: &Egress, checked: &CheckedRequest, body: &Bytes) -> Result<(), Error> {
     let CheckedRequest { url, target, method, headers, .. } = checked;
     let settings = &egress.settings;

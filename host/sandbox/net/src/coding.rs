@@ -59,7 +59,7 @@ impl Coding {
         self,
         wire: impl Stream<Item = io::Result<Bytes>> + Send + 'static,
     ) -> Stage {
-        // The decoders need a stream that can be moved.
+        // The decoders need a stream that is `Unpin`, so the stream is boxed.
         let wire: Stage = Box::pin(wire);
         match self {
             Self::Identity => wire,

@@ -358,7 +358,7 @@ async fn dial(addresses: &[IpAddr], port: u16, until: Instant) -> Result<TcpStre
         let end = if is_last { until } else { until.min(Instant::now() + ADDRESS_TIME) };
         match timeout_at(end, TcpStream::connect(SocketAddr::new(*address, port))).await {
             Ok(Ok(stream)) => {
-                // A request is sent at once and needn't wait for more data.
+                // A request is written in one piece, so waiting for more data would only delay it.
                 let _ = stream.set_nodelay(true);
                 return Ok(stream);
             }

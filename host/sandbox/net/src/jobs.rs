@@ -84,7 +84,7 @@ pub(super) async fn send(
 ) -> Result<(Response<Incoming>, Connection), Error> {
     record.set_job(&server.job, server.address.ip());
     let tcp = connect(server).await?;
-    // A request is sent at once and needn't wait for more data.
+    // A request is written in one piece, so waiting for more data would only delay it.
     let _ = tcp.set_nodelay(true);
 
     move_host_to_header(&mut request)?;
@@ -92,7 +92,7 @@ pub(super) async fn send(
     builder.max_buf_size(max_header_bytes).max_headers(MAX_HEADERS);
     let handshake = builder.handshake(TokioIo::new(tcp)).await;
     let (mut sender, connection) = handshake.map_err(|error| Error::from_hyper(&error))?;
-    // If the connection fails, reading the answer also fails.
+    // If the connection fails, reading the answer also fails, so this error isn't needed.
     let task = tokio::spawn(async move { drop(connection.await) });
     let connection = Connection(task.abort_handle());
     let response = sender.send_request(request).await.map_err(|error| Error::from_hyper(&error))?;

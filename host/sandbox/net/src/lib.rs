@@ -59,7 +59,7 @@ const IDLE: std::time::Duration = std::time::Duration::from_secs(10);
 /// Maximum number of headers of an answer. An answer with more headers fails.
 const MAX_HEADERS: usize = 256;
 
-/// Limits for the configured maximum of header bytes.
+/// The client's limit for header bytes is the configured one, moved into this range.
 const LOWEST_HEADER_LIMIT: usize = 16 * 1024;
 const HIGHEST_HEADER_LIMIT: usize = 1 << 20;
 

@@ -24,11 +24,12 @@ const MAX_LINE_END: usize = 2;
 /// The permission bits of the group and of other users.
 const OTHER_USERS: u32 = 0o077;
 
-/// Minimum length of a secret in bytes. Answers are searched for secrets, and contain shorter texts
-/// by chance.
+/// Minimum length of a secret in bytes, because answers are searched for secrets, and contain
+/// shorter texts by chance.
 const MIN_BYTES: usize = 6;
 
-/// Time limit of a program that prints a secret. A person may have to unlock a password store.
+/// Time limit of a program that prints a secret. It is long, because a person may have to unlock a
+/// password store.
 const PROGRAM_TIME: Duration = Duration::from_secs(60);
 
 /// A secret for requests.

@@ -69,7 +69,8 @@ impl Egress {
             self.update_echoes();
             return Ok(());
         }
-        // If one secret of the host was sent, the host's other secrets are for other requests.
+        // If one secret of the host was sent, the other secrets are meant for other requests. So
+        // there are notices only if no secret was sent.
         for (rule, mismatch) in withheld {
             let notice = self.describe_withheld(rule, Some(mismatch), target, method);
             tracing::warn!(target: "toolhold::egress", "{notice}");

@@ -141,7 +141,7 @@ impl Requests {
         denials.count += 1;
     }
 
-    /// Sends a request. Takes `record` for the answer of a request that succeeds.
+    /// Sends a request. If it succeeds, the record moves out of `record` into the answer.
     async fn try_send<B>(
         &self,
         request: Request<B>,

@@ -136,8 +136,8 @@ impl Mounts {
     }
 
     pub(crate) fn mount_of(&self, path: &Path) -> Option<&Mount> {
-        let around = self.0.iter().filter(|mount| path.starts_with(&mount.point));
-        around.max_by_key(|mount| mount.point.components().count())
+        let containing = self.0.iter().filter(|mount| path.starts_with(&mount.point));
+        containing.max_by_key(|mount| mount.point.components().count())
     }
 
     /// Returns the other names that mounts of the same file system give a path. The path and the

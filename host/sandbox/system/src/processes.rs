@@ -98,8 +98,8 @@ pub fn below(pid: Pid) -> Vec<Process> {
     }
 }
 
-/// Searches for descendants. A program that forks constantly may escape one search, but not all
-/// searches.
+/// Maximum number of searches for descendants. A program that forks constantly may escape one
+/// search, but not so many.
 const MAX_ROUNDS: usize = 1000;
 
 /// Kills all descendants of a process. The process must adopt orphans, because otherwise the

@@ -52,8 +52,8 @@ impl FileStamp {
         self.age().is_some_and(|age| age <= moment)
     }
 
-    /// Checks whether every further change gives another stamp. A change shortly after the last
-    /// change may get the same time.
+    /// Checks whether every further change gives another stamp. Shortly after a change, this isn't
+    /// certain, because another change may get the same time.
     pub fn is_settled(&self) -> bool {
         self.age().is_some_and(|age| age >= SETTLED)
     }

@@ -1,7 +1,7 @@
 //! Detects conflicting changes of concurrent calls: a call changes a path that another call moves,
-//! or two calls change one file by different names. An undo can't restore conflicting changes. The
-//! paths of a journal depend only on the moves of its own call, and the state of a file is saved
-//! for the name that the call used.
+//! or two calls change one file by different names. An undo can't restore such changes, because a
+//! journal knows only the moves of its own call, and saves a file only under the name that its call
+//! used.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};

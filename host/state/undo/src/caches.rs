@@ -48,9 +48,9 @@ pub(crate) struct Caches {
 
 /// The names whose state is saved for a rename.
 pub(crate) enum Rename {
-    /// Neither name is saved. Both are in a cache, and calls created all their objects.
+    /// Neither name is saved, because both are in a cache and calls created their objects.
     Skipped,
-    /// Only the replaced name is saved. Calls created the renamed file in the cache.
+    /// Only the replaced name is saved, because calls created the renamed file in the cache.
     Replaces,
     /// Both names are saved.
     Moves,
@@ -70,7 +70,7 @@ struct Seen {
 struct Cache {
     identity: Identity,
     created: HashSet<Identity>,
-    is_cut: bool,
+    has_lost_entries: bool,
 }
 
 impl Caches {
@@ -156,7 +156,7 @@ impl Caches {
             && let Some(folder) = folder_identity(from)
             && self.store.moved_in.folders().insert(folder)
         {
-            cache.is_cut = true;
+            cache.has_lost_entries = true;
         }
         for path in [from.path, to.path] {
             let moved: Vec<_> = below(&seen.created, path).cloned().collect();
@@ -182,7 +182,7 @@ impl Caches {
         seen.saved.extend([from, to].map(|end| end.path.to_owned()));
     }
 
-    /// Each folder is examined only once.
+    /// Returns the cache that contains a path. Each folder is examined only once.
     fn cache_of(&self, seen: &mut Seen, path: &Path) -> Option<PathBuf> {
         let folder = path.ancestors().skip(1).find(|folder| is_named(folder))?;
         if !seen.folders.contains_key(folder) {
@@ -216,17 +216,18 @@ impl Caches {
         if !is_older || !is_tagged(&access, folder) || !is_ignored(folder) {
             return None;
         }
-        // An empty list means that calls have created nothing in the cache, so everything is saved.
+        // An unreadable list counts as empty. Then no file counts as created by a call, so
+        // everything is saved.
         let (created, moved_in) = read_list(&self.store, &identity).unwrap_or_default();
         self.store.moved_in.folders().extend(moved_in);
-        Some(Cache { identity, created, is_cut: false })
+        Some(Cache { identity, created, has_lost_entries: false })
     }
 
     /// Adds the objects that this call created to the lists of their caches.
     fn save_lists(&self) -> io::Result<()> {
         let seen = self.seen();
-        let is_any_cut = seen.folders.values().flatten().any(|cache| cache.is_cut);
-        if seen.created.is_empty() && !is_any_cut {
+        let must_rewrite = seen.folders.values().flatten().any(|cache| cache.has_lost_entries);
+        if seen.created.is_empty() && !must_rewrite {
             return Ok(());
         }
         let lists = PrivateFolder::make(&self.store.path)?.folder(LISTS)?;
@@ -234,8 +235,8 @@ impl Caches {
         for (folder, cache) in &seen.folders {
             let Some(cache) = cache else { continue };
             let name = cache.identity.to_string();
-            // A list that has lost entries is written again.
-            if cache.is_cut {
+            // New lines are only appended, so a list that has lost entries must be written again.
+            if cache.has_lost_entries {
                 let created = cache.created.iter().map(|created| format!("{created}\n"));
                 let folders = self.store.moved_in.folders();
                 let moved_in = folders.iter().map(|folder| format!("{MOVED_IN}{folder}\n"));
@@ -244,7 +245,8 @@ impl Caches {
             }
             let new_lines = self.new_lines(&access, &seen, folder, cache);
             let mut list = lists.appended(&name)?;
-            // A list that is too long is emptied. Objects that aren't in the list are saved.
+            // A list that is too long is emptied. This loses nothing, because objects that aren't
+            // in the list are saved.
             let length = list.metadata()?.len() + new_lines.len() as u64;
             if length > MAX_LIST {
                 list.set_len(0)?;
@@ -318,7 +320,7 @@ impl Cache {
             None => !std::mem::take(&mut self.created).is_empty(),
         };
         if has_forgotten {
-            self.is_cut = true;
+            self.has_lost_entries = true;
         }
     }
 }
@@ -396,7 +398,7 @@ fn is_ignored(folder: &Path) -> bool {
     }
     files.push((root, root.join(".git/info/exclude")));
 
-    let inside = folder.join(TAG);
+    let tag_file = folder.join(TAG);
     let is_directory = false;
     for (directory, file) in files {
         let mut builder = GitignoreBuilder::new(directory);
@@ -406,7 +408,7 @@ fn is_ignored(folder: &Path) -> bool {
             let _ = builder.add_line(included_from, line);
         }
         let Ok(matcher) = builder.build() else { continue };
-        let found = matcher.matched_path_or_any_parents(&inside, is_directory);
+        let found = matcher.matched_path_or_any_parents(&tag_file, is_directory);
         if !found.is_none() {
             return found.is_ignore();
         }
@@ -429,8 +431,8 @@ pub(crate) struct KnownCaches(HashMap<PathBuf, bool>);
 
 impl KnownCaches {
     pub(crate) fn contain(&mut self, access: &Access, path: &Path) -> bool {
-        let mut around = path.ancestors().skip(1).filter(|folder| is_named(folder));
-        around.any(|folder| {
+        let mut named_folders = path.ancestors().skip(1).filter(|folder| is_named(folder));
+        named_folders.any(|folder| {
             *self.0.entry(folder.to_owned()).or_insert_with(|| is_tagged(access, folder))
         })
     }

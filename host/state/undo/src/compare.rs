@@ -53,7 +53,8 @@ pub(crate) struct Compared<'a> {
 
 pub(crate) struct EarlierUndo<'a> {
     begun: HashSet<&'a Path>,
-    /// The files at these paths before or after the call. They may have other names now.
+    /// The files that were at these paths before or after the call. Their identities are kept,
+    /// because the files may have other names now.
     begun_files: HashSet<Identity>,
     restored: Vec<(&'a Path, &'a State)>,
 }
@@ -67,8 +68,9 @@ impl<'a> EarlierUndo<'a> {
             if *step == Step::Open {
                 continue;
             }
-            // A killed undo leaves `left` at 0, and may have changed the path. After a completed
-            // undo, the user made the change.
+            // An undo that ends with unrestored paths sets `left`. If `left` is still 0, the undo
+            // may have been killed while it changed this path. Otherwise, the user has changed the
+            // path since the undo.
             let may_be_killed = saved_call.entry.left == 0;
             if may_be_killed {
                 earlier.begun.insert(after);
@@ -136,17 +138,19 @@ impl Seen<'_> {
     /// Checks whether another call may have replaced the file, or changed it by another name.
     fn may_have_other_file(&self) -> bool {
         let now = &self.now;
-        // The other call may have used another name of the file. With this name, it may have
-        // written the contents at this path, or removed contents that this call wrote.
+        // A file with several names can be changed through each of them. If this call gave the file
+        // this name or removed the name, another call may have changed the same file by another
+        // name.
         let got_name =
             *self.before == State::Missing && self.after_call.is_some_and(State::is_shared);
         let lost_name = self.before.is_shared() && self.before.identity() != now.identity();
-        // The undo of the other call restores the replaced file with its permissions.
-        let has_other_file = self.after_call.and_then(State::identity) != now.identity();
+        // Another call may have written new contents or permissions by replacing the file. Its undo
+        // puts the replaced file back, so the differences that we see now will go away.
+        let is_other_file = self.after_call.and_then(State::identity) != now.identity();
         let has_later_mode = self.after_call.is_some_and(|after_call| {
             after_call.same_contents(now) && after_call.mode() != now.mode()
         });
-        let is_replaced = has_other_file && (has_later_mode || self.has_later_contents());
+        let is_replaced = is_other_file && (has_later_mode || self.has_later_contents());
         got_name || lost_name || is_replaced
     }
 
@@ -205,7 +209,7 @@ impl Compared<'_> {
         self.add_lost(&mut outcome);
 
         let mut moved = HashSet::new();
-        let mut left = HashSet::new();
+        let mut left_paths = HashSet::new();
         for (at, made_move) in self.moves.iter().enumerate() {
             let path = path_after(&self.moves[at + 1..], &made_move.to);
             if !self.is_wanted(&path) {
@@ -213,12 +217,12 @@ impl Compared<'_> {
             }
             if self.only.is_none() && self.later.have_changed_below(&path, made_move) {
                 outcome.conflicts.push(UndoConflict::until_undone(&path, "changed"));
-                left.insert(path);
+                left_paths.insert(path);
             } else if self.only.is_none() && self.later.have_moved_above(made_move) {
                 let why = "a later call has moved another file to this path";
                 let fix = "undo that call first, then this call again";
                 outcome.conflicts.push(UndoConflict::later(&path, why, fix));
-                left.insert(path);
+                left_paths.insert(path);
             } else {
                 moved.insert(path.clone());
                 let what = ChangeKind::MovedBack(made_move.from.clone());
@@ -229,7 +233,7 @@ impl Compared<'_> {
         // Directories that the undo of another call restores.
         let mut replaced: Vec<&Path> = Vec::new();
         for (path, before) in &changed_paths {
-            if !self.is_wanted(path) || left.contains(path) {
+            if !self.is_wanted(path) || left_paths.contains(path) {
                 continue;
             }
             if replaced.iter().any(|directory| path.starts_with(directory)) {
@@ -254,12 +258,12 @@ impl Compared<'_> {
                     outcome.later_contents.insert(path.clone(), now);
                     outcome.changes.push(change);
                 }
-                Ok(Found::Change { change, both, mode, is_explained }) => {
+                Ok(Found::Change { change, merged, mode, is_explained }) => {
                     if is_explained {
                         outcome.explained.insert(path.clone());
                     }
-                    if let Some(both) = both {
-                        outcome.merged.insert(path.clone(), both);
+                    if let Some(merged) = merged {
+                        outcome.merged.insert(path.clone(), merged);
                     }
                     if let Some(mode) = mode {
                         outcome.modes.insert(path.clone(), mode);
@@ -323,14 +327,14 @@ impl Compared<'_> {
         let Seen { after_call, now, current_path, is_plain, is_explained, .. } = &seen;
         let Some(mut what) = change_kind(before, now) else { return Ok(Found::Nothing) };
         let is_whole = self.only.is_none();
-        if what == ChangeKind::Permissions
-            && *is_plain
+        let is_metadata_change = *is_plain && what == ChangeKind::Permissions;
+        if is_metadata_change
             && !is_explained
             && is_whole
             && let Some(after_call) = after_call
         {
-            let is_later = after_call.has_contents() && after_call.mode() != now.mode();
-            if is_later && before.mode() != now.mode() {
+            let is_changed_later = after_call.has_contents() && after_call.mode() != now.mode();
+            if is_changed_later && before.mode() != now.mode() {
                 return Ok(self.left_for_its_mode(path));
             }
         }
@@ -340,34 +344,34 @@ impl Compared<'_> {
         }
         let mut wanted = copy_of(self.saved_call, before)?;
 
-        let mut both = None;
-        let is_restored = *is_plain && what == ChangeKind::Permissions;
+        let mut merged = None;
         if let Some(after_call) = after_call
             && !after_call.same_contents(now)
-            && !is_restored
+            && !is_metadata_change
             && is_whole
             && !is_explained
             && !self.is_refreshed(path, current_path, now)
         {
             if *is_plain {
-                both = merge(self.access, self.saved_call, current_path, before, after_call, now)?;
+                merged =
+                    merge(self.access, self.saved_call, current_path, before, after_call, now)?;
             }
-            let Some(merged) = &both else {
+            let Some(merged_text) = &merged else {
                 let why = "the file was changed after the call";
                 let mut conflict = UndoConflict::later(path, why, &self.restore_one(path));
                 conflict.texts = texts(self.access, current_path, now, wanted);
                 return Ok(Found::Left(vec![conflict]));
             };
             what = ChangeKind::Merged;
-            wanted = Some(merged.clone());
+            wanted = Some(merged_text.clone());
         }
         if what == ChangeKind::Removed
             && !is_moved
             && let State::Directory { .. } = now
         {
-            let left = self.new_entries(path, current_path, changed_paths)?;
-            if !left.is_empty() {
-                return Ok(Found::Left(left));
+            let conflicts = self.new_entries(path, current_path, changed_paths)?;
+            if !conflicts.is_empty() {
+                return Ok(Found::Left(conflicts));
             }
         }
         let texts = match what {
@@ -375,7 +379,7 @@ impl Compared<'_> {
             _ => texts(self.access, current_path, now, wanted),
         };
         let change = UndoChange { path: path.to_owned(), what, texts };
-        Ok(Found::Change { change, both, mode, is_explained: *is_explained })
+        Ok(Found::Change { change, merged, mode, is_explained: *is_explained })
     }
 
     /// Compares the state of a path before the call, after the call and now. Returns `None` if the
@@ -391,7 +395,7 @@ impl Compared<'_> {
         let now = State::at(self.access, &current_path, after_call.unwrap_or(before).depth())?;
 
         let mut touching_moves = self.moves.iter().filter(|made_move| touches(made_move, path));
-        // The moves have only put another object at the path itself.
+        // If all these moves end at the path itself, they have only put another object there.
         let is_replaced = touching_moves.all(|made_move| made_move.to == path);
         let order = match after_call {
             Some(after_call) if is_replaced && self.only.is_none() => {
@@ -453,15 +457,15 @@ impl Compared<'_> {
         {
             return Some("moved");
         }
-        // The other call has put an object at this path. The undo of the other call must remove
-        // this object first, even if the contents are the same.
+        // If another call has moved an object to this path, its undo must take the object away
+        // first, even if the contents are the same.
         let is_taken = after_call.is_some() && self.later.have_moved_to(path);
         let has_same_contents = **before != State::Missing && before.same_contents(now);
         if is_taken || (has_same_contents && self.later.have_created(path)) {
             return Some("replaced");
         }
-        // This call left the path as it was. The undo of the other call restores another state of
-        // the path, which this undo must then change.
+        // If this call left the path as it was, there is nothing to restore now. But the undo of
+        // the other call will restore a state that this undo must then change.
         let is_restored_later = seen.is_as_before()
             && !matches!(before, State::Directory { .. })
             && !before.same_contents(now)
@@ -472,8 +476,8 @@ impl Compared<'_> {
         None
     }
 
-    /// Checks whether another object was moved to the path after the call. Both objects may have
-    /// the same contents.
+    /// Checks whether another object was moved to the path after the call, even if both objects
+    /// have the same contents.
     fn is_other_object(&self, seen: &Seen<'_>) -> bool {
         let (Some(after_call), Some(now)) =
             (seen.after_call.and_then(State::object), seen.now.object())
@@ -481,8 +485,8 @@ impl Compared<'_> {
             return false;
         };
         // If the end of the call is unknown, every object counts as new.
-        let ended = self.saved_call.after.as_ref().map_or(0, |after| after.at);
-        let is_new = now.born() > ended;
+        let call_end = self.saved_call.after.as_ref().map_or(0, |after| after.at);
+        let is_new = now.born() > call_end;
         if after_call == now || is_new || seen.is_explained {
             return false;
         }
@@ -574,8 +578,9 @@ impl Compared<'_> {
         }
 
         if other_time < own_time {
-            // This call changed the state that the other call had made. The undo of the other call
-            // then restored an even earlier state.
+            // The other call came first, so this call changed the state that the other call had
+            // made. If the undo of the other call has then restored an even earlier state, nothing
+            // is left to undo here.
             let is_undone_later = other.entry.undo_at? > own_time;
             let has_restored =
                 is_undone_later && before.same_but_for_times(now) && other.has_restored(path);
@@ -660,7 +665,7 @@ enum Found {
     },
     Change {
         change: UndoChange,
-        both: Option<Vec<u8>>,
+        merged: Option<Vec<u8>>,
         mode: Option<Meta>,
         is_explained: bool,
     },
@@ -694,7 +699,7 @@ fn merge(
     let mut now = Vec::new();
     // The file may grow during the read, so the read is limited.
     DirEntryRef::find(access, path)?.open()?.take(MAX_SHOWN_BYTES + 1).read_to_end(&mut now)?;
-    // A merge makes a binary file invalid.
+    // A merge of lines would damage a binary file.
     if [&after_call, &now, &before].iter().any(|bytes| bytes.contains(&0)) {
         return Ok(None);
     }

@@ -72,12 +72,13 @@ impl<'a> DirEntryRef<'a> {
         let root = rustix::fs::open("/", OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?;
         // A relative path also starts at the root directory.
         let below = parent.strip_prefix("/").unwrap_or(parent);
-        let found = match directory_at(&root, below) {
-            // The owner lacks a permission for a directory on the way.
+        let opened = match directory_at(&root, below) {
+            // The owner lacks a permission for a directory on the way, so open the directories one
+            // by one and add the missing permissions.
             Err(Errno::ACCESS) => step_by_step(access, root, below),
             result => result,
         };
-        match found {
+        match opened {
             Ok(directory) => Ok(Self { access, directory, name: name.to_owned() }),
             // A file or a link has replaced a directory.
             Err(Errno::NOTDIR | Errno::LOOP) => Err(io::ErrorKind::NotFound.into()),
@@ -244,7 +245,7 @@ impl<'a> DirEntryRef<'a> {
         let flags = AtFlags::SYMLINK_NOFOLLOW;
         let times = timestamps(accessed, modified);
         match self.try_in(|| rustix::fs::utimensat(&self.directory, &self.name, &times, flags)) {
-            // Another user owns the object. The call couldn't set its times either.
+            // Another user owns the object, so the call couldn't have changed its times either.
             Err(Errno::PERM) => Ok(()),
             result => Ok(result?),
         }

@@ -18,8 +18,8 @@ pub(crate) const JOURNAL: &str = "journal.jsonl";
 /// The separator between the ID of a call and a number, after the call's journal was set aside.
 pub(crate) const ASIDE: char = '~';
 
-/// Most nanoseconds by which the time of a change may be earlier than the clock. The kernel uses
-/// the time of its last tick.
+/// Most nanoseconds by which the time of a change may be earlier than the clock, because the kernel
+/// uses the time of its last tick.
 pub(crate) const TICK: u64 = 20_000_000;
 
 /// The size in the name of a call's folder while the real size is unknown.
@@ -32,7 +32,7 @@ const MAX_BESIDE: usize = 1000;
 const RESERVE: &str = "reserve";
 const RESERVED: usize = 64 * 1024;
 
-/// Calls without approval must not remove younger journals.
+/// Calls without approval must not remove journals that are younger than this.
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 const PERCENT: u64 = 100;
@@ -170,7 +170,7 @@ impl Folder {
 
     /// Returns the number of bytes that a call can save before a journal of the last day must be
     /// removed.
-    pub(crate) fn room(&self, entry: &UndoEntry) -> u64 {
+    pub(crate) fn available_bytes(&self, entry: &UndoEntry) -> u64 {
         // A missing or unreadable folder counts as empty.
         let root = self.existing().ok().flatten();
         let names = root.and_then(|root| root.names(MAX_CALLS).ok()).unwrap_or_default();

@@ -120,13 +120,14 @@ struct Inner {
     next_copy: u32,
     files: HashMap<Identity, State>,
     /// The available bytes of the store. Set only for a call without approval.
-    room: Option<u64>,
+    available_bytes: Option<u64>,
     /// Files with several names that can't be preserved, because the store is on another file
     /// system.
     unkept: HashMap<Identity, FileChanges>,
 }
 
-/// The changes of a file. After both changes, no name of the file has the earlier contents.
+/// The changes that a call made to a file. If the call both wrote the file and removed a name of
+/// it, the earlier contents are at no name any more.
 #[derive(Clone, Copy, Debug, Default)]
 struct FileChanges {
     is_written: bool,
@@ -189,8 +190,8 @@ impl Journal {
         let mut caches = KnownCaches::default();
         let later = LaterSaves::new(&self.store, &self.entry.call, &lines);
         for (path, before) in changed_paths(&lines, &moves) {
-            // A build creates many large files. An undo removes such files if they are unchanged,
-            // and doesn't need their contents.
+            // A build creates many large files in a cache. An undo only removes these files, so
+            // their sizes and times are enough, and their contents aren't read.
             let is_light = before == State::Missing && caches.contain(&access, &path);
             let depth = if is_light { Depth::Times } else { Depth::Contents };
             let Ok(now) = State::at(&access, &path, depth) else {
@@ -205,8 +206,8 @@ impl Journal {
             };
             let is_directory = matches!(before, State::Directory { .. });
             let is_put_back = !is_directory && before.same_contents(&now);
-            // Another call has seen other contents in the meantime, so this call did change the
-            // path.
+            // The call may have put the earlier contents back. If another call saw other contents
+            // in the meantime, this call did change the path.
             let is_seen = is_put_back && later.have_found_other_state(&path, &before);
             if is_seen || !before.same(&now) {
                 changed = true;
@@ -348,8 +349,9 @@ impl Journal {
         self.save(&mut inner, to, rules)?;
         self.save_parent(&mut inner, from)?;
         let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-        // A file that the call made since the last move needs no record of its move. An undo
-        // removes it by its new name. The move of an older file is recorded.
+        // A file that the call made since the last move needs no record of its move, because an
+        // undo removes it by its new name. But a file that was saved under another name is older,
+        // so its move is recorded.
         let is_new = inner.saved_since_move.get(from.path) == Some(&State::Missing);
         let is_older =
             file_identity(from).is_some_and(|identity| inner.files.contains_key(&identity));
@@ -419,7 +421,7 @@ impl Journal {
         if state == State::Other {
             return Err(io::Error::other("the path isn't a file, a link or a directory"));
         }
-        // A change of the name means that an undo must create the object again.
+        // If the change adds or removes the name, an undo must be able to create the object again.
         let changes_name = changed.parent.is_some();
         if changes_name && !state.is_restorable() {
             return Err(io::Error::other("only root can restore the owner and the group"));
@@ -474,7 +476,8 @@ impl Journal {
             return Ok(());
         }
         if !rules.required {
-            // The loss is recorded below. It must not be recorded again for the next change.
+            // The loss is recorded below. Start anew, so that the next change doesn't record it
+            // again.
             *changes = FileChanges::default();
         }
         let why = "the file has hard links, and Toolhold's data folder is on another file system";
@@ -584,7 +587,7 @@ impl Journal {
             return Ok(Arc::clone(open));
         }
         if self.rules.required {
-            inner.room = Some(self.store.room(&self.entry));
+            inner.available_bytes = Some(self.store.available_bytes(&self.entry));
         }
         let folder = self.store.begin(&self.entry)?;
         let journal = folder.appended(JOURNAL)?;
@@ -662,8 +665,8 @@ impl Inner {
                 amount(max_bytes)
             )));
         }
-        if let Some(room) = self.room
-            && self.saved.bytes.saturating_add(size) > room
+        if let Some(available_bytes) = self.available_bytes
+            && self.saved.bytes.saturating_add(size) > available_bytes
         {
             return Err(io::Error::other(
                 "the storage of undo (`max_mib` in [tools.undo]) is full, and changes of the last \

@@ -103,8 +103,9 @@ impl<'a> LaterSaves<'a> {
     /// Checks whether another call moved an object to the original path of `made_move`, or to a
     /// directory above it, after the move.
     pub(crate) fn have_moved_above(&self, made_move: &Move) -> bool {
-        let mut since = self.lines_since(self.time_of(made_move));
-        since.any(|line| matches!(line, Line::Move(other) if made_move.from.starts_with(&other.to)))
+        let mut later_lines = self.lines_since(self.time_of(made_move));
+        later_lines
+            .any(|line| matches!(line, Line::Move(other) if made_move.from.starts_with(&other.to)))
     }
 
     /// Checks whether another call changed a path or a path below it, after a move of this call.
@@ -121,15 +122,17 @@ impl<'a> LaterSaves<'a> {
     /// Checks whether another call has moved away the object that this call left at a path.
     pub(crate) fn have_moved(&self, path: &Path) -> bool {
         let Some((own_time, _)) = self.first_saved(path) else { return false };
-        let mut since = self.lines_since(own_time);
-        since.any(|line| matches!(line, Line::Move(made_move) if path.starts_with(&made_move.from)))
+        let mut later_lines = self.lines_since(own_time);
+        later_lines
+            .any(|line| matches!(line, Line::Move(made_move) if path.starts_with(&made_move.from)))
     }
 
     /// Checks whether another call has moved an object to a path or its parent after this call.
     pub(crate) fn have_moved_to(&self, path: &Path) -> bool {
         let Some((own_time, _)) = self.first_saved(path) else { return false };
-        let mut since = self.lines_since(own_time);
-        since.any(|line| matches!(line, Line::Move(made_move) if path.starts_with(&made_move.to)))
+        let mut later_lines = self.lines_since(own_time);
+        later_lines
+            .any(|line| matches!(line, Line::Move(made_move) if path.starts_with(&made_move.to)))
     }
 
     /// Checks whether another call created an object at a path after this call had changed the
@@ -138,14 +141,15 @@ impl<'a> LaterSaves<'a> {
         let Some((own_time, _)) = self.first_saved(path) else { return false };
         let mut others = self.others().iter().filter(|other| !other.is_undone);
         others.any(|other| {
-            let first = first_saved(&other.lines, path);
-            first.is_some_and(|(time, state)| time > own_time && *state == State::Missing)
+            let saved = first_saved(&other.lines, path);
+            saved.is_some_and(|(time, state)| time > own_time && *state == State::Missing)
         })
     }
 
     pub(crate) fn have_changed(&self, path: &Path) -> bool {
         let Some((own_time, _)) = self.first_saved(path) else { return false };
-        let mut since = self.lines_since(own_time);
-        since.any(|line| matches!(line, Line::Before { path: changed, .. } if changed == path))
+        let mut later_lines = self.lines_since(own_time);
+        later_lines
+            .any(|line| matches!(line, Line::Before { path: changed, .. } if changed == path))
     }
 }

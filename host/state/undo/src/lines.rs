@@ -110,7 +110,7 @@ pub(crate) fn saved_file(lines: &[Line], file: Identity) -> Option<u64> {
 /// `moves` are the moves that were made.
 pub(crate) fn changed_paths(lines: &[Line], moves: &[Move]) -> BTreeMap<PathBuf, State> {
     let mut states = BTreeMap::new();
-    // The moves after the current line. They change the paths of the line.
+    // The moves after the current line, which change the paths in this line.
     let mut later_moves = moves;
     for (index, line) in lines.iter().enumerate() {
         match line {
@@ -144,8 +144,8 @@ pub(crate) fn moves(lines: &[Line]) -> Vec<Move> {
     moves
 }
 
-/// Checks whether the line `at` records the first of `moves`. An equal move that failed earlier has
-/// a line too.
+/// Checks whether the line `at` records the first of `moves`, and not an equal move that failed
+/// earlier.
 pub(crate) fn is_line_of_first_move(moves: &[Move], lines: &[Line], at: usize) -> bool {
     matches!(&lines[at], Line::Move(made_move) if moves.first() == Some(made_move))
         && !has_failed(lines, at)

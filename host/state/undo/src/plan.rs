@@ -74,7 +74,8 @@ impl UndoPlan {
             if conflicting.contains(&**after) {
                 return false;
             }
-            // A moved file may have the right contents at the wrong path.
+            // The contents of a moved file may be right although it is still at the wrong path. So
+            // a move is needless only if the object isn't at the path to which the call moved it.
             let needs_nothing = match action {
                 Action::MoveBack(made_move) => {
                     outcome.unchanged.contains(after)
@@ -116,15 +117,16 @@ fn open_tasks(
             unmoved.insert(&made_move.from);
         }
     }
-    // A killed undo leaves `left` at 0.
+    // An undo that ends with unrestored paths sets `left`. After a killed undo, `left` is still 0.
     let has_ended = saved_call.entry.left > 0;
     let mut open = Vec::new();
     for (index, (task, step)) in tasks.iter().zip(steps).enumerate() {
         let is_open = match (step, &task.action) {
             (Step::Begun, Action::MoveBack(made_move)) => !is_moved_back(access, made_move),
-            // The undo of another call may have created the removed object again. The object then
-            // prevents a move back to this path. After a killed undo, it is unknown who created the
-            // object.
+            // The earlier undo removed the object here, but the undo of another call may have
+            // created it again. If another object must still move back to this path, it must be
+            // removed once more. After a killed undo, it is unknown who created the object, so it
+            // stays.
             (Step::Done, Action::Restore { path, before: State::Missing, .. }) => {
                 has_ended
                     && unmoved.contains(path.as_path())

@@ -72,7 +72,9 @@ impl<'a> Restoration<'a> {
         let open: HashSet<usize> = self.plan.open.iter().copied().collect();
         let mut conflicts = Vec::new();
         let mut failed: HashSet<&Path> = self.plan.left.iter().map(PathBuf::as_path).collect();
-        // Each undone move changes paths.
+        // A task that isn't done blocks later tasks, because each undone move changes paths.
+        // `waiting` has the paths that weren't restored, and `unmoved` has both ends of each move
+        // that wasn't undone.
         let mut waiting: Vec<&Path> = Vec::new();
         let mut unmoved: Vec<&Path> = Vec::new();
         let mut needless = Vec::new();
@@ -112,7 +114,8 @@ impl<'a> Restoration<'a> {
                 action => waiting.push(action.path()),
             }
         }
-        // The undo of another call checks these notes.
+        // These tasks had nothing to restore. They count as done, because the undo of another call
+        // checks the notes.
         for at in needless {
             progress::note(&self.saved_call.folder, at, Step::Done);
         }
@@ -205,13 +208,14 @@ impl<'a> Restoration<'a> {
             }
             return self.write_over(&place, before, merged);
         }
-        // A rename can't replace a directory, and a directory can't replace another object.
+        // A rename can't replace a directory, and a directory can't replace another object, so in
+        // these cases the current object is removed first.
         let mut directory_times = None;
         match (&now, before) {
             (State::Directory { .. }, _) => place.remove_directory()?,
             (State::Missing, _) => {}
             (_, State::Missing | State::Directory { .. }) => place.remove()?,
-            // A rename replaces the object.
+            // Otherwise, the rename below replaces the object.
             _ => directory_times = Some(place.directory_times()?),
         }
         match before {
@@ -247,15 +251,15 @@ impl<'a> Restoration<'a> {
             has_name = aside.link_to(&other).is_ok();
         }
         if has_name {
-            let is_own = self.is_forced || self.is_unchanged_since_call(before);
-            if !is_own && self.is_written(before) && !self.has_kept(before) {
+            let may_overwrite = self.is_forced || self.is_unchanged_since_call(before);
+            if !may_overwrite && self.is_written(before) && !self.has_kept(before) {
                 aside.remove()?;
                 return Err(io::Error::other(
                     "the file was changed later through another hard link",
                 ));
             }
             move_into_place(&aside, place)?;
-            if merged.is_some() || (is_own && !self.has_contents(path, before)) {
+            if merged.is_some() || (may_overwrite && !self.has_contents(path, before)) {
                 return self.write_over(place, before, merged);
             }
             // The file may have new contents from its other names, and these contents must stay.
@@ -266,7 +270,7 @@ impl<'a> Restoration<'a> {
         // time.
         match self.write_aside(&aside, before, merged) {
             Ok(()) => match move_into_place(&aside, place) {
-                // The file itself is a mount, as in a container.
+                // The file itself is a mount point, as in a container, so it can't be replaced.
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
                     self.write_over(place, before, merged)?;
                 }
@@ -347,13 +351,13 @@ impl<'a> Restoration<'a> {
         match KeptFile::read(self.access, &self.saved_call.folder, *copy) {
             Ok(now) => match after_call {
                 Some(after_call) => after_call.digest == now.digest,
-                // The call left an unreadable file.
+                // The file was unreadable at the end of the call, so its contents are unknown.
                 None => true,
             },
-            // The file isn't preserved. Its other names may have later contents, which must not be
-            // overwritten.
+            // The file isn't preserved, so its contents can't be compared. Its other names may have
+            // later contents, which must not be overwritten.
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-            // The file is unreadable now.
+            // The file is unreadable now, so its contents are unknown.
             Err(_) => true,
         }
     }
@@ -434,9 +438,9 @@ impl<'a> Restoration<'a> {
         None
     }
 
-    /// Checks whether a path must be restored although its contents are the same. The path has
-    /// another file now, and one of the two files has several names. A write to another name could
-    /// later change the contents.
+    /// Checks whether a path must be restored although its contents are the same. This is so if the
+    /// path has another file now and one of the two files has several names, because a write to
+    /// another name could later change the contents.
     fn has_other_shared_file(&self, before: &State, now: &State) -> bool {
         let (
             State::File { identity: Some(earlier_file), is_shared, .. },
@@ -462,7 +466,8 @@ impl<'a> Restoration<'a> {
         State::at(self.access, path, before.depth()).is_ok_and(|now| before.same_contents(&now))
     }
 
-    /// Writes into the existing file. Its other names get the same contents, and its owner stays.
+    /// Writes into the existing file, so that its other names get the same contents, and its owner
+    /// stays.
     fn write_over(
         &self,
         place: &DirEntryRef<'_>,

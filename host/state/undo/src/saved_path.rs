@@ -50,7 +50,7 @@ pub(crate) mod map {
         from: D,
     ) -> Result<BTreeMap<PathBuf, V>, D::Error> {
         let saved = BTreeMap::<String, V>::deserialize(from)?;
-        let known = saved.into_iter().map(|(text, value)| path(text).map(|path| (path, value)));
-        known.collect::<Option<_>>().ok_or_else(|| D::Error::custom("this isn't a saved path"))
+        let entries = saved.into_iter().map(|(text, value)| path(text).map(|path| (path, value)));
+        entries.collect::<Option<_>>().ok_or_else(|| D::Error::custom("this isn't a saved path"))
     }
 }

@@ -187,7 +187,7 @@ impl State {
                 Self::Link { target, modified, owner, .. },
                 Self::Link { target: other, modified: other_modified, owner: other_owner, .. },
             ) => (target, modified, owner) == (other, other_modified, other_owner),
-            (one, other) => one == other,
+            _ => self == other,
         }
     }
 
@@ -291,7 +291,7 @@ impl State {
             ) => (size, digest) == (other_size, other_digest),
             (Self::Directory { .. }, Self::Directory { .. }) => true,
             (Self::Link { target, .. }, Self::Link { target: other, .. }) => target == other,
-            (one, other) => one == other,
+            _ => self == other,
         }
     }
 }

@@ -107,7 +107,8 @@ impl UndoStore {
     pub fn latest_in(&self, directory: &Path) -> io::Result<Option<UndoEntry>> {
         let calls = self.0.list()?;
         let not_undone = calls.iter().filter(|entry| entry.is_next());
-        // The undo of another call may have resolved the conflicts of an incomplete undo.
+        // Calls with an incomplete undo are offered again, because the undo of another call may
+        // have resolved their conflicts.
         let incomplete = calls.iter().filter(|entry| !entry.undone && entry.left > 0);
         for entry in not_undone.chain(incomplete) {
             let saved_call = SavedCall::read(&self.0, &entry.call)?;
@@ -188,7 +189,7 @@ impl UndoStore {
         plan.conflicts.extend(conflicts);
         plan.conflicts.sort_by(|one, other| one.path.cmp(&other.path));
         plan.conflicts.dedup_by(|one, other| one.path == other.path);
-        // No later undo can restore the lost paths.
+        // If only lost paths remain, the undo is over, because no later undo can restore them.
         let is_over = plan.conflicts.iter().all(|conflict| conflict.is_lost);
         self.0.use_reserve();
         let mark_result = match only {

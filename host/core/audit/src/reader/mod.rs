@@ -117,7 +117,7 @@ impl RecordReader {
     pub fn open(folders: &Folders, from: ReadFrom) -> Result<Self, HostError> {
         let path = folders.data.join(files::FOLDER);
         let mut reader = Self { path, from, opened: None };
-        reader.find()?;
+        reader.open_if_needed()?;
         Ok(reader)
     }
 
@@ -140,7 +140,7 @@ impl RecordReader {
     ///
     /// [`HostError::Io`] if the log can't be read.
     pub fn read(&mut self, most: usize) -> Result<Vec<LogRecord>, HostError> {
-        self.find()?;
+        self.open_if_needed()?;
         let Some(opened) = &mut self.opened else { return Ok(Vec::new()) };
         opened.read(most).map_err(HostError::io(self.path.display().to_string()))
     }
@@ -159,7 +159,7 @@ impl RecordReader {
         opened.wait(most).map_err(HostError::io(self.path.display().to_string()))
     }
 
-    fn find(&mut self) -> Result<(), HostError> {
+    fn open_if_needed(&mut self) -> Result<(), HostError> {
         if self.opened.is_none() {
             self.opened = Opened::new(&self.path, &self.from)
                 .map_err(HostError::io(self.path.display().to_string()))?;
@@ -219,7 +219,8 @@ impl Opened {
         }
     }
 
-    /// Lists the files once. Another process may rename a file during the listing.
+    /// Lists the files once. A file that another process renames during the listing may be missing
+    /// in the result.
     fn list_files(&self) -> io::Result<Vec<(File, files::Begin)>> {
         let mut names: Vec<String> =
             files::rotated(&self.folder)?.into_iter().map(files::name).collect();
@@ -267,7 +268,8 @@ impl Opened {
             return Err(changed(wanted.seq));
         }
 
-        // The entry's file was removed, or the position is the beginning.
+        // No file begins before the position: either its file was removed, or the position is the
+        // beginning of the log.
         if let Some((_, begin)) = found.first()
             && begin.seq == wanted.seq + 1
             && begin.previous != wanted.hash
@@ -382,7 +384,8 @@ impl Opened {
         if !has_next {
             return Ok(false);
         }
-        // Entries may have been written after the last read.
+        // Entries may have been written to the current file after the last read, so they are read
+        // first.
         let size = current.file.metadata()?.len();
         if !current.ended && has_line(&current.file, current.at, size)? {
             return Ok(true);

@@ -31,11 +31,11 @@ struct Node {
 
 const ROOT: usize = 0;
 
-/// Minimum length of a form in bytes. Other text contains shorter forms by chance.
+/// Minimum length of a form in bytes, because other text contains shorter forms by chance.
 const MIN_FORM: usize = 6;
 
-/// Maximum number of partial matches at one position. Further matches are dropped. Only a secret
-/// that repeats itself has more than a few.
+/// Maximum number of partial matches at one position. Further matches are dropped, which can only
+/// happen if a secret repeats itself.
 const MAX_PARTIAL: usize = 256;
 
 const PIECE_BYTES: usize = 64 * 1024;
@@ -93,8 +93,8 @@ impl Echoes {
         child
     }
 
-    /// Returns the node after `node` for several bytes, or `None` if no form continues with these
-    /// bytes.
+    /// Follows several bytes from `node` in the trie. Returns the node at their end, or `None` if
+    /// no form continues with these bytes.
     fn walk(&self, node: usize, bytes: &[u8]) -> Option<usize> {
         let mut reached = node;
         for byte in bytes {
@@ -103,7 +103,8 @@ impl Echoes {
         Some(reached)
     }
 
-    /// Returns the node after `node` for a byte, or `None` if no form continues with the byte.
+    /// Follows one byte from `node` in the trie. Returns the child, or `None` if no form continues
+    /// with this byte.
     fn step(&self, node: usize, byte: u8) -> Option<usize> {
         if node == ROOT {
             let child = self.first[usize::from(byte)];
@@ -178,7 +179,7 @@ pub(super) struct EchoRedactor {
     /// Partial matches that continue after an escape, by position.
     later: BTreeMap<usize, Vec<PartialMatch>>,
     matches: Vec<Match>,
-    /// The position up to which a returned mark replaces the buffer.
+    /// The buffer before this position was already returned, as it was or as a mark.
     replaced: usize,
     has_redacted: bool,
 }
@@ -319,7 +320,7 @@ impl EchoRedactor {
             let later = std::mem::take(&mut self.later);
             self.later = later.into_iter().map(|(to, partial)| (to - position, partial)).collect();
         }
-        // A match may start or end among the removed bytes.
+        // A match may start or end among the removed bytes, and then its position becomes 0.
         for partial in self.partial.iter_mut().chain(self.later.values_mut().flatten()) {
             partial.start = partial.start.saturating_sub(position);
         }

@@ -118,14 +118,15 @@ impl HostAccess {
         }
     }
 
-    /// Checks whether the host of a target gets a secret, at any port.
+    /// Checks whether the host of a target gets a secret at any port, and so may repeat the secret
+    /// in its responses.
     pub(super) fn may_echo(&self, target: &Target) -> bool {
         self.program_secrets()
             .any(|secret| secret.rule.hosts.iter().any(|own| own.hosts().matches(&target.host)))
     }
 
-    /// Returns the search for secrets in responses of a target. Returns `None` if the target knows no
-    /// secret.
+    /// Returns the search for secrets in responses of a target. Returns `None` if the target knows
+    /// no secret.
     pub(super) fn echoes(&self, target: &Target) -> Option<Arc<Echoes>> {
         if self.may_echo(target) { self.egress.echoes() } else { None }
     }
@@ -146,7 +147,7 @@ impl HostAccess {
         let place = reach.place.clone();
         reach.add_entry(Placed { value: grant, place });
         Self {
-            // The program has these placeholders and trusts this authority already.
+            // The program already has these placeholders and trusts this authority, so they stay.
             placeholders: Arc::clone(&self.placeholders),
             authority: Arc::clone(&self.authority),
             ..Self::new(Arc::new(self.egress.with_reach(reach)))

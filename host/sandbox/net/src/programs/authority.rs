@@ -24,7 +24,8 @@ const BEFORE: Duration = Duration::from_secs(24 * 60 * 60);
 /// Certificates are valid for this time. Some programs refuse more than 398 days.
 const VALID: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// Certificates that are kept. A program can ask for many names below a granted name.
+/// Maximum number of certificates that are kept. Without a limit, a program could ask for any
+/// number of names below a granted name.
 const MAX_CERTIFICATES: usize = 256;
 
 /// Protocols that programs may choose, in the order of preference.

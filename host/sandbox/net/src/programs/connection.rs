@@ -21,8 +21,8 @@ pub(super) struct AllowedConnection {
     pub(super) access: Arc<HostAccess>,
     /// Asks for approval of the connection. `None` if an entry grants it, or after the approval.
     pub(super) questions: Option<Arc<HostQuestions>>,
-    /// The report of the call. `None` if the command continues after its call. Then the log of the
-    /// network gets each record.
+    /// The report of the call. `None` if the command continues after its call, so that the log of
+    /// the network gets each record instead.
     pub(super) report: Option<Arc<Report>>,
 }
 

@@ -40,7 +40,7 @@ pub(super) struct ConnectionRecord {
 }
 
 impl ConnectionRecord {
-    /// `log` gets the records in `report`, if there is a log.
+    /// If there is a `log`, it gets the records in `report` when this value is dropped.
     pub(super) fn new(record: Record, log: Option<Arc<dyn Recorder>>, report: Arc<Report>) -> Self {
         Self { record, entries: log.map(|log| LogEntries { log, report }) }
     }
@@ -58,8 +58,9 @@ impl Drop for ConnectionRecord {
     fn drop(&mut self) {
         self.record.set_time();
         let Some(entries) = self.entries.take() else { return };
-        // Writing blocks, and other tasks of the reactor's thread must not wait for the disk. The
-        // thread of a listener isn't a thread of the reactor.
+        // Dropping the entries writes them, which blocks. On a thread of the runtime, other tasks
+        // must not wait for the disk, so another thread writes. On other threads, the entries are
+        // written right here, at the end of this function.
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn_blocking(move || drop(entries));
         }

@@ -32,14 +32,14 @@ const MAX_PROGRAM: usize = 64;
 pub struct HostGate {
     relay: Arc<HostRelay>,
     access: Arc<HostAccess>,
-    /// The report of the call. `None` for commands that continue after their call. Their
+    /// The report of the call. `None` for commands that continue after their call, whose
     /// connections are recorded one by one.
     report: Option<Arc<Report>>,
     /// The newest denial and its time.
     last_denial: Mutex<Option<(Instant, Denial)>>,
     /// Asks about hosts that no entry grants. `None` if these hosts are denied.
     questions: Option<Arc<HostQuestions>>,
-    /// The time of the decisions before this command.
+    /// The time of the decisions before this command, which doesn't count for this command.
     waited_before: Duration,
 }
 
@@ -161,8 +161,8 @@ impl ConnectionGate for HostGate {
     }
 }
 
-/// Connects a socket of a program to the relay. A socket that doesn't block stays so, and the error
-/// is [`Errno::INPROGRESS`] then.
+/// Connects a socket of a program to the relay. For a non-blocking socket, the usual result is
+/// [`Errno::INPROGRESS`], as the program expects.
 fn connect_to(socket: BorrowedFd<'_>, relay: SocketAddr) -> Result<(), Errno> {
     let flags = fcntl_getfl(socket)?;
     if flags.contains(OFlags::NONBLOCK) {

@@ -10,7 +10,8 @@ use toolhold_policy::egress::{ProgramTarget, Target, TargetHost};
 use super::access::HostAccess;
 use crate::Error;
 
-/// Denials that are remembered. Without room, a connection is decided on again.
+/// Maximum number of remembered denials. A further denial isn't remembered, so the next connection
+/// to its host is decided on again.
 const MAX_DENIED: usize = 256;
 
 /// Asks about the hosts of a call's programs.

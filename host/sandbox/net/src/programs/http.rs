@@ -33,8 +33,8 @@ use crate::{Error, MAX_HEADERS};
 /// The encoding of responses in which secrets are searched.
 const IDENTITY: HeaderValue = HeaderValue::from_static("identity");
 
-/// Requests on one connection of HTTP/2 at the same time. Compressed headers need much more memory
-/// than a program has to send for them.
+/// Maximum number of simultaneous requests on one connection of HTTP/2. It is low, because
+/// compressed headers need much more memory than a program has to send for them.
 const MAX_STREAMS: u32 = 16;
 
 /// Headers for one connection only. They aren't passed on.
@@ -139,7 +139,8 @@ async fn forward(
         .request(&target, request.method().as_str(), &path, &[])
         .map_err(|denial| Error::Refused(Box::new(denial)))?;
 
-    // The path keeps its spelling.
+    // The server gets the path as the program wrote it, because parsing `url` may have changed the
+    // spelling.
     *request.uri_mut() = format!("{}{path}", target.origin())
         .parse::<Uri>()
         .map_err(|error| Error::Url(error.to_string()))?;
@@ -229,7 +230,7 @@ fn take_upgrade(request: &mut Request<Incoming>) -> Option<hyper::upgrade::OnUpg
     let is_web_socket = protocols
         .next()
         .is_some_and(|protocol| protocol.as_bytes().eq_ignore_ascii_case(b"websocket"));
-    // Of several protocols, the server would choose one.
+    // Of several protocols, the server could choose one that can't be checked.
     if is_web_socket && protocols.next().is_none() {
         Some(hyper::upgrade::on(request))
     } else {

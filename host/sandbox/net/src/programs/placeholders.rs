@@ -59,8 +59,8 @@ impl Placeholders {
         self.0.iter().map(|placeholder| &placeholder.variable)
     }
 
-    /// Puts the secrets of a request's host in place of their placeholders. Records the secrets, and
-    /// a notice for each placeholder that stays.
+    /// Puts the secrets of a request's host in place of their placeholders. Records the secrets,
+    /// and a notice for each placeholder that stays.
     pub(super) async fn insert_secrets<B>(
         &self,
         egress: &Egress,
@@ -163,7 +163,7 @@ fn basic_credentials(value: &HeaderValue) -> Option<Vec<u8>> {
 }
 
 fn replaced_text(text: &[u8], placeholder: &str, secret: &str) -> Option<Vec<u8>> {
-    // A value with other bytes keeps its placeholder.
+    // A value that isn't UTF-8 keeps its placeholder.
     let text = std::str::from_utf8(text).ok()?;
     if text.contains(placeholder) {
         Some(text.replace(placeholder, secret).into_bytes())

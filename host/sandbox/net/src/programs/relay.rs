@@ -18,8 +18,8 @@ use super::names::Names;
 use super::resolver::{self, PAUSE};
 use super::serve::serve;
 
-/// Connections of one network at the same time. Further connections wait. Each takes a descriptor of
-/// the host, which often may have only 1,024.
+/// Maximum number of simultaneous connections of one network. Further connections wait, because
+/// each takes a descriptor of the host, which often may have only 1,024.
 const MAX_CONNECTIONS: usize = 256;
 
 /// Announced connections that the relay hasn't accepted yet.
@@ -52,8 +52,9 @@ struct Shared {
 }
 
 impl HostRelay {
-    /// Starts to serve a network on the threads of `runtime`, with sockets in this network: listeners
-    /// at its loopback addresses of IPv4 and IPv6, and the sockets for DNS queries at port 53.
+    /// Starts to serve a network on the threads of `runtime`, with sockets in this network:
+    /// listeners at its loopback addresses of IPv4 and IPv6, and the sockets for DNS queries at
+    /// port 53.
     ///
     /// # Errors
     ///
@@ -172,7 +173,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, permits: Arc<Semapho
         tokio::spawn(async move {
             let _permit = permit;
             if let Some(connection) = shared.take(from).await {
-                // The program decides when small pieces are sent.
+                // The program decides when small pieces are sent, so they aren't delayed here.
                 let _ = stream.set_nodelay(true);
                 serve(connection, stream).await;
             }

@@ -17,7 +17,8 @@ use super::names::Names;
 /// Bytes of the longest query. A longer query isn't answered.
 const MAX_QUERY: usize = 4096;
 
-/// How long programs may remember an answer, in seconds. A name may lose its address later.
+/// How long programs may remember an answer, in seconds. The time is short, because a name may lose
+/// its address later.
 const TTL: u32 = 60;
 
 /// Time limit for a query on a TCP connection, and number of such connections.
@@ -33,7 +34,7 @@ pub(super) async fn serve_udp(socket: UdpSocket, names: Arc<Mutex<Names>>) -> io
     loop {
         let (length, from) = match socket.recv_from(&mut query).await {
             Ok(received) => received,
-            // The kernel reports that an earlier answer found no socket.
+            // The program of an earlier query has closed its socket. This socket still works.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => continue,
             Err(error) => return Err(error),
         };

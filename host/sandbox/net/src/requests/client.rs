@@ -22,6 +22,8 @@ const IDLE: Duration = Duration::from_secs(10);
 /// Maximum number of headers of an answer. An answer with more headers fails.
 const MAX_HEADERS: usize = 128;
 
+/// Builds a client that connects only to the host of `target`, or to the proxy. `is_named` means
+/// that the operator named the origin, so its addresses may be private.
 pub(crate) async fn build(
     network: &Network,
     target: &Target,
@@ -42,7 +44,8 @@ pub(crate) async fn build(
         .retry(reqwest::retry::never())
         .referer(false)
         .no_proxy()
-        // Another crate may enable decoding for the whole program.
+        // Another crate may enable the features for decoding, which count for the whole program.
+        // The decoded size would have no limit, so this client never decodes.
         .no_gzip()
         .no_brotli()
         .no_zstd()

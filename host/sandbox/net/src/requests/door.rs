@@ -215,8 +215,8 @@ fn refused(response: &Response, why: impl Into<String>) -> OutboundError {
     OutboundError::Redirect { from: response.origin().to_owned(), why: why.into() }
 }
 
-/// Refuses an encoded answer. The request didn't ask for an encoding, and the decoded size has no
-/// limit.
+/// Refuses an encoded answer, because the request didn't ask for an encoding, and the decoded size
+/// would have no limit.
 fn check_encoding(response: Response) -> Result<Response, OutboundError> {
     for value in response.headers().get_all(CONTENT_ENCODING) {
         let encoding = String::from_utf8_lossy(value.as_bytes()).trim().to_ascii_lowercase();

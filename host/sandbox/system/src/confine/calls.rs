@@ -134,7 +134,8 @@ const OPENS: &[(libc::c_long, u8)] = &[
     (libc::SYS_openat, 3),
 ];
 
-/// The flags that create a file. `O_TMPFILE` contains `O_DIRECTORY`, which alone creates nothing.
+/// The flags that create a file. `O_TMPFILE` contains `O_DIRECTORY`, which is left out, because it
+/// alone creates nothing.
 const CREATION_FLAGS: [libc::c_int; 2] = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY];
 
 /// A user who runs a file with one of these bits gets the rights of its owner or group, even

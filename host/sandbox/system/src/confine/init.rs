@@ -14,7 +14,7 @@ use super::spec::{Bound, Limits};
 use crate::processes::{self, Process};
 
 /// Time between two checks of the limits.
-const LOOK: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 pub(super) enum End {
     /// The program ended. Contains its exit code, or 128 plus the signal that ended it. Also
@@ -38,13 +38,13 @@ pub(super) fn watch(
     child: Pid,
     waiting: &[BorrowedFd<'_>],
     limits: &Limits,
-    whose: ProcessScope,
+    scope: ProcessScope,
 ) -> End {
     let Ok(program) = pidfd_open(child, PidfdFlags::empty()) else { return End::Alone };
-    let mut next = Instant::now() + LOOK;
+    let mut next = Instant::now() + CHECK_INTERVAL;
     loop {
-        let left = next.saturating_duration_since(Instant::now());
-        let timeout = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
+        let remaining = next.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(remaining).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
         let mut fds: Vec<PollFd<'_>> =
             waiting.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
         fds.push(PollFd::new(&program, PollFlags::IN));
@@ -60,25 +60,25 @@ pub(super) fn watch(
                 let code = status.exit_status().or(signal_code).unwrap_or(1);
                 // The kernel may have killed a process at the kernel's own limit since the last
                 // check.
-                if code != 0 && processor_time(&find(whose)) >= limits.cpu {
+                if code != 0 && processor_time(&find(scope)) >= limits.cpu {
                     return End::Reached(Bound::Processor);
                 }
-                return End::Exited(code, left_behind(whose));
+                return End::Exited(code, left_behind(scope));
             }
         }
 
         if Instant::now() >= next {
-            if let Some(bound) = reached_bound(limits, whose) {
+            if let Some(bound) = reached_bound(limits, scope) {
                 return End::Reached(bound);
             }
-            next = Instant::now() + LOOK;
+            next = Instant::now() + CHECK_INTERVAL;
         }
     }
 }
 
 /// Returns the limit that the processes have reached, or `None`.
-fn reached_bound(limits: &Limits, whose: ProcessScope) -> Option<Bound> {
-    let processes = find(whose);
+fn reached_bound(limits: &Limits, scope: ProcessScope) -> Option<Bound> {
+    let processes = find(scope);
     // A zombie still has its CPU time and its process ID, but no thread and no memory.
     let threads = sum(&processes, |process| process.threads);
     // The limit doesn't include the only thread of this process.
@@ -103,8 +103,8 @@ fn sum(processes: &[Process], amount: fn(&Process) -> u64) -> u64 {
     processes.iter().map(amount).sum()
 }
 
-fn find(whose: ProcessScope) -> Vec<Process> {
-    match whose {
+fn find(scope: ProcessScope) -> Vec<Process> {
+    match scope {
         ProcessScope::Namespace => processes::all(),
         ProcessScope::Below(pid) => processes::below(pid),
     }
@@ -121,9 +121,9 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Waits a little for the other processes to end. Returns the names of the processes that are still
 /// running.
-fn left_behind(whose: ProcessScope) -> Vec<String> {
+fn left_behind(scope: ProcessScope) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
-    for Process { pid, .. } in wait_for_others(whose) {
+    for Process { pid, .. } in wait_for_others(scope) {
         let Ok(name) = fs::read(format!("/proc/{pid}/comm")) else { continue };
         let name = String::from_utf8_lossy(&name).trim_end().to_owned();
         if names.len() < MAX_NAMES && !names.contains(&name) {
@@ -135,13 +135,13 @@ fn left_behind(whose: ProcessScope) -> Vec<String> {
 
 /// Waits until the other processes have ended, or have nothing to do, or the time is over. Returns
 /// the processes that are still running.
-fn wait_for_others(whose: ProcessScope) -> Vec<Process> {
+fn wait_for_others(scope: ProcessScope) -> Vec<Process> {
     let end = Instant::now() + PATIENCE;
-    let mut remaining = running(whose);
+    let mut remaining = running(scope);
     while !remaining.is_empty() {
         std::thread::sleep(MOMENT);
         let before: Vec<i32> = remaining.iter().map(|process| process.pid).collect();
-        remaining = running(whose);
+        remaining = running(scope);
         // A shell that waits for a new child isn't busy itself, so a new process counts as work.
         let has_work =
             remaining.iter().any(|process| process.is_busy || !before.contains(&process.pid));
@@ -154,9 +154,9 @@ fn wait_for_others(whose: ProcessScope) -> Vec<Process> {
     remaining
 }
 
-fn running(whose: ProcessScope) -> Vec<Process> {
+fn running(scope: ProcessScope) -> Vec<Process> {
     let own = rustix::process::getpid().as_raw_nonzero().get();
-    let mut others = find(whose);
+    let mut others = find(scope);
     others.retain(|process| process.pid != own && !process.ended);
     others
 }

@@ -9,10 +9,11 @@ use super::error::ConfineError;
 use super::spec::Limits;
 use crate::kernel;
 
-/// Process IDs that the kernel doesn't reuse. They count towards the limit of a namespace.
+/// Process IDs that the kernel doesn't reuse. They count towards the limit of a namespace, so they
+/// are added to it.
 const RESERVED: u64 = 300;
 
-/// Bytes of memory that a process can lock. The kernel doesn't swap locked memory out.
+/// Bytes of memory that a process can lock, so that the kernel doesn't swap them out.
 const LOCKED_MEMORY: u64 = 64 << 20;
 
 /// Limits this process and its descendants, except for their memory. The watcher limits the memory,
@@ -51,7 +52,8 @@ pub(super) fn bound_processes(limits: &Limits) {
     let _ = std::fs::write("/proc/sys/kernel/pid_max", (limits.processes + RESERVED).to_string());
 }
 
-/// Bytes of a memory page, which is the unit of shared memory. Some machines have larger pages.
+/// Bytes of a memory page, which is the unit of shared memory. Some machines have larger pages, and
+/// so a higher limit.
 const SMALLEST_PAGE: u64 = 4096;
 
 /// Limits the System V shared memory of this namespace. It doesn't count as memory of any process.

@@ -138,7 +138,7 @@ fn run_with_namespaces(
     if preparation.shared_network.is_some() {
         network::enter(control).map_err(ConfineError::Network)?;
     }
-    // An error is reported by the child.
+    // If this fails, the child reports the error.
     let entered = namespaces::enter_outer().map_err(ConfineError::Namespaces);
     match raw::fork().map_err(ConfineError::Fork)? {
         Fork::Parent(inner) => {
@@ -324,7 +324,7 @@ fn listener_for(
     match listen(Notified { changes, connections }) {
         Ok(listener) => Ok((Some(listener), None)),
         Err(reason) if recorded == Recorded::Required => Err(ConfineError::Unrecorded(reason)),
-        // Without a listener, the program reaches no host.
+        // Only connections needed the listener. Without it, the program just reaches no host.
         Err(_) if !changes => Ok((None, None)),
         Err(reason) => Ok((None, Some(reason))),
     }

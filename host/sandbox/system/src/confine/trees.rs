@@ -60,7 +60,8 @@ pub(super) fn restrict(
         // Sockets without a path, and other processes.
         ruleset = ruleset.scope(Scope::AbstractUnixSocket | Scope::Signal)?;
     }
-    // A process with a view also has a private network.
+    // A process with a view also has a private network, so only a process without a view needs this
+    // restriction.
     if abi >= ABI::V4 && !preparation.network && !has_view {
         ruleset = ruleset.handle_access(AccessNet::BindTcp | AccessNet::ConnectTcp)?;
     }
@@ -73,7 +74,7 @@ pub(super) fn restrict(
             Err(ViewError::Moved(path)) => return Err(LandlockError::Moved(path)),
             Err(_) => None,
         };
-        // The paths of the trees come first.
+        // The paths of the trees come first, so `index` is also the index of the tree.
         if let Some(expected) = state.and_then(|state| state.found.get(index)) {
             let identity = opened.as_ref().map(|(_, _, identity)| identity);
             if expected.as_ref() != identity {

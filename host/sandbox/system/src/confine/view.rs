@@ -35,7 +35,8 @@ pub(super) const TERMINAL: &str = "/dev/tty";
 /// machine.
 pub(super) const TERMINALS: &str = "/dev/pts";
 
-/// Terminals in the view. All users of the machine share 4096 terminals.
+/// Maximum number of terminals in the view. All users of the machine share 4096, so a command gets
+/// only a part of them.
 const MOST_TERMINALS: &str = "64";
 
 /// Private directories. They are empty at first, and are removed with the view.
@@ -101,7 +102,7 @@ impl View {
     pub(super) fn enter(preparation: &Preparation) -> Step<Self> {
         // Mounts must not propagate into or out of this namespace.
         mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
-            .map_err(failed("taking the mounts apart"))?;
+            .map_err(failed("the mounts can't be separated from those of the machine"))?;
         // All trees are opened before anything is covered.
         let mut sources = Vec::new();
         let mut found = Vec::new();
@@ -132,7 +133,8 @@ impl View {
             root.pin(path)?;
         }
         for (name, target) in LINKS {
-            symlinkat(target, &root.0, &name[1..]).map_err(failed("making /dev"))?;
+            symlinkat(target, &root.0, &name[1..])
+                .map_err(failed("the links in /dev can't be made"))?;
         }
 
         let covers = Covers::make(&root, preparation)?;
@@ -151,16 +153,18 @@ impl View {
             }
         }
 
-        rustix::process::fchdir(&root.0).map_err(failed("entering the sandbox's file system"))?;
+        rustix::process::fchdir(&root.0)
+            .map_err(failed("the sandbox's file system can't be entered"))?;
         rustix::process::pivot_root(".", ".")
-            .map_err(failed("making the sandbox's file system the root"))?;
-        unmount(".", UnmountFlags::DETACH).map_err(failed("leaving the old root"))?;
-        rustix::process::chdir("/").map_err(failed("entering the sandbox's file system"))?;
+            .map_err(failed("the sandbox's file system can't become the root"))?;
+        unmount(".", UnmountFlags::DETACH).map_err(failed("the old root can't be left"))?;
+        rustix::process::chdir("/")
+            .map_err(failed("the sandbox's file system can't be entered"))?;
         if preparation.home.as_deref() != Some("/") {
             let flags =
                 MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
             mount_remount("/", flags, c"")
-                .map_err(failed("protecting the sandbox's file system"))?;
+                .map_err(failed("the sandbox's file system can't be protected"))?;
         }
         Ok(Self { root, found, inner, covers })
     }
@@ -234,7 +238,7 @@ fn inner_trees(trees: &[Tree]) -> Vec<&Tree> {
 fn mount_of(handle: &OwnedFd) -> Step<u64> {
     statx(handle, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)
         .map(|found| found.stx_mnt_id)
-        .map_err(failed("finding a mount"))
+        .map_err(failed("a mount can't be found"))
 }
 
 fn failed(step: &'static str) -> impl Fn(Errno) -> ViewError {
@@ -327,7 +331,9 @@ impl Source {
             Self::Link { path, target } => {
                 let (above, leaf) = split(path);
                 root.make_directory(above)?;
-                let above = root.find(above).map_err(failed("making the sandbox's file system"))?;
+                let above = root
+                    .find(above)
+                    .map_err(failed("a link can't be made in the sandbox's file system"))?;
                 match symlinkat(target.as_str(), above, leaf) {
                     // The view may already have an object with this name, such as `/dev/stdin`.
                     Ok(()) | Err(Errno::EXIST) => Ok(()),
@@ -356,7 +362,7 @@ impl Root {
         // The mount may cover any directory, because all needed objects of the old root are open.
         let mount_point = if Path::new("/tmp").is_dir() { "/tmp" } else { "/proc" };
         move_mount(&root, c"", CWD, mount_point, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
-            .map_err(failed("mounting the sandbox's file system"))?;
+            .map_err(failed("the sandbox's file system can't be mounted"))?;
         Ok(Self(root))
     }
 
@@ -539,10 +545,11 @@ impl Covers {
         let mount = mounted("tmpfs", &[("size", COVERS_SIZE), ("mode", "0755")], PRIVATE)?;
         root.attach(&mount, COVERS)?;
         let covers = Self::make_in(&mount, preparation)
-            .map_err(failed("making the files that hide denied files"))?;
+            .map_err(failed("the files that hide denied files can't be made"))?;
         // The clones of this mount are read-only too.
-        raw::mount_attributes(&mount, MountAttrFlags::MOUNT_ATTR_RDONLY.bits().into())
-            .map_err(|error| ViewError::Step("making the files that hide denied files", error))?;
+        raw::mount_attributes(&mount, MountAttrFlags::MOUNT_ATTR_RDONLY.bits().into()).map_err(
+            |error| ViewError::Step("the files that hide denied files can't be made", error),
+        )?;
         Ok(covers)
     }
 

@@ -300,8 +300,8 @@ impl FileView {
     /// Copies the mode and the owner of the replaced file to the file at `source`, if this call
     /// created that file. After a failure, the file keeps its own mode and owner.
     fn keep_mode(&self, source: &DirEntryRef<'_>, stat: &Stat, target: &DirEntryRef<'_>) {
-        // A file that the call created and removed may have left its inode number to another file.
-        // A file with a second name must not change under that name.
+        // A file with a second name must not change under that name. It may even be a file that the
+        // call didn't create, with the inode number of a removed file.
         if !self.created(stat) || stat.st_nlink != 1 {
             return;
         }

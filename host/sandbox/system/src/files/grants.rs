@@ -14,8 +14,8 @@ use toolhold_policy::files::{FileRules, Grant, OwnFolder};
 use super::kernel;
 use crate::mounts::{self, Mounts};
 
-/// The granted directories of one policy. They are opened once. A name that later leads to another
-/// directory has no effect until the policy is built again.
+/// The granted directories of one policy. They are opened once, so a name that later leads to
+/// another directory has no effect until the policy is built again.
 #[derive(Debug)]
 pub struct Grants {
     rules: FileRules,

@@ -313,13 +313,13 @@ impl FileView {
     /// # Errors
     ///
     /// Returns the errors of [`find`](Self::find) and of [`open_at`](Self::open_at).
-    pub fn open(&self, path: &Path, how: OpenOptions) -> Result<OpenObject, FileError> {
+    pub fn open(&self, path: &Path, options: OpenOptions) -> Result<OpenObject, FileError> {
         let Some((root, rest)) = self.grants.covering(path) else {
             return Err(self.denied(Refusal::Outside, path, Access::Read));
         };
         let rest = rest.to_str().ok_or(Errno::ILSEQ)?;
         let relative_path = if rest.is_empty() { "." } else { rest };
-        self.open_at(root.dir.as_fd(), relative_path, how)
+        self.open_at(root.dir.as_fd(), relative_path, options)
     }
 
     /// Finds `path` below `dir` for reading. `follow` says whether a final link is followed.
@@ -455,8 +455,8 @@ impl FileView {
                 Err(FileError::Errno(Errno::AGAIN)) if self.cached => {
                     return Err(Errno::AGAIN.into());
                 }
-                // The tool gets the same error. The nearest existing folder determines the real
-                // path.
+                // The tool will get the same error, so the path passes here. Its real path is
+                // resolved as far as it exists.
                 Err(FileError::Errno(_)) => {
                     return Ok(ResolvedPath { real: real_or_given(&given), given });
                 }
@@ -468,8 +468,8 @@ impl FileView {
             return Err(self.denied(Refusal::Outside, path, access));
         }
 
-        // The path leads through a link to a missing target. A write through the link creates the
-        // target.
+        // If the path leads through a link to a missing target, a write through the link creates
+        // the target. So the rules decide on the path of the target.
         if links > 0
             && let Some(target) = target_of_missing(&found, missing)
         {
@@ -489,7 +489,8 @@ impl FileView {
             return Err(self.denied(refusal, &real, access));
         }
         self.check(&real, kind, access)?;
-        // A path that ends with `..` means a directory, whose own name is changed.
+        // A path that ends with `..` doesn't contain the name of the directory that it means. The
+        // name is what changes, so the tool gets the real path.
         if last == LastLink::Meant && given.file_name().is_none() {
             return Ok(ResolvedPath { given: real.clone(), real });
         }
@@ -586,8 +587,8 @@ impl FileView {
         self.decide(path, kind, access).map_err(|refusal| self.denied(refusal, path, access))
     }
 
-    /// Denies objects in the kernel's own file systems. The check uses the object, not its name.
-    /// Objects on the device of a granted directory are allowed.
+    /// Denies an object in one of the kernel's own file systems, whatever its name is. An object on
+    /// the device of a granted directory is always allowed.
     fn check_file_system(
         &self,
         handle: &OwnedFd,

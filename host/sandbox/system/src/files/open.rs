@@ -9,8 +9,8 @@ use toolhold_contract::Access;
 
 use super::{FileError, FileView, ResolvedObject, kernel};
 
-/// Maximum number of attempts to open or create a file. A dangling link or a race makes a name
-/// neither taken nor free.
+/// Maximum number of attempts to open or create a file. Another attempt is needed if the name is
+/// neither taken nor free, because of a dangling link or a race.
 const MAX_ATTEMPTS: usize = 4;
 
 /// The options of an open. By default, an object is opened for neither reading nor writing, and
@@ -72,17 +72,17 @@ impl FileView {
         &self,
         dir: BorrowedFd<'_>,
         path: &str,
-        how: OpenOptions,
+        options: OpenOptions,
     ) -> Result<OpenObject, FileError> {
-        let access = how.access();
+        let access = options.access();
         for _ in 0..MAX_ATTEMPTS {
-            match self.resolve(dir, path, !how.no_follow, access) {
-                Ok(_) if how.create && how.exclusive => return Err(Errno::EXIST.into()),
-                Ok(found) => return self.open_found(&found, how),
-                Err(FileError::Errno(Errno::NOENT)) if how.create && !how.directory => {
-                    match self.create(dir, path, how) {
+            match self.resolve(dir, path, !options.no_follow, access) {
+                Ok(_) if options.create && options.exclusive => return Err(Errno::EXIST.into()),
+                Ok(found) => return self.open_found(&found, options),
+                Err(FileError::Errno(Errno::NOENT)) if options.create && !options.directory => {
+                    match self.create(dir, path, options) {
                         // Another process has created the file meanwhile.
-                        Err(FileError::Errno(Errno::EXIST)) if !how.exclusive => {}
+                        Err(FileError::Errno(Errno::EXIST)) if !options.exclusive => {}
                         created => return created,
                     }
                 }
@@ -104,23 +104,23 @@ impl FileView {
         &self,
         dir: BorrowedFd<'_>,
         path: &str,
-        how: OpenOptions,
+        options: OpenOptions,
     ) -> Result<OpenObject, FileError> {
-        if how.access() == Access::Write || how.sync {
+        if options.access() == Access::Write || options.sync {
             return Err(Errno::AGAIN.into());
         }
-        let found = self.find_at_once(dir, path, !how.no_follow)?;
-        self.open_found(&found, how)
+        let found = self.find_at_once(dir, path, !options.no_follow)?;
+        self.open_found(&found, options)
     }
 
     /// Opens an object that was already found, if the rules allow it.
     fn open_found(
         &self,
         found: &ResolvedObject,
-        how: OpenOptions,
+        options: OpenOptions,
     ) -> Result<OpenObject, FileError> {
-        let is_change = how.write || how.truncate;
-        self.check(&found.path, found.kind, how.access())?;
+        let is_change = options.write || options.truncate;
+        self.check(&found.path, found.kind, options.access())?;
         if is_change {
             // Write access to an open file usually includes reading, at least of its metadata.
             self.check(&found.path, found.kind, Access::Read)?;
@@ -128,8 +128,8 @@ impl FileView {
         let flags = match found.kind {
             FileType::Directory if is_change => return Err(Errno::ISDIR.into()),
             FileType::Directory => OFlags::RDONLY | OFlags::DIRECTORY,
-            _ if how.directory => return Err(Errno::NOTDIR.into()),
-            FileType::RegularFile => how.flags(),
+            _ if options.directory => return Err(Errno::NOTDIR.into()),
+            FileType::RegularFile => options.flags(),
             FileType::Symlink => return Err(Errno::LOOP.into()),
             // Opening a FIFO can block the thread, and opening a device can have effects.
             _ => return Err(Errno::NOTSUP.into()),
@@ -138,10 +138,10 @@ impl FileView {
             self.before_change_of(found)?;
         }
         let handle = kernel::reopen(found.handle.as_fd(), flags)?;
-        if how.truncate {
+        if options.truncate {
             rustix::fs::ftruncate(&handle, 0)?;
         }
-        if how.read && !how.write {
+        if options.read && !options.write {
             self.remember_read(found);
         }
         Ok(OpenObject { handle, path: found.path.clone(), kind: found.kind })
@@ -152,7 +152,7 @@ impl FileView {
         &self,
         dir: BorrowedFd<'_>,
         path: &str,
-        how: OpenOptions,
+        options: OpenOptions,
     ) -> Result<OpenObject, FileError> {
         let place = self.place(dir, path)?;
         self.check(&place.path(), FileType::RegularFile, Access::Write)?;
@@ -162,7 +162,7 @@ impl FileView {
         self.check_temporary_limit(&place)?;
         self.before_change(&place)?;
         let flags =
-            how.flags() | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            options.flags() | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let handle =
             rustix::fs::openat(&place.dir, place.leaf, flags, self.mode_of_new_file(&place))?;
         self.remember_temporary(&place)?;

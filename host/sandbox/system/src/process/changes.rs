@@ -38,11 +38,11 @@ const MAX_PATH: usize = 4096;
 /// The kernel's limit for links, used for links to a missing target.
 const MAX_LINKS: usize = 40;
 
-/// Bytes of the smallest page. A read of memory must not extend into the next page, which may be
-/// missing.
+/// Bytes of the smallest page. A read of memory stops at the end of a page, because the next page
+/// may be missing.
 const PAGE: usize = 4096;
 
-/// Bytes of a path that are read at once. Most paths are shorter.
+/// Bytes of a path that are read at once, enough for most paths.
 const PATH_CHUNK: usize = 256;
 
 /// How long the host waits for a rename, in steps.
@@ -119,6 +119,8 @@ struct HostEntry {
 }
 
 impl HostEntry {
+    /// Returns the entry for a change that affects the object but not its name. For a free name,
+    /// the directory stays, because the change creates the object.
     fn without_its_name(self) -> Self {
         let parent = if self.object.is_none() { self.parent } else { None };
         Self { path: self.path, object: self.object, parent }
@@ -225,13 +227,14 @@ impl Watch {
                 let old = process.find_argument(arguments, old_directory, paths[0], follow_old)?;
                 let new = process.find_argument(arguments, new_directory, paths[1], false)?;
                 self.ensure_waiting(notification)?;
-                // The old name stays.
+                // The old name stays, so only the object itself changes there.
                 let old = self.covered(old.map(HostEntry::without_its_name));
                 let new = self.covered(new);
                 if let (Some(old), Some(new)) = (&old, &new) {
                     return as_errno(recorder.before_link(&old.changed(), &new.changed()));
                 }
-                // A file without a name is new.
+                // If undo covers only one of the names, only this one is saved. A new file may have
+                // no old name.
                 old.or(new)
             }
             Target::Rename { directories, paths, flags } => {
@@ -700,8 +703,8 @@ fn host_entry(directory: OwnedFd, path: PathBuf, object: Option<OwnedFd>) -> Opt
     Some(entry)
 }
 
-/// Returns whether a name that is free for the command is free for the host too. The command sees
-/// the name in `directory`. The host must find the same directory.
+/// Checks whether a name that is free for the command is also free for the host, in the same
+/// directory. `directory` is the directory in which the command sees the name.
 fn is_free_for_host(directory: &OwnedFd, path: &Path) -> bool {
     // The view of the command can hide an object that exists outside.
     let object = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);

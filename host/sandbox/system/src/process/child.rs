@@ -44,7 +44,7 @@ const MAX_COMPLAINT: u64 = 16 * 1024;
 const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The same time for a process that continues after its call, perhaps for hours.
-const LOOK_SELDOM: Duration = Duration::from_millis(50);
+const SELDOM_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Time limit for the output of an ended program, if one of its processes keeps the output open.
 const DRAIN: Duration = Duration::from_millis(250);
@@ -56,8 +56,8 @@ const MAX_READS: usize = 16;
 /// As in a shell, the exit code of a program that a signal ended is this number plus the signal.
 const SIGNALLED: i32 = 128;
 
-/// Bytes of output that are read. A program that writes more is killed. Only the first bytes are
-/// stored.
+/// Maximum number of bytes that a program may write. A program that writes more is killed, although
+/// only the first bytes are stored anyway.
 const MAX_WRITTEN: u64 = 256 << 20;
 
 /// The reason why a process ended.
@@ -129,7 +129,7 @@ pub struct Child {
     /// Serves the listener for changes and connections. It ends after the process.
     watch: Option<CallWatch>,
     recorder: Option<Arc<dyn OutputRecorder>>,
-    leaves: Option<StateRecord>,
+    state_record: Option<StateRecord>,
     /// The helper of the next command. `None` after it was started, or if there is none.
     next: Option<NextHelper>,
 }
@@ -230,7 +230,7 @@ impl Child {
             match Self::run_in(warm, &task) {
                 Ok(child) => warm_child = Some(child),
                 Err(StartError::Moved(reason)) => return Err(StartError::Moved(reason)),
-                // A warm helper exits if it waits for too long.
+                // A warm helper exits if it waits for too long. Then a new helper is started below.
                 Err(_) => {}
             }
         }
@@ -288,11 +288,11 @@ impl Child {
             held: Vec::new(),
             watch: None,
             recorder: command.output.clone(),
-            leaves: None,
+            state_record: None,
             next: None,
         };
 
-        child.leaves = send_program(&control, task, input)?;
+        child.state_record = send_program(&control, task, input)?;
         let (unrecorded, listener) = child.wait_for_start(&control)?;
         let mut recorder = command.changes.clone();
         if let (Some(unused), Some(reason)) = (&recorder, unrecorded) {
@@ -305,7 +305,8 @@ impl Child {
             let gate = command.connections.clone();
             child.watch = Some(CallWatch::start(listener, recorder, gate, writable, pinned)?);
         } else if recorder.is_some() {
-            // Without a listener, the kernel makes the calls fail that would notify it.
+            // Without a listener, each call that should notify it fails, so the command couldn't
+            // change any file.
             let reason = "the helper sent no listener for file changes";
             return Err(io::Error::other(reason).into());
         }
@@ -443,7 +444,7 @@ impl Child {
     /// Waits like [`wait_for_end`](Self::wait_for_end), but checks the bounds less often. Use this
     /// for a process that continues after its call. Only the recorder gets the output.
     pub fn go_on(mut self) -> CommandResult {
-        self.check_interval = LOOK_SELDOM;
+        self.check_interval = SELDOM_CHECK_INTERVAL;
         self.close_input();
         self.wait_for_end(&mut |_, _| {}).clone()
     }
@@ -541,8 +542,8 @@ impl Child {
         let mut buffer = vec![0; CHUNK];
         loop {
             let has_input = input.as_ref().is_some_and(|left| !left.is_empty());
-            let feeds = has_input && self.stdin.is_some();
-            let is_done = if writes { !feeds } else { enough(self) };
+            let can_feed = has_input && self.stdin.is_some();
+            let is_done = if writes { !can_feed } else { enough(self) };
             let now = Instant::now();
             let is_late = has_polled && until.is_some_and(|until| now >= until);
             if self.finished.is_some() || is_done || is_late {
@@ -560,7 +561,7 @@ impl Child {
             }
             let next = until.map_or(end, |until| until.min(end));
             let wait = next.saturating_duration_since(now).min(self.check_interval);
-            let Polled { ended, reported, is_idle } = self.poll_descriptors(wait, feeds);
+            let Polled { ended, reported, is_idle } = self.poll_descriptors(wait, can_feed);
             has_polled = true;
             if is_idle && !wait.is_zero() {
                 // The program runs for a while, so starting the next helper doesn't disturb it.
@@ -578,10 +579,10 @@ impl Child {
             if let Some(result) = self.read_result(reported, ended) {
                 self.drain(&mut buffer, on_output);
                 self.watch = None;
-                if let Some(leaves) = self.leaves.take()
+                if let Some(state_record) = self.state_record.take()
                     && result.ending == Ending::Exited
                 {
-                    leaves.finish();
+                    state_record.finish();
                 }
                 self.finished = Some(result);
                 start_next_and_reap(self.next.take(), self.process.take());
@@ -589,14 +590,14 @@ impl Child {
         }
     }
 
-    /// Waits until a descriptor of the process is ready. With `feeds`, this includes the standard
-    /// input.
-    fn poll_descriptors(&self, wait: Duration, feeds: bool) -> Polled {
+    /// Waits until a descriptor of the process is ready. With `can_feed`, this includes the
+    /// standard input.
+    fn poll_descriptors(&self, wait: Duration, can_feed: bool) -> Polled {
         let mut fds = vec![PollFd::new(&self.handle, PollFlags::IN)];
         fds.extend(self.control.as_ref().map(|control| PollFd::new(control, PollFlags::IN)));
         fds.extend(self.stdout.as_ref().map(|stream| PollFd::new(stream, PollFlags::IN)));
         fds.extend(self.stderr.as_ref().map(|stream| PollFd::new(stream, PollFlags::IN)));
-        if feeds && let Some(stdin) = &self.stdin {
+        if can_feed && let Some(stdin) = &self.stdin {
             fds.push(PollFd::new(stdin, PollFlags::OUT));
         }
         let ready = poll(&mut fds, Some(&timeout_of(wait)));

@@ -2,8 +2,9 @@
 //!
 //! The kernel stops each `connect` of the command. In the command's own network, only the loopback
 //! interface exists, so the kernel itself refuses all other addresses. For these addresses, the
-//! [`ConnectionGate`] gets a duplicate of the program's socket. The program can exchange the address
-//! while it is read. Then the gate decides on the address that was read, and connects to no other.
+//! [`ConnectionGate`] gets a duplicate of the program's socket. The program can exchange the
+//! address while it is read, but the gate decides on the address that was read, and connects to no
+//! other.
 
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};

@@ -8,7 +8,7 @@ use toolhold_data_dir::NotKept;
 /// Entries below the granted directories that are checked with globs.
 pub(super) const MAX_CHECKED: usize = 1_000_000;
 
-/// Paths that are covered or frozen for one command. Each needs a mount.
+/// Maximum number of paths that are covered or frozen for one command. Each of them needs a mount.
 pub(super) const MAX_DENIED: usize = 10_000;
 
 /// Levels of directories that are searched.

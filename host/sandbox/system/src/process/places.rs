@@ -60,8 +60,8 @@ pub struct Places {
     pub also: Vec<Tree>,
     /// Real paths that are hidden in all trees: files with credentials.
     pub also_hidden: Vec<PathBuf>,
-    /// Sockets, and folders of sockets, that commands may connect to. A link doesn't stand for its
-    /// target.
+    /// Sockets, and folders of sockets, that commands may connect to. A link in this list doesn't
+    /// allow its target.
     pub sockets: Vec<PathBuf>,
     /// How complete the sandbox must be.
     pub sandbox: Sandbox,
@@ -131,8 +131,8 @@ impl Places {
         for path in command.path_folders() {
             wanted.insert(path, TreeAccess::Read);
         }
-        // A later entry with the same path replaces an earlier entry. The operator's entries come
-        // last.
+        // A later entry with the same path replaces an earlier one, so the entries of the operator
+        // come last.
         for tree in &self.also {
             wanted.insert(tree.path.clone(), tree.access);
         }
@@ -377,7 +377,8 @@ impl Places {
             let outer_trees = trees.iter().filter(|tree| own.path.starts_with(&tree.path));
             let access = outer_trees.map(|tree| tree.access).max();
             let is_writable = access == Some(TreeAccess::Write);
-            // If a link replaces the folder before `..`, the path leads to another folder.
+            // If a link replaced the folder before `..`, the path would lead to another folder. So
+            // the folder must stay in place.
             if own.path.ends_with("..") {
                 if is_writable && let Some(folder) = own.path.parent() {
                     held.extend(PinnedDirectory::keep_free(folder)?);
@@ -421,8 +422,8 @@ fn protect_repository(
 
     let folder = &*repository.folder;
     let is_folder_writable = is_writable(writable, folder);
-    // A link or a `.git` file leads to the folder. If the folder is missing, the whole folder is
-    // reserved.
+    // A link or a `.git` file may lead to a folder that is missing. Then the whole folder is
+    // reserved, because the command could create it.
     let is_named = !repository.names.is_empty();
     if is_named
         && is_folder_writable
@@ -626,7 +627,8 @@ fn private_below(folder: &Path, depth: usize, private: &mut Vec<PathBuf>) {
     use std::os::unix::fs::PermissionsExt;
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
-        // The metadata of a link is the link's own. Its target is checked at the target's path.
+        // For a link, this is the metadata of the link itself, because its target is checked at the
+        // target's path.
         let Ok(metadata) = entry.metadata() else { continue };
         let mode = metadata.permissions().mode();
         if metadata.is_dir() {

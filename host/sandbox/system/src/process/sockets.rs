@@ -27,7 +27,8 @@ use crate::mounts::Mounts;
 const BUFFER: usize = 32 << 10;
 
 /// Limits for the watched directories and the bytes of each path. Beyond them, each search checks
-/// everything. Editors need watches too, and older kernels allow 8,192 for a user.
+/// everything. They are low, because editors need watches too, and older kernels allow a user only
+/// 8,192.
 const MAX_WATCHED: usize = 4_096;
 const MAX_LENGTH: usize = 256;
 
@@ -163,7 +164,8 @@ impl Watches {
             };
             let flags = event.events();
             if flags.contains(ReadFlags::IGNORED) {
-                // The directory was removed. The watch of its parent reports its name.
+                // The directory was removed, so its watch has ended. The watch of its parent
+                // reports the name.
                 self.folders.remove(&event.wd());
                 continue;
             }
@@ -207,10 +209,10 @@ impl Walk {
         let SocketScan { sockets, pipes, unreadable, own_names } = &self.found;
         let is_too_much = sockets.len() + pipes.len() + own_names.len() > MAX_NAMES;
         let has_unreadable = !unreadable.is_empty();
-        // The directory of a known socket may be unreadable now. A new search reports it.
-        let is_unsure =
-            is_too_much || has_unreadable || sockets.iter().any(|path| is_out_of_reach(path));
-        if is_unsure {
+        // If a known socket can't be reached any more, its directory has become unreadable. Only a
+        // complete search reports such a directory.
+        let has_lost_socket = sockets.iter().any(|path| is_out_of_reach(path));
+        if is_too_much || has_unreadable || has_lost_socket {
             self.watches = None;
         }
     }
@@ -402,7 +404,8 @@ fn connect(path: &Path) -> Result<(), Errno> {
         OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
         Mode::empty(),
     )?;
-    // The path of the socket may be too long for an address. The path of the handle is short.
+    // The path of the socket may be too long for an address, so the short path of the handle is
+    // used.
     let address = SocketAddrUnix::new(format!("/proc/self/fd/{}", socket.as_fd().as_raw_fd()))?;
     let probe = rustix::net::socket_with(
         AddressFamily::UNIX,

@@ -29,8 +29,8 @@ impl Drop for WarmHelper {
     }
 }
 
-/// Waiting helpers. They belong to the sessions with the latest commands, and the oldest helper is
-/// ended.
+/// Maximum number of waiting helpers, which belong to the sessions with the latest commands. A
+/// further helper ends the oldest one.
 const MAX_WAITING: usize = 4;
 
 #[derive(Clone, Debug, Default)]
