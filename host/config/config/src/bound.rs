@@ -1,4 +1,5 @@
-//! Limits the configuration of a scheduled task's run to the configuration of the task's maker.
+//! Limits the configuration with which a scheduled task runs to the configuration of the task's
+//! creator.
 
 use serde_json::Value;
 use toolhold_config_keys::Narrowing;
@@ -94,7 +95,7 @@ fn collect(value: &Value, path: &mut Vec<String>, leaves: &mut Vec<Leaf>) {
         // A key with this rule limits another configuration only with the value `approve`.
         (Some(Narrowing::Approve), value) if value != "approve" => {}
         (Some(_), value) => {
-            // TOML can't represent `null` inside a list. The value then isn't a limit.
+            // TOML can't represent `null` inside a list, so such a list isn't used as a limit.
             let Ok(value) = toml::Value::try_from(value) else { return };
             leaves.push(Leaf::new(path.clone(), value, &Source::TaskBounds));
         }

@@ -110,8 +110,8 @@ impl Config {
     }
 }
 
-/// Applies each ceiling to `leaves`. A value above a ceiling gets another leaf with the allowed
-/// value.
+/// Applies each ceiling to `leaves`. For a value above a ceiling, it appends a leaf with the
+/// allowed value, which has precedence over the earlier leaf.
 ///
 /// # Errors
 ///
@@ -124,12 +124,12 @@ pub(super) fn apply(
     let mut applied = Vec::new();
     for Unapplied { path, leaves: own_leaves, signed_by } in ceilings {
         let (for_all, own_leaves) = split_all(own_leaves)?;
-        // As in the user's file, an invalid plugin name is a mistake.
+        // `checked` refuses an invalid plugin name, as in the user's file.
         let contents = Config::from_leaves(&own_leaves)?.checked()?;
         check_misplaced(&own_leaves)?;
 
-        // The rules of a ceiling aren't limits of the operator's rules. They are checked before the
-        // operator's rules.
+        // A ceiling's policy rules don't limit the operator's list of rules, so they aren't bounds.
+        // The policy checks them as a list of their own, before the operator's rules.
         let bounds: Vec<Leaf> = own_leaves
             .iter()
             .filter(|leaf| !is_at(leaf, ["tools", "policy", "rules"]))
@@ -178,8 +178,8 @@ fn split_all(leaves: Vec<Leaf>) -> Result<(Vec<Leaf>, Vec<Leaf>), Vec<Problem>> 
         .into_iter()
         .partition(|leaf| leaf.path.starts_with(&EVERY_PLUGIN.map(str::to_owned)));
     check_for_all(&for_all)?;
-    // The values are checked even if there is no plugin. The check needs a plugin's name, and each
-    // name has the same result.
+    // Check the values even if there is no plugin. The check needs the name of a plugin, but its
+    // result is the same for every name.
     let example: Vec<Leaf> = for_all.iter().map(|leaf| for_plugin(leaf, "any")).collect();
     Config::from_leaves(&example)?.checked()?;
     Ok((for_all, others))
@@ -237,7 +237,8 @@ pub(super) fn bound(
 ) -> Result<Vec<Taken>, Vec<Problem>> {
     let before = Config::from_leaves(leaves)?;
     let mut base = before.clone();
-    // A ceiling also limits a plugin in the plugin folder without a table.
+    // A plugin in the plugin folder needs no table in the configuration. Give each plugin that the
+    // ceiling names a default table, so that the ceiling limits this plugin, too.
     for name in contents.values.plugins.keys() {
         base.values.plugins.entry(name.clone()).or_insert_with(Plugin::default);
     }

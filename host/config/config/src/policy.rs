@@ -469,7 +469,8 @@ fn repository_globs(glob: &str, repository: &Repository) -> Vec<String> {
     globs
 }
 
-/// Bytes that aren't UTF-8 match any text.
+/// Returns a glob that matches exactly this path. In place of bytes that aren't UTF-8, it matches
+/// any text.
 fn literal_glob(path: &Path) -> String {
     literal(&path.to_string_lossy()).replace('\u{fffd}', "*")
 }

@@ -12,7 +12,7 @@ const PORTS: [(&str, u16); 2] = [("ssh", 22), ("git", 9418)];
 /// that isn't valid. User name, password and path aren't in the entry.
 pub(super) fn entry(url: &str) -> Option<String> {
     let url = url.trim();
-    // Programs read a backslash in different ways.
+    // Programs read a backslash in different ways, so the host isn't certain.
     if url.len() > MAX_URL || url.contains('\\') {
         return None;
     }
