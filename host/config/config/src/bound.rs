@@ -152,8 +152,8 @@ pub(super) fn apply(
 }
 
 fn is_same(leaf: &Leaf, current: &Value) -> bool {
-    let value = value_at(current, &leaf.path);
-    serde_json::to_value(&leaf.value).is_ok_and(|own| own == *value)
+    let current_value = value_at(current, &leaf.path);
+    serde_json::to_value(&leaf.value).is_ok_and(|stored| stored == *current_value)
 }
 
 /// Returns leaves that disable the plugins and servers that were added after the task was created.

@@ -85,17 +85,17 @@ impl Config {
     /// Describes the ceilings, their signers and the limited values for a person.
     pub fn describe_ceilings(&self) -> String {
         let mut text = String::new();
-        for Ceiling { path, signed_by, taken, .. } in &self.ceilings {
+        for Ceiling { path, signed_by, taken: limited_values, .. } in &self.ceilings {
             let signed = match signed_by {
                 Some(key) => format!("signed by key {key}"),
                 None => "not signed".to_owned(),
             };
             text += &neutral_line(&format!("{}, {signed}", path.display()));
             text += "\n";
-            if taken.is_empty() {
+            if limited_values.is_empty() {
                 text += "  This ceiling limits no value of your configuration.\n";
             }
-            for value in taken {
+            for value in limited_values {
                 text += &describe_taken(value);
                 text += "\n";
             }

@@ -19,7 +19,7 @@ use toolhold_redaction::{self as redaction, Keys};
 
 use toolhold_config_keys::is_in_secrets;
 
-use super::inputs::VARIABLE;
+use super::inputs::CEILING_VARIABLE;
 use super::leaf::Leaf;
 use super::renamed::rename;
 use super::{Problem, Source};
@@ -129,7 +129,8 @@ fn is_writable_by_others(status: &Metadata) -> bool {
 /// can't grant anything.
 pub(super) fn read_named_ceiling(path: &Path) -> Result<Text, Problem> {
     read_unchecked(path).map_err(|error| {
-        Problem::new(Source::Variable(VARIABLE.to_owned()), format!("{} {error}", path.display()))
+        let source = Source::Variable(CEILING_VARIABLE.to_owned());
+        Problem::new(source, format!("{} {error}", path.display()))
     })
 }
 

@@ -372,7 +372,9 @@ impl Config {
             };
             // A flag may widen a grant of a file for the same directory. Within one source, the
             // narrower grant applies.
-            grants.retain(|(known, from)| known.path != path || is_same_kind(from, &source));
+            grants.retain(|(known, known_source)| {
+                known.path != path || is_same_kind(known_source, &source)
+            });
             grants.push((Grant { path, access, place: self.origin(&element) }, source));
         }
         if problems.is_empty() {

@@ -60,11 +60,11 @@ impl Config {
         if !self.asks_about_hosts() || !reach.can_be_opened(&target.target.host) {
             return Ok(Decision { gate: Gate::Hosts, ..Decision::from_grants(&denial) });
         }
-        let private = match target.private_reason() {
+        let private_note = match target.private_reason() {
             Some(reason) => format!(", which is {reason}"),
             None => String::new(),
         };
-        let rule = format!("network = \"ask\": no entry of hosts has {target}{private}");
+        let rule = format!("network = \"ask\": no entry of hosts has {target}{private_note}");
         let decision = self.decision_by(NETWORK, Verdict::Ask, &rule);
         Ok(Decision { remedy: denial.remedy.into(), ..decision })
     }

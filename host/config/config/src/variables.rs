@@ -17,7 +17,7 @@ const OTHER: [&str; 6] = [
     "TOOLHOLD_CONFIG_DIR",
     "TOOLHOLD_DATA_DIR",
     "TOOLHOLD_CACHE_DIR",
-    super::inputs::VARIABLE,
+    super::inputs::CEILING_VARIABLE,
     "TOOLHOLD_LOG",
     "TOOLHOLD_PLUGINS_DIR",
 ];

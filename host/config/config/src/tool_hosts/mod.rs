@@ -107,7 +107,7 @@ pub(super) fn with_hosts_of_presets(
             found.extend(entries((tool.urls)(&text), &Source::Path(path)));
         }
     }
-    leaf(config, found)
+    hosts_leaf(config, found)
 }
 
 /// Returns variables with the registries in files that the sandbox hides. Without them, npm and pip
@@ -179,7 +179,7 @@ fn entries(urls: Vec<String>, source: &Source) -> Vec<(String, Source)> {
 }
 
 /// Returns the list `tools.shell.hosts` with the found entries.
-fn leaf(config: &Config, found: Vec<(String, Source)>) -> Result<Option<Leaf>, Problem> {
+fn hosts_leaf(config: &Config, found: Vec<(String, Source)>) -> Result<Option<Leaf>, Problem> {
     let list = "tools.shell.hosts";
     let mut hosts = config.values.tools.shell.hosts.clone();
     let own_count = hosts.len();

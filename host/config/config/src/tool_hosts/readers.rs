@@ -84,8 +84,8 @@ pub(super) fn cargo(text: &str) -> Vec<String> {
     }
     for (table, keys) in [("registries", &["index"][..]), ("source", &["registry", "git"])] {
         let Some(named) = config.get(table).and_then(toml::Value::as_table) else { continue };
-        for one in named.values() {
-            urls.extend(keys.iter().filter_map(|key| url_at(one, key)));
+        for settings in named.values() {
+            urls.extend(keys.iter().filter_map(|key| url_at(settings, key)));
         }
     }
     urls

@@ -40,8 +40,8 @@ fn entry_of_ssh(place: &str) -> Option<String> {
 /// Returns the entry that grants a port, which is `default` if `host_and_port` has none.
 fn entry_of_port(host_and_port: &str, default: u16) -> Option<String> {
     let target = Target::parse(&format!("https://{host_and_port}/")).ok()?;
-    let is_written = target.port != Scheme::Https.port() || host_and_port.ends_with(":443");
-    let port = if is_written { target.port } else { default };
+    let has_port = target.port != Scheme::Https.port() || host_and_port.ends_with(":443");
+    let port = if has_port { target.port } else { default };
     Some(format!("{}:{port}", target.host))
 }
 
