@@ -198,7 +198,7 @@ fn everything() -> Parsed<SourcePattern> {
     Parsed(SourcePattern::everything())
 }
 
-// serde passes a reference.
+// serde calls this with a reference.
 fn is_false(value: &bool) -> bool {
     !value
 }

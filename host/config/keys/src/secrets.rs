@@ -9,7 +9,7 @@ use crate::narrowing::{Narrowing, section};
 use crate::string_types::{as_written, inline_schema};
 use crate::{Method, VariableName};
 
-// A secret's source and destination are in one table, and can be checked together.
+// A secret's source and destination are in one table, so that they can be checked together.
 section! {
     /// A secret: its source, which is one of `env`, `file` and `command`, and the requests that
     /// contain it.
@@ -328,7 +328,7 @@ impl Secret {
         have_common_host && self.methods_overlap(other) && self.paths_overlap(other)
     }
 
-    /// An empty list means all methods.
+    /// Checks whether both secrets may have the same method. An empty list means all methods.
     fn methods_overlap(&self, other: &Self) -> bool {
         self.methods.is_empty()
             || other.methods.is_empty()
