@@ -322,8 +322,8 @@ impl Secret {
         if !have_same_place {
             return false;
         }
-        let have_common_host = any_pair(&self.hosts, &other.hosts, |one, other| {
-            hosts_overlap(one.as_str(), other.as_str())
+        let have_common_host = any_pair(&self.hosts, &other.hosts, |own, other| {
+            hosts_overlap(own.as_str(), other.as_str())
         });
         have_common_host && self.methods_overlap(other) && self.paths_overlap(other)
     }
@@ -339,14 +339,14 @@ impl Secret {
     fn paths_overlap(&self, other: &Self) -> bool {
         self.paths.is_empty()
             || other.paths.is_empty()
-            || any_pair(&self.paths, &other.paths, |one, other| {
-                is_below(one.as_str(), other.as_str()) || is_below(other.as_str(), one.as_str())
+            || any_pair(&self.paths, &other.paths, |own, other| {
+                is_below(own.as_str(), other.as_str()) || is_below(other.as_str(), own.as_str())
             })
     }
 }
 
-fn any_pair<T>(one: &[T], other: &[T], fits: fn(&T, &T) -> bool) -> bool {
-    one.iter().any(|one| other.iter().any(|other| fits(one, other)))
+fn any_pair<T>(own_list: &[T], other_list: &[T], fits: fn(&T, &T) -> bool) -> bool {
+    own_list.iter().any(|own| other_list.iter().any(|other| fits(own, other)))
 }
 
 /// Checks whether `path` is equal to `above` or below it, in whole segments.
