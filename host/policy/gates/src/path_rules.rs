@@ -99,6 +99,8 @@ impl Policy {
         self.ceiling.len() + 1
     }
 
+    /// Returns the set of rules with this index. The ceilings come first, and `[tools.policy]`
+    /// comes last.
     fn set(&self, index: usize) -> (Gate, &'static str, &RuleSet) {
         match self.ceiling.get(index) {
             Some(rules) => (Gate::Ceiling, "the ceiling", rules),
@@ -309,8 +311,9 @@ impl PathRules for ReachedPaths {
     }
 
     fn rights(&self) -> String {
-        // The address distinguishes this policy from other policies. Named paths have no effect on
-        // the paths that the call may reach, unless they were approved.
+        // The address distinguishes this policy from other policies. The named paths are left out,
+        // because they have no effect on the paths that the call may reach unless they were
+        // approved.
         format!("{:p} {:?}", Arc::as_ptr(&self.policy), (&self.reasons, &self.approved))
     }
 
