@@ -458,7 +458,7 @@ fn remedy_to_move(grant: &Grant) -> Cow<'static, str> {
             table.file
         ),
         _ => format!(
-            "To allow it, remove {:?} from `allowed_paths`, and grant the parent directory.",
+            "To allow it, replace {:?} in `allowed_paths` with its parent directory.",
             grant.path
         ),
     })

@@ -132,7 +132,7 @@ impl Grant {
     }
 
     fn has_method(&self, method: &str) -> bool {
-        self.methods.is_empty() || self.methods.iter().any(|one| one == method)
+        self.methods.is_empty() || self.methods.iter().any(|allowed| allowed == method)
     }
 
     fn has_path(&self, path: &str) -> bool {
