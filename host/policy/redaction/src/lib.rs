@@ -204,6 +204,8 @@ pub fn across(texts: &mut [&mut String], keys: Keys) {
         ends.push(end);
     }
     let mut secrets = find(&joined, &|_| keys, 0);
+    // Keep the secrets that span several parts, or whose key may be in the part before. The other
+    // secrets are found when their part is redacted alone.
     secrets.retain(|secret| {
         let part = part_at(&ends, secret.start);
         if part != part_at(&ends, secret.end - 1) {
