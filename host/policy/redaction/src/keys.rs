@@ -601,12 +601,11 @@ impl<'a> Value<'a> {
             .take_while(|byte| matches!(byte, b'b' | b'r' | b'f' | b'u' | b'@'))
             .count();
         let mut start = at;
-        let slashes = bytes[at..].iter().take(8).take_while(|byte| **byte == b'\\').count();
-        let quote_at = if bytes.get(at + prefix).is_some_and(|byte| matches!(byte, b'"' | b'\'')) {
-            at + prefix
-        } else {
-            at + slashes
-        };
+        let slashes =
+            bytes[at..].iter().take(MAX_SPACES).take_while(|byte| **byte == b'\\').count();
+        let after_prefix = bytes.get(at + prefix);
+        let has_literal = matches!(after_prefix, Some(b'"' | b'\''));
+        let quote_at = if has_literal { at + prefix } else { at + slashes };
         if let Some(quote @ (b'"' | b'\'' | b'`')) = bytes.get(quote_at) {
             start = quote_at + 1;
             let escaped = if quote_at == at + slashes { slashes } else { 0 };
@@ -638,8 +637,8 @@ impl<'a> Value<'a> {
             .iter()
             .enumerate()
             .take(SAMPLE)
-            .take_while(|(at, byte)| {
-                !ends_value(**byte, kind.to_line_end, whole_line) && !is_mark(bytes, start + at)
+            .take_while(|(offset, byte)| {
+                !ends_value(**byte, kind.to_line_end, whole_line) && !is_mark(bytes, start + offset)
             })
             .count();
         if length == 0 {

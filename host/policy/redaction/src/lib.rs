@@ -73,8 +73,8 @@ struct PlacedMark {
 fn original_offset(passes: &[Vec<PlacedMark>], offset: usize) -> usize {
     let mut original = offset;
     for marks in passes.iter().rev() {
-        let begun = marks.partition_point(|mark| mark.start <= original);
-        if let Some(mark) = marks[..begun].last() {
+        let mark_count = marks.partition_point(|mark| mark.start <= original);
+        if let Some(mark) = marks[..mark_count].last() {
             original = if original < mark.end {
                 mark.old_start
             } else {

@@ -283,7 +283,7 @@ fn match_shape(text: &[u8], at: usize, shape: &Shape) -> Option<Found> {
         return None;
     }
     let mut end = at + shape.prefix.len();
-    let mut secret = end;
+    let mut random_start = end;
     for (index, part) in shape.parts.iter().enumerate() {
         match *part {
             Is(literal) => {
@@ -291,7 +291,7 @@ fn match_shape(text: &[u8], at: usize, shape: &Shape) -> Option<Found> {
                     return None;
                 }
                 end += literal.len();
-                secret = end;
+                random_start = end;
             }
             Run(class, least, most) => {
                 let is_last = index + 1 == shape.parts.len();
@@ -311,7 +311,7 @@ fn match_shape(text: &[u8], at: usize, shape: &Shape) -> Option<Found> {
             }
         }
     }
-    if !looks_random(&text[secret..end]) {
+    if !looks_random(&text[random_start..end]) {
         return None;
     }
     if let Some(Run(class, _, LONG)) = shape.parts.last() {
