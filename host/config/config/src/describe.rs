@@ -20,7 +20,7 @@ pub struct KeyDescription {
     pub name: String,
     /// The accepted values, as a phrase.
     pub takes: String,
-    /// The key's default. `None`: the default comes from another key or the environment.
+    /// The key's default. `None` if the default comes from another key or the environment.
     pub default: Option<Value>,
     /// An example value, for a key without a default.
     pub example: Option<Value>,

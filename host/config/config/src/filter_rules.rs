@@ -45,7 +45,7 @@ enum RulesFileError {
 pub struct FilterRules {
     /// The path of the operator's own rules. The file need not exist.
     pub path: PathBuf,
-    /// The text of all rules that apply. `None`: there are no rules.
+    /// The text of all rules that apply. `None` if there are no rules.
     pub text: Option<String>,
     /// The reason why the operator's own rules can't be used. No rules apply then.
     pub unusable: Option<String>,

@@ -25,7 +25,7 @@ pub struct FileGrants {
     pub grants: Vec<Grant>,
     /// Globs of files that can't be read.
     pub deny_read: PathGlobs,
-    /// Globs of the files that can be read. Empty: all files.
+    /// Globs of the files that can be read. If empty, all files can be read.
     pub allow_read: PathGlobs,
     /// Globs of files that can't be written.
     pub deny_write: PathGlobs,

@@ -92,7 +92,7 @@ pub struct KnownKeys<'a> {
 pub struct WrongValue {
     /// The key of the value.
     pub path: Vec<String>,
-    /// The index of the wrong element. `None`: the whole value is wrong.
+    /// The index of the wrong element. `None` if the whole value is wrong.
     pub element: Option<usize>,
     /// The value as messages show it.
     pub shown: String,
