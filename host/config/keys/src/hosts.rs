@@ -219,13 +219,13 @@ impl UrlScheme {
 pub struct HostGrant {
     /// The hosts.
     pub host: WrittenHost,
-    /// The scheme. `None`: https.
+    /// The scheme. `None` means https.
     pub scheme: Option<UrlScheme>,
-    /// The port. `None`: the scheme's default port.
+    /// The port. `None` means the scheme's default port.
     pub port: Option<u16>,
-    /// The methods. Empty: all methods.
+    /// The methods. If empty, all methods are granted.
     pub methods: Vec<Method>,
-    /// The paths. Empty: all paths.
+    /// The paths. If empty, all paths are granted.
     pub paths: Vec<WrittenPathPattern>,
 }
 
