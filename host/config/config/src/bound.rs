@@ -145,8 +145,13 @@ pub(super) fn apply(
         let contents = Config::from_leaves(&limits)?;
         // The rules in `contents` are checked separately, so they aren't compared as bounds.
         let bounds: Vec<Leaf> = limits.iter().filter(|leaf| !is_rule_list(leaf)).cloned().collect();
-        let taken = ceiling::bound(leaves, &bounds, &contents, bases)?;
-        applied.push(Ceiling { path: path.clone(), signed_by: None, taken, contents });
+        let limited_values = ceiling::bound(leaves, &bounds, &contents, bases)?;
+        applied.push(Ceiling {
+            path: path.clone(),
+            signed_by: None,
+            taken: limited_values,
+            contents,
+        });
     }
     Ok(applied)
 }

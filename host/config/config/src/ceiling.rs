@@ -135,19 +135,19 @@ pub(super) fn apply(
             .filter(|leaf| !is_at(leaf, ["tools", "policy", "rules"]))
             .cloned()
             .collect();
-        let mut taken = bound(leaves, &bounds, &contents, bases)?;
+        let mut limited_values = bound(leaves, &bounds, &contents, bases)?;
 
         let base = Config::from_leaves(leaves)?;
         let inherited = inherited_bounds(&bounds, &base);
-        taken.extend(bound(leaves, &inherited, &contents, bases)?);
+        limited_values.extend(bound(leaves, &inherited, &contents, bases)?);
 
         let base = Config::from_leaves(leaves)?;
         let mut plugin_bounds = Vec::new();
         for name in base.values.plugins.keys() {
             plugin_bounds.extend(for_all.iter().map(|leaf| for_plugin(leaf, name)));
         }
-        taken.extend(bound(leaves, &plugin_bounds, &contents, bases)?);
-        applied.push(Ceiling { path, signed_by, taken, contents });
+        limited_values.extend(bound(leaves, &plugin_bounds, &contents, bases)?);
+        applied.push(Ceiling { path, signed_by, taken: limited_values, contents });
     }
     Ok(applied)
 }
@@ -243,9 +243,9 @@ pub(super) fn bound(
         base.values.plugins.entry(name.clone()).or_insert_with(Plugin::default);
     }
     let narrowed = narrow(bounds, &base, bases, Narrower::Ceiling)?.leaves;
-    let taken = narrowed.iter().map(|leaf| taken_value(leaf, bounds, &before)).collect();
+    let limited_values = narrowed.iter().map(|leaf| taken_value(leaf, bounds, &before)).collect();
     leaves.extend(narrowed);
-    Ok(taken)
+    Ok(limited_values)
 }
 
 /// Describes a limited value for people. `leaf` replaces a value of `before`, the configuration

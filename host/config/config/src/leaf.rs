@@ -105,12 +105,12 @@ impl Leaf {
         }
         // `path` may end at an unknown table. A key of another agent is recognised only by its
         // whole path.
-        let whole: &[String] = if path.len() < self.path.len() { &self.path } else { path };
+        let whole_key: &[String] = if path.len() < self.path.len() { &self.path } else { path };
         // A misspelling is more likely than a key of another agent, so it is checked first.
         let (shown, hint) = if let Some(similar) = similar_key(path) {
             (path, similar)
-        } else if let Some(foreign) = crate::migration::advice(whole) {
-            (whole, foreign)
+        } else if let Some(foreign) = crate::migration::advice(whole_key) {
+            (whole_key, foreign)
         } else {
             (path, advice(path))
         };

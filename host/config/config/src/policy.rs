@@ -206,8 +206,11 @@ impl Config {
 
     /// Returns the limits of one call of the plugin `name`.
     pub fn plugin_limits(&self, name: &str) -> Limits {
-        let all = self.values.tools.limits;
-        self.values.plugins.get(name).map_or(all, |plugin| plugin.limits.with_defaults(all))
+        let defaults = self.values.tools.limits;
+        match self.values.plugins.get(name) {
+            Some(plugin) => plugin.limits.with_defaults(defaults),
+            None => defaults,
+        }
     }
 
     /// Builds the path rules for the directories `paths`. `denies` says whether a glob of
