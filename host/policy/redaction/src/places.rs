@@ -110,7 +110,7 @@ fn is_password(user: &str, password: &str) -> bool {
         "redacted",
         "[redacted:",
     ];
-    let is_placeholder = words.contains(&&*lower)
+    let is_placeholder = words.contains(&lower.as_str())
         || placeholder_parts.iter().any(|part| lower.contains(part))
         || lower.eq_ignore_ascii_case(user)
         || password.bytes().all(|byte| byte.is_ascii_punctuation());

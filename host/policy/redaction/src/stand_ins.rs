@@ -60,7 +60,7 @@ pub(super) fn is_placeholder(value: &str) -> bool {
     if hidden.starts_with("redacted") && !hidden.starts_with("redacted:") {
         return true;
     }
-    WHOLE.contains(&&*lower)
+    WHOLE.contains(&lower.as_str())
         || WITHIN.iter().any(|word| lower.contains(word))
         || lower.starts_with("<")
         || lower.ends_with("...")
