@@ -1,8 +1,8 @@
 //! Decides which paths a call may read and write.
 //!
 //! Paths in this module are real paths: absolute, with links resolved. The rules never read a file
-//! system. The order of the rules (FILE-12…15) is: Toolhold's own folders; the longest matching
-//! grant; `deny_read`, `allow_read`, `deny_write`. A denial takes precedence.
+//! system. The order of the rules is: Toolhold's own folders; the longest matching grant;
+//! `deny_read`, `allow_read`, `deny_write`. A denial takes precedence.
 
 use std::borrow::Cow;
 use std::path::{Component, Path, PathBuf};
