@@ -1,4 +1,5 @@
-//! Limits the configuration of a scheduled task's run to the configuration of the task's maker.
+//! Limits the configuration with which a scheduled task runs to the configuration of the task's
+//! creator.
 
 use serde_json::Value;
 use toolhold_config_keys::Narrowing;
@@ -94,7 +95,7 @@ fn collect(value: &Value, path: &mut Vec<String>, leaves: &mut Vec<Leaf>) {
         // A key with this rule limits another configuration only with the value `approve`.
         (Some(Narrowing::Approve), value) if value != "approve" => {}
         (Some(_), value) => {
-            // TOML can't represent `null` inside a list. The value then isn't a limit.
+            // TOML can't represent `null` inside a list, so such a list isn't used as a limit.
             let Ok(value) = toml::Value::try_from(value) else { return };
             leaves.push(Leaf::new(path.clone(), value, &Source::TaskBounds));
         }
@@ -144,15 +145,20 @@ pub(super) fn apply(
         let contents = Config::from_leaves(&limits)?;
         // The rules in `contents` are checked separately, so they aren't compared as bounds.
         let bounds: Vec<Leaf> = limits.iter().filter(|leaf| !is_rule_list(leaf)).cloned().collect();
-        let taken = ceiling::bound(leaves, &bounds, &contents, bases)?;
-        applied.push(Ceiling { path: path.clone(), signed_by: None, taken, contents });
+        let limited_values = ceiling::bound(leaves, &bounds, &contents, bases)?;
+        applied.push(Ceiling {
+            path: path.clone(),
+            signed_by: None,
+            taken: limited_values,
+            contents,
+        });
     }
     Ok(applied)
 }
 
 fn is_same(leaf: &Leaf, current: &Value) -> bool {
-    let value = value_at(current, &leaf.path);
-    serde_json::to_value(&leaf.value).is_ok_and(|own| own == *value)
+    let current_value = value_at(current, &leaf.path);
+    serde_json::to_value(&leaf.value).is_ok_and(|stored| stored == *current_value)
 }
 
 /// Returns leaves that disable the plugins and servers that were added after the task was created.

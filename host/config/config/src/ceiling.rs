@@ -85,17 +85,17 @@ impl Config {
     /// Describes the ceilings, their signers and the limited values for a person.
     pub fn describe_ceilings(&self) -> String {
         let mut text = String::new();
-        for Ceiling { path, signed_by, taken, .. } in &self.ceilings {
+        for Ceiling { path, signed_by, taken: limited_values, .. } in &self.ceilings {
             let signed = match signed_by {
                 Some(key) => format!("signed by key {key}"),
                 None => "not signed".to_owned(),
             };
             text += &neutral_line(&format!("{}, {signed}", path.display()));
             text += "\n";
-            if taken.is_empty() {
+            if limited_values.is_empty() {
                 text += "  This ceiling limits no value of your configuration.\n";
             }
-            for value in taken {
+            for value in limited_values {
                 text += &describe_taken(value);
                 text += "\n";
             }
@@ -110,8 +110,8 @@ impl Config {
     }
 }
 
-/// Applies each ceiling to `leaves`. A value above a ceiling gets another leaf with the allowed
-/// value.
+/// Applies each ceiling to `leaves`. For a value above a ceiling, it appends a leaf with the
+/// allowed value, which has precedence over the earlier leaf.
 ///
 /// # Errors
 ///
@@ -124,30 +124,30 @@ pub(super) fn apply(
     let mut applied = Vec::new();
     for Unapplied { path, leaves: own_leaves, signed_by } in ceilings {
         let (for_all, own_leaves) = split_all(own_leaves)?;
-        // As in the user's file, an invalid plugin name is a mistake.
+        // `checked` refuses an invalid plugin name, as in the user's file.
         let contents = Config::from_leaves(&own_leaves)?.checked()?;
         check_misplaced(&own_leaves)?;
 
-        // The rules of a ceiling aren't limits of the operator's rules. They are checked before the
-        // operator's rules.
+        // A ceiling's policy rules don't limit the operator's list of rules, so they aren't bounds.
+        // The policy checks them as a list of their own, before the operator's rules.
         let bounds: Vec<Leaf> = own_leaves
             .iter()
             .filter(|leaf| !is_at(leaf, ["tools", "policy", "rules"]))
             .cloned()
             .collect();
-        let mut taken = bound(leaves, &bounds, &contents, bases)?;
+        let mut limited_values = bound(leaves, &bounds, &contents, bases)?;
 
         let base = Config::from_leaves(leaves)?;
         let inherited = inherited_bounds(&bounds, &base);
-        taken.extend(bound(leaves, &inherited, &contents, bases)?);
+        limited_values.extend(bound(leaves, &inherited, &contents, bases)?);
 
         let base = Config::from_leaves(leaves)?;
         let mut plugin_bounds = Vec::new();
         for name in base.values.plugins.keys() {
             plugin_bounds.extend(for_all.iter().map(|leaf| for_plugin(leaf, name)));
         }
-        taken.extend(bound(leaves, &plugin_bounds, &contents, bases)?);
-        applied.push(Ceiling { path, signed_by, taken, contents });
+        limited_values.extend(bound(leaves, &plugin_bounds, &contents, bases)?);
+        applied.push(Ceiling { path, signed_by, taken: limited_values, contents });
     }
     Ok(applied)
 }
@@ -178,8 +178,8 @@ fn split_all(leaves: Vec<Leaf>) -> Result<(Vec<Leaf>, Vec<Leaf>), Vec<Problem>> 
         .into_iter()
         .partition(|leaf| leaf.path.starts_with(&EVERY_PLUGIN.map(str::to_owned)));
     check_for_all(&for_all)?;
-    // The values are checked even if there is no plugin. The check needs a plugin's name, and each
-    // name has the same result.
+    // Check the values even if there is no plugin. The check needs the name of a plugin, but its
+    // result is the same for every name.
     let example: Vec<Leaf> = for_all.iter().map(|leaf| for_plugin(leaf, "any")).collect();
     Config::from_leaves(&example)?.checked()?;
     Ok((for_all, others))
@@ -237,14 +237,15 @@ pub(super) fn bound(
 ) -> Result<Vec<Taken>, Vec<Problem>> {
     let before = Config::from_leaves(leaves)?;
     let mut base = before.clone();
-    // A ceiling also limits a plugin in the plugin folder without a table.
+    // A plugin in the plugin folder needs no table in the configuration. Give each plugin that the
+    // ceiling names a default table, so that the ceiling limits this plugin, too.
     for name in contents.values.plugins.keys() {
         base.values.plugins.entry(name.clone()).or_insert_with(Plugin::default);
     }
     let narrowed = narrow(bounds, &base, bases, Narrower::Ceiling)?.leaves;
-    let taken = narrowed.iter().map(|leaf| taken_value(leaf, bounds, &before)).collect();
+    let limited_values = narrowed.iter().map(|leaf| taken_value(leaf, bounds, &before)).collect();
     leaves.extend(narrowed);
-    Ok(taken)
+    Ok(limited_values)
 }
 
 /// Describes a limited value for people. `leaf` replaces a value of `before`, the configuration

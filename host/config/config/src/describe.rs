@@ -20,7 +20,7 @@ pub struct KeyDescription {
     pub name: String,
     /// The accepted values, as a phrase.
     pub takes: String,
-    /// The key's default. `None`: the default comes from another key or the environment.
+    /// The key's default. `None` if the default comes from another key or the environment.
     pub default: Option<Value>,
     /// An example value, for a key without a default.
     pub example: Option<Value>,
@@ -46,7 +46,7 @@ fn describe_table(root: &Value, schema: &Value, path: &str, tables: &mut Vec<Tab
     let target = resolve(root, schema);
     let chosen = &target["additionalProperties"];
     if chosen.is_object() && resolve(root, chosen)["type"] != "object" {
-        // The names of the values are the operator's, so the table's description is about each
+        // The operator chooses the names of the values, so the table's description is about each
         // value.
         let description = text(&schema["description"]).unwrap_or_default();
         let key = describe_chosen_key(root, schema, chosen);
@@ -54,7 +54,8 @@ fn describe_table(root: &Value, schema: &Value, path: &str, tables: &mut Vec<Tab
         return;
     }
     if chosen.is_object() {
-        // The names of the inner tables are the operator's, so the inner table is described.
+        // The operator chooses the names of the inner tables, which all have the same keys. So one
+        // inner table is described under the name `NAME`.
         let mut inner = chosen.clone();
         inner["description"] = schema["description"].clone();
         if let Some(example) = schema["examples"][0].as_object()
@@ -124,7 +125,8 @@ fn describe_type(root: &Value, schema: &Value) -> String {
     let schema = resolve(root, schema);
     for key in ["anyOf", "oneOf"] {
         if let Some(forms) = schema[key].as_array() {
-            // An optional key may be null in the schema. TOML has no null.
+            // An optional key may be null in the schema. TOML has no null, so this form is left
+            // out.
             let forms = forms.iter().filter(|form| form["type"] != "null");
             return forms.map(|form| describe_type(root, form)).collect::<Vec<_>>().join(" or ");
         }

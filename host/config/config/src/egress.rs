@@ -56,7 +56,8 @@ impl RequestTable<'_> {
     }
 }
 
-/// Returns the keys about connections of programs. `name` is their table, and `grants` are its hosts.
+/// Returns the keys about connections of programs. `name` is their table, and `grants` are its
+/// hosts.
 fn table_of_programs(name: String, grants: &[HostGrant]) -> RequestTable<'_> {
     RequestTable { name, key: "hosts", grants, private: &[], https_only: true, credentials_to: &[] }
 }
@@ -107,7 +108,7 @@ impl Config {
         let mut reach = self.reach(&self.web_table())?;
         if self.values.tools.web.other_domains == OtherDomains::Allow {
             let place = self.origin("tools.web.other_domains");
-            // This value of the key is the same as a grant for every host.
+            // `allow` is the same as a grant for every host.
             let hosts =
                 HostPattern::new("*").map_err(|error| HostError::Config(error.to_string()))?;
             let value =
@@ -165,8 +166,8 @@ impl Config {
         self.egress(&table, request_limits, &time_key, folders, working_directory).map(Some)
     }
 
-    /// Builds the settings for the connections of commands. Returns `None` if they can reach no hosts,
-    /// or reach the whole network.
+    /// Builds the settings for the connections of commands. Returns `None` if they can reach no
+    /// hosts, or reach the whole network.
     ///
     /// # Errors
     ///
@@ -254,7 +255,8 @@ impl Config {
     /// Returns the access of commands to the network.
     pub(crate) fn network_of_commands(&self) -> toolhold_policy::Network {
         let shell = &self.values.tools.shell;
-        // Without a sandbox, nothing holds the connections of commands.
+        // Without a sandbox, commands connect to the network directly, so the list can't limit
+        // them.
         let has_hosts = reaches_hosts(&shell.hosts) && shell.sandbox != SandboxMode::Off;
         match shell.network.into() {
             toolhold_policy::Network::Ask if has_hosts || self.asks_about_hosts() => {
@@ -295,7 +297,8 @@ impl Config {
         let mut names = Vec::new();
         for (_, name, secret) in self.request_secrets().filter(|(owner, ..)| *owner == table) {
             let Ok(mut rule) = secret.rule(name) else { continue };
-            // The arguments of a plugin's tool don't show the method of its requests.
+            // The arguments of a plugin's tool don't show the method of its requests, so any method
+            // may send the secret.
             if !action.built_in {
                 rule.methods.clear();
             }
@@ -337,7 +340,8 @@ impl Config {
             grants,
             denied,
             private,
-            // Commands already share the loopback of their session's jobs.
+            // Only the web tools need this. Commands already share the loopback interface with the
+            // jobs of their session.
             job_servers: names_jobs && table.name == "tools.web",
             https_only,
             place: self.origin(&grants_key),
@@ -534,7 +538,8 @@ fn request_limits(limits: super::Limits, secs: u64, body: u64) -> Limits {
     }
 }
 
-/// Checks whether a list has hosts of the network. The jobs of a session aren't in the network.
+/// Checks whether a list has a host. The entry `job` stands for the jobs of the session, so it
+/// doesn't count.
 fn reaches_hosts(grants: &[HostGrant]) -> bool {
     grants.iter().any(|grant| !grant.is_job())
 }
@@ -548,7 +553,8 @@ enum GrantError {
     Path(#[from] PathPatternError),
 }
 
-/// Returns the key of the table with the source of a secret.
+/// Returns the key of the table that names the source of a secret. For commands, this is the table
+/// `from` of the secret.
 pub fn secret_key(table: &str, name: &str) -> String {
     let key = format!("{table}.secrets.{}", super::dotted_name(name));
     if table == "tools.shell" { key + ".from" } else { key }

@@ -19,7 +19,7 @@ use toolhold_redaction::{self as redaction, Keys};
 
 use toolhold_config_keys::is_in_secrets;
 
-use super::inputs::VARIABLE;
+use super::inputs::CEILING_VARIABLE;
 use super::leaf::Leaf;
 use super::renamed::rename;
 use super::{Problem, Source};
@@ -129,7 +129,8 @@ fn is_writable_by_others(status: &Metadata) -> bool {
 /// can't grant anything.
 pub(super) fn read_named_ceiling(path: &Path) -> Result<Text, Problem> {
     read_unchecked(path).map_err(|error| {
-        Problem::new(Source::Variable(VARIABLE.to_owned()), format!("{} {error}", path.display()))
+        let source = Source::Variable(CEILING_VARIABLE.to_owned());
+        Problem::new(source, format!("{} {error}", path.display()))
     })
 }
 
@@ -182,8 +183,8 @@ pub(super) fn read_project(
         Err(error) => return Err(problem(path, FileError::Open(error))),
     };
     // While a command runs, an empty folder with this name prevents the command from creating the
-    // file. If the host was killed meanwhile, the folder still exists. Dropping the value of
-    // `keep_free` removes the folder.
+    // file. If the host was killed meanwhile, the folder is left over. Dropping the value of
+    // `keep_free` removes it.
     let is_folder = file.metadata().is_ok_and(|status| status.is_dir());
     if is_folder && std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none()) {
         drop(PinnedDirectory::keep_free(path));
@@ -197,7 +198,8 @@ pub(super) fn read_project(
 }
 
 /// Returns whether nothing exists at the path. A broken link, or a file in place of a folder,
-/// counts as existing: the user's file with denials may be behind it.
+/// counts as existing. The user's file may have been behind it, and treating the file as missing
+/// would drop the user's denials.
 pub(super) fn nothing_is_at(path: &Path) -> bool {
     match nearest_existing(path) {
         Some(existing) => existing != path && existing.is_dir(),
@@ -205,7 +207,8 @@ pub(super) fn nothing_is_at(path: &Path) -> bool {
     }
 }
 
-/// Links aren't followed.
+/// Returns the path itself, or its nearest ancestor that exists. Links aren't followed, so a broken
+/// link exists.
 fn nearest_existing(path: &Path) -> Option<&Path> {
     path.ancestors().find(|ancestor| std::fs::symlink_metadata(ancestor).is_ok())
 }
@@ -232,7 +235,8 @@ pub(super) fn with_remedy(path: &Path, error: &std::io::Error) -> String {
         return error.to_string();
     }
     let folder = path.parent().unwrap_or(Path::new("/"));
-    // If even the status of the file can't be read, the folder is closed.
+    // If even the status of the file can't be read, the folder is closed to the user, so the
+    // folder's mode has to change instead.
     let (mode, unreadable) = match std::fs::symlink_metadata(path) {
         Ok(_) => ("a+r", path),
         Err(_) => ("a+rx", folder),
@@ -334,8 +338,8 @@ pub(super) fn parse(path: &Path, text: &str, max_values: usize) -> (Vec<Leaf>, V
     // After a syntax error, the parser guesses values. These values would only cause false
     // problems.
     if problems.is_empty() {
-        // The values are counted before they are copied. Each copy contains the path of its table,
-        // and so takes memory.
+        // Count the values before copying them. Each copy contains the path of its table, so the
+        // copies of too many values would take much memory.
         let count = count_values(table.get_ref());
         if count > max_values {
             let message = format!("has {count} values; the limit is {max_values}");
@@ -350,7 +354,8 @@ pub(super) fn parse(path: &Path, text: &str, max_values: usize) -> (Vec<Leaf>, V
                 &mut problems,
             );
             let duplicates = rename(&mut leaves);
-            // An old name that couldn't be replaced would also be reported as unknown.
+            // If an old name couldn't be replaced, report only that: `Leaf::problems` would also
+            // report it as an unknown key.
             if duplicates.is_empty() {
                 problems.extend(leaves.iter().flat_map(Leaf::problems));
             } else {
@@ -412,8 +417,9 @@ fn add_excerpts(text: &str, leaves: &[Leaf], problems: &mut [Problem]) {
     }
 }
 
-/// Finds the first of two keys with the same name, and returns its offset. `second` is the range of
-/// the second key. Returns `None` if several keys before the second key have its name, or none.
+/// Finds the first of two duplicate keys, and returns its offset. `second` is the range of the
+/// second key. The search compares only the names of keys, not their tables. So it returns `None`
+/// unless exactly one earlier key has the name.
 fn find_first_key(text: &str, second: &Range<usize>) -> Option<usize> {
     fn collect_starts(table: &DeTable<'_>, name: &str, starts: &mut Vec<usize>) {
         for (key, value) in table {

@@ -45,7 +45,7 @@ enum RulesFileError {
 pub struct FilterRules {
     /// The path of the operator's own rules. The file need not exist.
     pub path: PathBuf,
-    /// The text of all rules that apply. `None`: there are no rules.
+    /// The text of all rules that apply. `None` if there are no rules.
     pub text: Option<String>,
     /// The reason why the operator's own rules can't be used. No rules apply then.
     pub unusable: Option<String>,
@@ -204,7 +204,8 @@ fn merge(own: Option<&str>, project: &ProjectFilterRules, problems: &mut Vec<Str
     let project_text = to_text(project_rules);
     // The operator's own text comes first and unchanged, so line numbers in errors are right.
     let joined = format!("{own}\n{project_text}");
-    // The own rules may have a form that can't be extended. All rules are then written again.
+    // If the own rules are written as `rules = […]`, no `[[rules]]` can follow them. In this case,
+    // write all rules again as `[[rules]]`.
     if joined.parse::<DocumentMut>().is_ok() {
         joined
     } else {

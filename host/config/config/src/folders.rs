@@ -20,7 +20,7 @@ pub struct Folders {
     /// The folder of data that can be made again, such as compiled plugins: `$TOOLHOLD_CACHE_DIR`,
     /// or `toolhold` in `$XDG_CACHE_HOME` or `~/.cache`.
     pub cache: PathBuf,
-    /// The user's home directory, for `~`. `None`: it is unknown.
+    /// The user's home directory, for `~`. `None` if it is unknown.
     pub home: Option<PathBuf>,
 }
 

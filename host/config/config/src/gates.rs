@@ -143,7 +143,8 @@ impl Config {
                 let permission = self.permission(rule, &source, &key, home)?;
                 let file = match &source {
                     Source::File { path, .. } => self.foreign_file(path),
-                    // A task's limits have no file. Their rules need a separate list, too.
+                    // The rules of a task's limits need a separate list, too. They have no file, so
+                    // an empty path stands for it.
                     Source::TaskBounds => Some(Path::new("")),
                     // The operator's own rules form one list.
                     _ => None,
@@ -178,8 +179,8 @@ impl Config {
         project.chain(ceilings).find(|foreign| *foreign == path)
     }
 
-    /// Builds a rule for each text in `confirm_patterns`. The rule asks before a command with it.
-    /// The default texts don't apply if `autonomy` is `sandboxed` or `full`.
+    /// Builds a rule for each text in `confirm_patterns`. A command that contains the text needs
+    /// approval. The default texts don't apply if `autonomy` is `sandboxed` or `full`.
     fn confirm_patterns(&self, home: Option<&Path>) -> Result<Vec<Permission>, HostError> {
         let shell = &self.values.tools.shell;
         let is_autonomous =
@@ -217,8 +218,9 @@ impl Config {
             pattern,
             verdict,
             rule: describe_rule(rule),
-            // The place names the table before the last dot of a key. With this dot, it names the
-            // list, which is a table such as `[[tools.permissions.write]]`.
+            // The place names the table before the last dot of a key. The list is itself a table,
+            // such as `[[tools.permissions.write]]`, so the appended dot makes the place name the
+            // list.
             place: self.origin_of(source, &format!("{key}.")),
         })
     }
@@ -256,7 +258,8 @@ fn permission_pattern(
         return Pattern::new(text, spellings(text, home))
             .map_err(|error| config_error(source, error.to_string()));
     }
-    // A command could avoid an exact denial with another spelling.
+    // Another spelling of a command could avoid an exact denial, so only rules that allow may be
+    // exact.
     if rule.action != PermissionAction::Allow {
         let message =
             format!("{key}: `exact` is for rules with `action = \"allow\"`; leave it out");

@@ -17,7 +17,8 @@ pub fn inline(value: &Value) -> String {
                 .collect();
             format!("{{ {} }}", pairs.join(", "))
         }
-        // JSON's escapes are valid in TOML. JSON leaves some terminal control characters unescaped.
+        // JSON's escapes are also valid in TOML, but JSON leaves some terminal control characters
+        // as they are. `escape` escapes these.
         Value::String(_) => value.to_string().chars().map(escape).collect(),
         other => other.to_string(),
     }

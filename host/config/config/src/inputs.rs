@@ -19,7 +19,7 @@ pub const SYSTEM_CEILING: &str = "/etc/toolhold/ceiling.toml";
 pub const SYSTEM_DEFAULTS: &str = "/etc/toolhold/toolhold.toml";
 
 /// The variable with the path of another ceiling.
-pub(super) const VARIABLE: &str = "TOOLHOLD_CEILING";
+pub(super) const CEILING_VARIABLE: &str = "TOOLHOLD_CEILING";
 
 /// The operator's inputs in addition to the user's file.
 #[derive(Clone, Debug, Default)]
@@ -67,8 +67,9 @@ impl Inputs {
     }
 
     pub(super) fn named_ceiling(&self) -> Option<&Path> {
+        let mut variables = self.variables.iter();
         let variable =
-            self.variables.iter().find(|(name, value)| name == VARIABLE && !value.is_empty());
+            variables.find(|(name, value)| name == CEILING_VARIABLE && !value.is_empty());
         variable.map(|(_, path)| Path::new(path))
     }
 

@@ -117,8 +117,8 @@ pub(super) fn check_writable(path: &Path) -> Result<(), InsertError> {
         .map_err(|source| InsertError::Folder { folder: folder.to_owned(), source })
 }
 
-/// Returns the path of the file to replace: `path` itself, or the target if `path` is a link. The
-/// link then stays.
+/// Returns the path of the file to replace. If `path` is a link, this is the target of the link, so
+/// that the link stays.
 fn real_path(path: &Path) -> std::io::Result<PathBuf> {
     match path.canonicalize() {
         Err(error) if error.kind() == ErrorKind::NotFound && file::nothing_is_at(path) => {
@@ -129,8 +129,8 @@ fn real_path(path: &Path) -> std::io::Result<PathBuf> {
 }
 
 /// Writes a rule into `[[tools.permissions.TOOL]]`, and returns the path of the file. The first
-/// matching rule decides. An exact rule comes first. A glob comes last, because the user's rules
-/// that ask or deny must decide before it. Blocks.
+/// matching rule decides, so an exact rule is put first. A glob is put last, because the user's
+/// rules that ask or deny must decide before it. Blocks.
 ///
 /// # Errors
 ///
@@ -159,7 +159,8 @@ pub fn directory(
 ) -> Result<PathBuf, HostError> {
     let item = allowed_path(directory, access);
     let by_hand = format!("add this to `allowed_paths` in [tools.file] by hand: {item}");
-    // Without a list, the working directory is granted. It stays granted with the new list.
+    // Without a list, the working directory is granted. A new list begins with it, so that it stays
+    // granted.
     let default = ["."].into_iter().collect();
     change(folders, &by_hand, |text| {
         insert_item(text, &["tools", "file"], "allowed_paths", item.into(), default)
@@ -339,7 +340,7 @@ pub(super) fn insert_item(
         if list.get(index).map(ToString::to_string) == Some(item.to_string()) {
             return Ok(None);
         }
-        // The known item grants another access.
+        // The known item has the same path, but grants another access.
         list.replace(index, item);
     } else {
         list.push(item);

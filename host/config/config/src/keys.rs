@@ -141,7 +141,7 @@ pub(super) fn nearest<'a>(
     word: &str,
     candidates: impl Iterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    // About one letter of three may be wrong, and at least one letter.
+    // About one letter in three may be wrong. In a short word, one letter may be wrong.
     let max_distance = (word.chars().count() / 3).max(1);
     let (distance, candidate) = candidates
         .map(|candidate| (strsim::damerau_levenshtein(word, candidate), candidate))
@@ -192,7 +192,8 @@ pub(super) fn dotted(path: &[String]) -> String {
     parts.join(".")
 }
 
-/// A `*` alone stands for any name, and isn't quoted.
+/// Checks whether a part of a key needs no quotation marks. A `*` alone stands for any name, so it
+/// isn't quoted either.
 fn is_bare(part: &str) -> bool {
     let is_name = part.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
     part == "*" || !part.is_empty() && is_name

@@ -14,17 +14,18 @@ use super::{ConfigValues, Problem, Source};
 /// Strings with fewer bytes aren't treated as secrets.
 const MIN_SECRET: usize = 4;
 
-/// A written value. It isn't a table, or is an empty table.
+/// A value as it was written. A table with keys is split into its values, so the value is a table
+/// only if the table is empty.
 #[derive(Clone, Debug)]
 pub(super) struct Leaf {
     pub(super) path: Vec<String>,
-    /// The value. It is never a table with keys.
+    /// The value.
     pub(super) value: Value,
     /// The source of each part of the path.
     pub(super) sources: Vec<Source>,
     /// The source of each element of a list.
     pub(super) elements: Vec<Source>,
-    /// The old name of the key, if it was written.
+    /// The old name of the key, if the user wrote the old name.
     pub(super) renamed: Option<&'static str>,
 }
 
@@ -104,12 +105,12 @@ impl Leaf {
         }
         // `path` may end at an unknown table. A key of another agent is recognised only by its
         // whole path.
-        let whole: &[String] = if path.len() < self.path.len() { &self.path } else { path };
+        let whole_key: &[String] = if path.len() < self.path.len() { &self.path } else { path };
         // A misspelling is more likely than a key of another agent, so it is checked first.
         let (shown, hint) = if let Some(similar) = similar_key(path) {
             (path, similar)
-        } else if let Some(foreign) = crate::migration::advice(whole) {
-            (whole, foreign)
+        } else if let Some(foreign) = crate::migration::advice(whole_key) {
+            (whole_key, foreign)
         } else {
             (path, advice(path))
         };
@@ -117,7 +118,8 @@ impl Leaf {
         Problem::new(self.source_at(shown, source), message)
     }
 
-    /// Returns `source` for the root, and for a part below the value.
+    /// Returns the source of the part where `path` ends. Returns `source` for the root, and for a
+    /// part below the value.
     fn source_at(&self, path: &[String], source: &Source) -> Source {
         let Some(index) = path.len().checked_sub(1) else { return source.clone() };
         self.sources.get(index).unwrap_or(source).clone()
@@ -162,7 +164,7 @@ pub(super) fn document(leaves: &[Leaf]) -> Result<toml::Table, MergeError> {
 /// each string is also returned with the escapes of a quotation.
 fn secret_texts(value: &Value) -> Vec<String> {
     match value {
-        // A short string also occurs in other words.
+        // A short string also occurs in other words, which would be hidden with it.
         Value::String(text) if text.len() < MIN_SECRET => Vec::new(),
         Value::String(text) => {
             let quoted = format!("{text:?}");

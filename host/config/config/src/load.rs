@@ -148,9 +148,10 @@ fn read_sources(
     if problems.is_empty() { Ok(values) } else { Err(Problems(problems)) }
 }
 
-/// Returns the list of the hosts of commands with the hosts of presets, if these add any. A ceiling
-/// may remove a preset, so the ceilings are applied first to find the presets. They are applied
-/// again to the hosts. `config` has the values of `leaves`.
+/// Returns the list `tools.shell.hosts` with the hosts of presets at its end, or `None` if the
+/// presets add no host. A ceiling may remove a preset, so the ceilings are first applied to a copy
+/// of `leaves`, to find the presets that remain. The caller applies them again to the new list.
+/// `config` has the values of `leaves`.
 fn hosts_of_presets(
     config: &Config,
     leaves: &[Leaf],
@@ -161,7 +162,8 @@ fn hosts_of_presets(
     if config.values.tools.shell.presets.is_empty() {
         return Ok(None);
     }
-    // Without a working directory, it isn't known which files a tool may have written.
+    // Without a working directory, we don't know which files a tool may have written, so no file
+    // can grant hosts.
     let Ok(directory) = directory_of(inputs) else { return Ok(None) };
     let mut limited = leaves.to_vec();
     apply_ceilings(&mut limited, ceilings.to_vec(), folders, inputs)?;

@@ -216,7 +216,7 @@ impl Config {
         self
     }
 
-    /// Returns the configuration, or its problems.
+    /// Returns the configuration, or the problems that [`problems`](Self::problems) finds.
     pub(super) fn checked(self) -> Result<Self, Problems> {
         let problems = self.problems();
         if problems.is_empty() { Ok(self) } else { Err(Problems(problems)) }

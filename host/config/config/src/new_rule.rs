@@ -91,10 +91,12 @@ impl Config {
             // The file doesn't exist yet, so it has no device and no inode.
             None => (String::new(), (0, 0)),
         };
-        // Providers that were found on this machine are in no file.
+        // No file names the providers that were found on this machine, so they are taken from
+        // `self`.
         let current = load_with(folders, inputs, path.clone(), file)?.with_found_providers_of(self);
-        // The user approved only this rule. Other changes of the file must not apply with the rule.
-        // Another process may already have written the rule, for the same approval.
+        // The user approved only this rule, so other changes of the file must not apply with it.
+        // The file may already have the rule, because another process may have written it for the
+        // same approval.
         let is_unchanged = current.values == self.values || current.without(rule) == self.values;
         if !is_unchanged {
             return Err(InsertError::Changed);

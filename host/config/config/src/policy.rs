@@ -25,7 +25,7 @@ pub struct FileGrants {
     pub grants: Vec<Grant>,
     /// Globs of files that can't be read.
     pub deny_read: PathGlobs,
-    /// Globs of the files that can be read. Empty: all files.
+    /// Globs of the files that can be read. If empty, all files can be read.
     pub allow_read: PathGlobs,
     /// Globs of files that can't be written.
     pub deny_write: PathGlobs,
@@ -206,8 +206,11 @@ impl Config {
 
     /// Returns the limits of one call of the plugin `name`.
     pub fn plugin_limits(&self, name: &str) -> Limits {
-        let all = self.values.tools.limits;
-        self.values.plugins.get(name).map_or(all, |plugin| plugin.limits.with_defaults(all))
+        let defaults = self.values.tools.limits;
+        match self.values.plugins.get(name) {
+            Some(plugin) => plugin.limits.with_defaults(defaults),
+            None => defaults,
+        }
     }
 
     /// Builds the path rules for the directories `paths`. `denies` says whether a glob of
@@ -372,7 +375,9 @@ impl Config {
             };
             // A flag may widen a grant of a file for the same directory. Within one source, the
             // narrower grant applies.
-            grants.retain(|(known, from)| known.path != path || is_same_kind(from, &source));
+            grants.retain(|(known, known_source)| {
+                known.path != path || is_same_kind(known_source, &source)
+            });
             grants.push((Grant { path, access, place: self.origin(&element) }, source));
         }
         if problems.is_empty() {
@@ -469,7 +474,8 @@ fn repository_globs(glob: &str, repository: &Repository) -> Vec<String> {
     globs
 }
 
-/// Bytes that aren't UTF-8 match any text.
+/// Returns a glob that matches exactly this path. In place of bytes that aren't UTF-8, it matches
+/// any text.
 fn literal_glob(path: &Path) -> String {
     literal(&path.to_string_lossy()).replace('\u{fffd}', "*")
 }

@@ -456,7 +456,8 @@ impl Config {
     }
 }
 
-/// Returns `None` if a tool could change a link on the path.
+/// Returns the real path of `place`. Returns `None` if the path can't be followed, or if a tool
+/// could change a link on it.
 fn unlinked(place: &Path) -> Option<PathBuf> {
     match resolve(place) {
         Ok(Resolved { real, link: None }) => Some(real),

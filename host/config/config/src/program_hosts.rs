@@ -12,7 +12,8 @@ const SANDBOX: &str = "tools.shell.sandbox";
 
 impl Config {
     /// Returns whether a person can approve further hosts while a command runs. Without a sandbox,
-    /// nothing holds the connections of commands. A ceiling with an empty list excludes all hosts.
+    /// nobody is asked, because commands connect to the network directly. Nobody is asked either if
+    /// a ceiling has an empty list, because it excludes all hosts.
     pub(super) fn asks_about_hosts(&self) -> bool {
         let shell = &self.values.tools.shell;
         let is_excluded = self
@@ -59,11 +60,11 @@ impl Config {
         if !self.asks_about_hosts() || !reach.can_be_opened(&target.target.host) {
             return Ok(Decision { gate: Gate::Hosts, ..Decision::from_grants(&denial) });
         }
-        let private = match target.private_reason() {
+        let private_note = match target.private_reason() {
             Some(reason) => format!(", which is {reason}"),
             None => String::new(),
         };
-        let rule = format!("network = \"ask\": no entry of hosts has {target}{private}");
+        let rule = format!("network = \"ask\": no entry of hosts has {target}{private_note}");
         let decision = self.decision_by(NETWORK, Verdict::Ask, &rule);
         Ok(Decision { remedy: denial.remedy.into(), ..decision })
     }
@@ -106,7 +107,8 @@ impl Config {
     fn denial_by_ceiling(&self, target: &ProgramTarget) -> Result<Option<Decision>, HostError> {
         for ceiling in self.ceilings_on_hosts() {
             let mut reach = ceiling.contents.shell_reach()?;
-            // An approval includes all methods and paths.
+            // An approval would allow all methods and paths of the host, so an entry of the ceiling
+            // that allows only some of them isn't enough.
             reach
                 .grants
                 .retain(|grant| grant.value.methods.is_empty() && grant.value.paths.is_empty());

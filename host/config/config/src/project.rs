@@ -100,7 +100,7 @@ pub(super) fn read(
     if !problems.is_empty() {
         return Err(problems);
     }
-    // As in the user's file, an invalid plugin name is a mistake.
+    // `checked` refuses an invalid plugin name, as in the user's file.
     Config::from_leaves(&leaves)?.checked()?;
     Ok(Some(Proposal { path, text, leaves }))
 }
@@ -131,7 +131,8 @@ pub(super) fn apply(
             HostError::Io { source, .. } => source.to_string(),
             other => other.to_string(),
         };
-        // The fault isn't in the project's file.
+        // The list of trusted files can't be read, so the problem names the list and not the
+        // project's file.
         vec![Problem::new(Source::Path(folders.data.join(TRUSTED)), message)]
     })?;
     let trusted_digest = project.path.to_str().and_then(|path| digests.get(path));

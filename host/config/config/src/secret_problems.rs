@@ -14,8 +14,9 @@ const MAX_NAME: usize = 64;
 const MAX_SECRETS: usize = 64;
 
 impl Config {
-    /// Returns the secrets of requests, with their tables (`tools.web` or `plugins.NAME`) and their
-    /// names.
+    /// Returns the secrets that are put into requests: those of `[tools.web]` and of each plugin.
+    /// Each secret comes with the dotted key of its table (`tools.web` or `plugins.NAME`) and its
+    /// name.
     pub fn request_secrets(&self) -> impl Iterator<Item = (String, &str, &Secret)> {
         let web_secrets = self.values.tools.web.secrets.iter();
         let of_web =
@@ -28,8 +29,8 @@ impl Config {
     }
 
     /// Returns every secret with its table (`tools.web`, `tools.shell`, `plugins.NAME`,
-    /// `mcp.servers.NAME`, `mcp.servers.NAME.oauth`, `providers.NAME`, `index.qdrant` or `telemetry`)
-    /// and its name.
+    /// `mcp.servers.NAME`, `mcp.servers.NAME.oauth`, `providers.NAME`, `index.qdrant` or
+    /// `telemetry`) and its name.
     pub fn secrets(&self) -> impl Iterator<Item = (String, &str, ServerSecret)> {
         let config = &self.values;
         let mut tables = Vec::new();
@@ -71,7 +72,7 @@ impl Config {
         problems
     }
 
-    /// Finds secrets of commands without a variable or a host, or with the variable of another
+    /// Finds secrets of commands that name no variable, no host, or the same variable as another
     /// secret. Also finds too many secrets.
     fn shell_secret_problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
@@ -176,7 +177,8 @@ impl Config {
             let message = format!("[{key}] has more than one source: {sources}; keep only one");
             problems.push(Problem::new(self.source_below(&key), message));
         }
-        // Redaction changes a text only if the text looks like a secret.
+        // Redaction changes a text only if the text looks like a secret. In that case, the user has
+        // probably written the secret itself in place of a variable's name.
         if let Some(variable) = &secret.env
             && redaction::text(variable.as_str(), Keys::Settings) != variable.as_str()
         {

@@ -38,7 +38,8 @@ fn problem(server: &McpServer) -> Option<String> {
     if has_command && has_url {
         return Some("has both `command` and `url`; keep only one".to_owned());
     }
-    // Another file may set the missing keys. `toolhold mcp approve` reports missing keys.
+    // Missing keys aren't a problem here, because another file may set them. `toolhold mcp approve`
+    // reports them.
     if !has_command && !has_url {
         return None;
     }

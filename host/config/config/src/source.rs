@@ -27,8 +27,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// Describes where the key `key` is set. In denials, the operator then sees which line to
-    /// change.
+    /// Describes where `key` is set, so that a denial shows the operator which line to change.
     pub fn place(&self, key: &str) -> String {
         let table = key.rsplit_once('.').map_or("", |(table, _)| table);
         match self {

@@ -34,7 +34,8 @@ impl Config {
     /// Returns the denial of the tools of a built-in plugin that is disabled in `table`.
     fn disabled_built_in(&self, plugin: &str, table: &str) -> Decision {
         let mut denial = self.disabled(&format!("{table}.enabled"));
-        // The ceiling names the tools by their table. `index` isn't a table inside `tools`.
+        // `leaves_no_directory` takes the name of a table inside `tools`, such as `file`. For
+        // `index`, which is outside `tools`, the name of the plugin is passed.
         let short_name = table.strip_prefix("tools.").unwrap_or(plugin);
         if self.ceilings.iter().any(|ceiling| ceiling.leaves_no_directory(short_name)) {
             denial.rule = Cow::Borrowed("allowed_paths: the ceiling leaves no directory");

@@ -17,7 +17,7 @@ const OTHER: [&str; 6] = [
     "TOOLHOLD_CONFIG_DIR",
     "TOOLHOLD_DATA_DIR",
     "TOOLHOLD_CACHE_DIR",
-    super::inputs::VARIABLE,
+    super::inputs::CEILING_VARIABLE,
     "TOOLHOLD_LOG",
     "TOOLHOLD_PLUGINS_DIR",
 ];
@@ -32,7 +32,8 @@ pub(super) fn from_environment(variables: &[(OsString, OsString)]) -> (Vec<Leaf>
     let named = variables_for_keys(variables);
     let mut leaves = Vec::new();
     let mut problems = Vec::new();
-    // Building the list of keys takes time. Most starts don't need it.
+    // Building the list of keys takes time, and most starts don't need it, because no variable is
+    // set.
     if named.is_empty() {
         return (leaves, problems);
     }
@@ -139,7 +140,8 @@ fn find_key(name: &str, keys: &[&Key]) -> Option<Vec<String>> {
     // part of `name` for the `*`.
     let (key, replacement) = matches.min_by_key(|(_, replacement)| replacement.len())?;
     let mut chosen = replacement.to_ascii_lowercase();
-    // Names of tools contain `_`. Names of plugins contain `-`.
+    // A variable's name can't contain `-`, which separates the words in a plugin's name, so `_`
+    // stands for it. Names of tools contain `_` themselves.
     if key.path[0] == "plugins" {
         chosen = chosen.replace('_', "-");
     }

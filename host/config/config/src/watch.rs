@@ -109,8 +109,8 @@ fn absolute(path: PathBuf) -> PathBuf {
 }
 
 /// Returns `None` for a missing file and for a folder. While a command runs, an empty folder
-/// prevents the command from creating a `toolhold.toml`. This folder isn't a change of the
-/// configuration.
+/// prevents the command from creating a `toolhold.toml`, and this folder must not count as a change
+/// of the configuration.
 fn stamp(path: &Path) -> Option<FileStamp> {
     let metadata = path.metadata().ok()?;
     if metadata.is_file() { Some(FileStamp::from(&metadata)) } else { None }

@@ -33,7 +33,7 @@ impl<'de> Deserialize<'de> for Amount {
             }
 
             fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Amount, E> {
-                // NaN is in no range.
+                // `contains` refuses NaN, too, because NaN is in no range.
                 if (0.0..=Amount::MAX).contains(&value) {
                     Ok(Amount(value))
                 } else {
@@ -49,7 +49,8 @@ impl<'de> Deserialize<'de> for Amount {
             }
 
             fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Amount, E> {
-                // A number that doesn't fit is above the range, as the largest number is.
+                // A number that doesn't fit into `i64` is above the range. So is `i64::MAX`, which
+                // is refused in its place.
                 self.visit_i64(i64::try_from(value).unwrap_or(i64::MAX))
             }
         }

@@ -10,8 +10,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::narrowing::{Narrowing, section};
 use crate::string_types::inline_schema;
 
-// A tool on a cycle of dependencies is never blocked. A project's file could close a cycle with an
-// additional `requires`, and so unblock a tool.
+// A tool on a cycle of dependencies is never blocked. With an additional `requires`, a project's
+// file could close a cycle, and so unblock a tool. So the file can't change the rules.
 section! {
     /// Tools that are blocked until other tools have succeeded in the same session.
     pub struct Dependencies {
@@ -66,7 +66,7 @@ impl<'de> Deserialize<'de> for Ratio {
             }
 
             fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Ratio, E> {
-                // NaN is in no range.
+                // `contains` refuses NaN, too, because NaN is in no range.
                 if (0.0..=1.0).contains(&value) {
                     Ok(Ratio(value))
                 } else {
@@ -83,7 +83,8 @@ impl<'de> Deserialize<'de> for Ratio {
             }
 
             fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Ratio, E> {
-                // A number that doesn't fit is above the range, as the largest number is.
+                // A number that doesn't fit into `i64` is above the range. So is `i64::MAX`, which
+                // is refused in its place.
                 self.visit_i64(i64::try_from(value).unwrap_or(i64::MAX))
             }
         }

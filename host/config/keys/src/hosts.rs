@@ -219,13 +219,13 @@ impl UrlScheme {
 pub struct HostGrant {
     /// The hosts.
     pub host: WrittenHost,
-    /// The scheme. `None`: https.
+    /// The scheme. `None` means https.
     pub scheme: Option<UrlScheme>,
-    /// The port. `None`: the scheme's default port.
+    /// The port. `None` means the scheme's default port.
     pub port: Option<u16>,
-    /// The methods. Empty: all methods.
+    /// The methods. If empty, all methods are granted.
     pub methods: Vec<Method>,
-    /// The paths. Empty: all paths.
+    /// The paths. If empty, all paths are granted.
     pub paths: Vec<WrittenPathPattern>,
 }
 
@@ -240,7 +240,8 @@ impl HostGrant {
         self.host.as_str() == JOB && self.scheme.is_none() && self.port.is_none()
     }
 
-    /// No pattern covers the jobs of a session: `*` means hosts of the network.
+    /// Checks whether the entry grants all requests of another entry. No pattern covers the jobs of
+    /// a session, because even `*` means only hosts of the network.
     fn covers(&self, other: &Self) -> bool {
         self.is_job() == other.is_job()
             && self.host.covers(&other.host)
@@ -259,7 +260,8 @@ impl HostGrant {
         }
     }
 
-    /// An empty list means all methods.
+    /// Checks whether the entry grants all methods of another entry. An empty list means all
+    /// methods.
     fn covers_methods(&self, other: &[Method]) -> bool {
         if self.methods.is_empty() || other.is_empty() {
             return self.methods.is_empty();
@@ -267,7 +269,7 @@ impl HostGrant {
         other.iter().all(|method| self.methods.contains(method))
     }
 
-    /// An empty list means all paths.
+    /// Checks whether the entry grants all paths of another entry. An empty list means all paths.
     fn covers_paths(&self, other: &[WrittenPathPattern]) -> bool {
         if self.paths.is_empty() || other.is_empty() {
             return self.paths.is_empty();

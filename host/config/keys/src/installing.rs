@@ -183,8 +183,9 @@ impl InstallKey {
     }
 }
 
-fn all_in<T>(one: &[Parsed<T>], other: &[Parsed<T>], covers: fn(&T, &T) -> bool) -> bool {
-    other.iter().all(|other| one.iter().any(|one| covers(&one.0, &other.0)))
+/// Checks whether each entry of `other_list` is covered by an entry of `own_list`.
+fn all_in<T>(own_list: &[Parsed<T>], other_list: &[Parsed<T>], covers: fn(&T, &T) -> bool) -> bool {
+    other_list.iter().all(|other| own_list.iter().any(|own| covers(&own.0, &other.0)))
 }
 
 fn covers_source(one: &Value, other: &Value) -> bool {
@@ -198,7 +199,7 @@ fn everything() -> Parsed<SourcePattern> {
     Parsed(SourcePattern::everything())
 }
 
-// serde passes a reference.
+// serde calls this with a reference.
 fn is_false(value: &bool) -> bool {
     !value
 }

@@ -20,11 +20,11 @@ pub enum Narrowing {
     SmallerOrAutomatic,
     /// The smaller number applies. 0 stands for no limit.
     SmallerOrUnbounded,
-    /// Only `false` applies. It disables something.
+    /// Only `false` applies, because it disables something.
     OnlyFalse,
-    /// Only `true` applies. It enables a protection.
+    /// Only `true` applies, because it enables a protection.
     OnlyTrue,
-    /// Only an empty string applies. It disables something.
+    /// Only an empty string applies, because it disables something.
     OnlyEmpty,
     /// The stricter of these words applies. They are sorted, the strictest first.
     Stricter(&'static [&'static str]),
@@ -32,23 +32,24 @@ pub enum Narrowing {
     Directories,
     /// Denials apply, in addition to the current denials.
     Adds,
-    /// Rules that deny or ask. They are added before the current rules. In each rule, the key with
-    /// this name has another value than `allow`.
+    /// A list of rules. Rules that deny or ask apply, and are added before the current rules. The
+    /// string is the name of a rule's key for its decision. A rule that has the value `allow` there
+    /// doesn't apply.
     Denials(&'static str),
     /// A value for each name, with this rule. New names apply, because they start nothing.
     Each(&'static Narrowing),
-    /// A list of everything that is allowed. Only entries of the current list apply. If it is
-    /// empty, any entry applies.
+    /// A list of everything that is allowed. Only entries that are also in the current list apply.
+    /// If the current list is empty, it allows everything, so any entry applies.
     Restricts,
-    /// Separate grants, or exceptions from denials. The entries of both lists apply.
+    /// Separate grants, or exceptions from denials. Only the entries that are in both lists apply.
     Subset,
     /// Grants that may contain each other. An entry of either list applies if the other list covers
     /// it. The function returns whether its first argument covers its second.
     Covered(fn(&Value, &Value) -> bool),
     /// Only `"approve"` applies.
     Approve,
-    /// This rule applies in a ceiling. In a working directory, no value applies: other directories
-    /// would lose data, or a repository would write text that a model obeys.
+    /// The inner rule applies only in a ceiling. In a working directory, no value applies, because
+    /// other directories would lose data, or a repository would write text that a model obeys.
     InCeiling(&'static Narrowing),
     /// No value applies. Only the plugin that reads the table knows its keys.
     Free,

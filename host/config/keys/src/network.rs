@@ -38,7 +38,7 @@ section! {
     }
 }
 
-/// The address of a proxy: `http://host:port`. Empty: no proxy.
+/// The address of a proxy: `http://host:port`. An empty text means no proxy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WrittenProxy(String);
 

@@ -89,7 +89,7 @@ fn check_path<E: serde::de::Error>(path: String, access: PathAccess) -> Result<A
     Ok(AllowedPath { path, access })
 }
 
-/// `~name` is the home directory of the user `name`.
+/// Checks whether a path begins with `~name`, the home directory of the user `name`.
 fn is_in_other_home(path: &str) -> bool {
     path.starts_with('~') && path != "~" && !path.starts_with("~/")
 }

@@ -21,7 +21,7 @@ section! {
 section! {
     /// An older place for rules of `[tools.policy]`.
     pub struct Authorization {
-        // If an untrusted file could enable rules, it could enable a rule that allows.
+        // An untrusted file can't set this key, because it could enable a rule that allows.
         /// Whether the rules are appended to those of `[tools.policy]`.
         pub enabled: bool, Narrowing::Ignored;
         /// The rules, as in `[tools.policy]`.

@@ -37,7 +37,8 @@ section! {
     }
 }
 
-/// Tools that only save, find or load data of the agent itself.
+/// Tools whose calls aren't judged by default, because they only save, find or load data of the
+/// agent itself.
 const EXEMPT: [&str; 5] =
     ["memory_save", "memory_search", "read_overflow", "load_skill", "schedule_deferred"];
 

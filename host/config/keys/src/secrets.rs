@@ -9,7 +9,7 @@ use crate::narrowing::{Narrowing, section};
 use crate::string_types::{as_written, inline_schema};
 use crate::{Method, VariableName};
 
-// A secret's source and destination are in one table, and can be checked together.
+// A secret's source and destination are in one table, so that they can be checked together.
 section! {
     /// A secret: its source, which is one of `env`, `file` and `command`, and the requests that
     /// contain it.
@@ -322,13 +322,13 @@ impl Secret {
         if !have_same_place {
             return false;
         }
-        let have_common_host = any_pair(&self.hosts, &other.hosts, |one, other| {
-            hosts_overlap(one.as_str(), other.as_str())
+        let have_common_host = any_pair(&self.hosts, &other.hosts, |own, other| {
+            hosts_overlap(own.as_str(), other.as_str())
         });
         have_common_host && self.methods_overlap(other) && self.paths_overlap(other)
     }
 
-    /// An empty list means all methods.
+    /// Checks whether both secrets may have the same method. An empty list means all methods.
     fn methods_overlap(&self, other: &Self) -> bool {
         self.methods.is_empty()
             || other.methods.is_empty()
@@ -339,14 +339,14 @@ impl Secret {
     fn paths_overlap(&self, other: &Self) -> bool {
         self.paths.is_empty()
             || other.paths.is_empty()
-            || any_pair(&self.paths, &other.paths, |one, other| {
-                is_below(one.as_str(), other.as_str()) || is_below(other.as_str(), one.as_str())
+            || any_pair(&self.paths, &other.paths, |own, other| {
+                is_below(own.as_str(), other.as_str()) || is_below(other.as_str(), own.as_str())
             })
     }
 }
 
-fn any_pair<T>(one: &[T], other: &[T], fits: fn(&T, &T) -> bool) -> bool {
-    one.iter().any(|one| other.iter().any(|other| fits(one, other)))
+fn any_pair<T>(own_list: &[T], other_list: &[T], fits: fn(&T, &T) -> bool) -> bool {
+    own_list.iter().any(|own| other_list.iter().any(|other| fits(own, other)))
 }
 
 /// Checks whether `path` is equal to `above` or below it, in whole segments.

@@ -70,10 +70,12 @@ impl Containment {
     /// reaches the network, or a call that writes a file that runs later outside of the sandbox.
     fn check(&self, action: &Action<'_>) -> Result<(), Option<&'static str>> {
         if action.built_in && BuiltInPlugin::has(action.provider, BuiltInGrant::Memory) {
-            // The memory is only in Toolhold's own file. `toolhold memory` shows and deletes it.
+            // The memory is stored only in Toolhold's own file, and `toolhold memory` shows and
+            // deletes it. So these calls are contained.
             return Ok(());
         }
-        // A call without subjects doesn't say what it acts on.
+        // No setting can contain a call of a third-party plugin, or a call that doesn't say what it
+        // acts on.
         if !action.built_in || action.subjects.is_empty() {
             return Err(None);
         }

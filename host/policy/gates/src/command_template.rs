@@ -452,11 +452,11 @@ fn parse_word(written: &str) -> Result<Word, CommandTemplateError> {
         if name.ends_with("...") || name.ends_with('?') {
             return Err(CommandTemplateError::Inside { argument: name.to_owned(), word });
         }
-        let one = parse_placeholder(name)?;
+        let placeholder = parse_placeholder(name)?;
         if !literal.is_empty() {
             pieces.push(Piece::Literal(std::mem::take(&mut literal)));
         }
-        pieces.push(Piece::Argument(one));
+        pieces.push(Piece::Argument(placeholder));
         rest = after;
     }
     literal += rest;

@@ -1,8 +1,8 @@
 //! Decides which paths a call may read and write.
 //!
 //! Paths in this module are real paths: absolute, with links resolved. The rules never read a file
-//! system. The order of the rules (FILE-12…15) is: Toolhold's own folders; the longest matching
-//! grant; `deny_read`, `allow_read`, `deny_write`. A denial takes precedence.
+//! system. The order of the rules is: Toolhold's own folders; the longest matching grant;
+//! `deny_read`, `allow_read`, `deny_write`. A denial takes precedence.
 
 use std::borrow::Cow;
 use std::path::{Component, Path, PathBuf};
@@ -41,8 +41,9 @@ pub struct Grant {
 /// One of Toolhold's own folders. No grant gives access to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnFolder {
-    /// The real path. A path `NAME/..` means only the directory `NAME` itself, and not its content.
-    /// A path to a folder of Toolhold leads through `NAME`.
+    /// The real path. A path `NAME/..` protects only the directory `NAME` itself, and not its
+    /// content, because no path in `NAME` begins with `NAME/..`. It is used for a directory that a
+    /// path to a folder of Toolhold leads through.
     pub path: PathBuf,
     /// Whether reading the folder is also denied.
     pub secret: bool,
@@ -193,7 +194,8 @@ impl FileRules {
         if self.own_folders.iter().any(|own| own.path.starts_with(path)) {
             return Some(Refusal::Own);
         }
-        // An anchor is the folder of a glob, without stars. The glob denies paths below its anchor.
+        // An anchor is the folder of a glob before its first wildcard. The glob denies paths at or
+        // below it, so moving or removing `path` would affect a denied path.
         for (index, anchor) in self.deny_read.anchors() {
             if anchor.starts_with(path) {
                 return Some(Refusal::DenyRead(index));
@@ -349,7 +351,8 @@ impl FileRules {
     fn place_of_grants(&self) -> Option<&Origin> {
         let mut first_in_list = None;
         for grant in &self.grants {
-            // A flag adds its grant to the list.
+            // A flag only adds its grant to the list, so the place of the flag isn't the place of
+            // the list.
             if is_added(&grant.place) {
                 continue;
             }
@@ -444,6 +447,8 @@ fn remedy_to_write(grant: &Grant) -> Cow<'static, str> {
     }
 }
 
+/// Returns the remedy that lets a call move or remove a granted directory: a grant of the parent
+/// directory in place of the grant of the directory itself.
 fn remedy_to_move(grant: &Grant) -> Cow<'static, str> {
     grant.place.remedy(|| match &grant.place.kind {
         OriginKind::Default(table) => format!(
@@ -453,7 +458,7 @@ fn remedy_to_move(grant: &Grant) -> Cow<'static, str> {
             table.file
         ),
         _ => format!(
-            "To allow it, remove {:?} from `allowed_paths`, and grant the parent directory.",
+            "To allow it, replace {:?} in `allowed_paths` with its parent directory.",
             grant.path
         ),
     })

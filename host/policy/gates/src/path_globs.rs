@@ -8,7 +8,7 @@ use toolhold_contract::text::toml;
 
 use crate::origin::{Origin, OriginKind};
 
-/// Bytes of the longest glob. The engine reads nested braces recursively. A longer glob could
+/// Bytes of the longest glob. The engine reads nested braces recursively, so a longer glob could
 /// overflow the stack and end the program.
 pub const MAX_GLOB: usize = 4096;
 

@@ -99,6 +99,8 @@ impl Policy {
         self.ceiling.len() + 1
     }
 
+    /// Returns the set of rules with this index. The ceilings come first, and `[tools.policy]`
+    /// comes last.
     fn set(&self, index: usize) -> (Gate, &'static str, &RuleSet) {
         match self.ceiling.get(index) {
             Some(rules) => (Gate::Ceiling, "the ceiling", rules),
@@ -271,19 +273,19 @@ impl ReachedPaths {
 
     fn decide_by_permissions(&self, path: &Path) -> Result<(), PathRefusal> {
         let mut first_asking = None;
-        for (permission, rule) in self.first_matches(&path.to_string_lossy(), |_| true) {
+        for (permission, reason) in self.first_matches(&path.to_string_lossy(), |_| true) {
             match permission.verdict {
-                Verdict::Deny => return Err(PathRefusal { rule, asks: false }),
-                Verdict::Ask if !self.is_approved(path, rule) => {
+                Verdict::Deny => return Err(PathRefusal { rule: reason, asks: false }),
+                Verdict::Ask if !self.is_approved(path, reason) => {
                     if first_asking.is_none() {
-                        first_asking = Some(rule);
+                        first_asking = Some(reason);
                     }
                 }
                 Verdict::Ask | Verdict::Allow => {}
             }
         }
         match first_asking {
-            Some(rule) => Err(PathRefusal { rule, asks: true }),
+            Some(reason) => Err(PathRefusal { rule: reason, asks: true }),
             None => Ok(()),
         }
     }
@@ -300,7 +302,7 @@ impl PathRules for ReachedPaths {
             self.named.iter().any(|(named, _)| named != path && named.starts_with(path));
         for set in &self.sets {
             self.check_set(set, path, access, is_parent)
-                .map_err(|rule| PathRefusal { rule, asks: false })?;
+                .map_err(|reason| PathRefusal { rule: reason, asks: false })?;
         }
         if is_parent {
             return Ok(());
@@ -309,8 +311,9 @@ impl PathRules for ReachedPaths {
     }
 
     fn rights(&self) -> String {
-        // The address distinguishes this policy from other policies. Named paths have no effect on
-        // the paths that the call may reach, unless they were approved.
+        // The address distinguishes this policy from other policies. The named paths are left out,
+        // because they have no effect on the paths that the call may reach unless they were
+        // approved.
         format!("{:p} {:?}", Arc::as_ptr(&self.policy), (&self.reasons, &self.approved))
     }
 
@@ -388,8 +391,9 @@ impl PathRules for ReachedPaths {
 
     fn anchors(&self) -> Vec<PathBuf> {
         let denying = self.sets.iter().flat_map(|set| {
-            let rules = &self.policy.set(set.index).2.rules;
-            set.denying.iter().filter_map(move |(rule, _)| rules[*rule].paths.as_ref())
+            let (_, _, rule_set) = self.policy.set(set.index);
+            let denying_rules = set.denying.iter().map(move |(index, _)| &rule_set.rules[*index]);
+            denying_rules.filter_map(|rule| rule.paths.as_ref())
         });
         denying.flat_map(crate::files::PathGlobs::folders).collect()
     }

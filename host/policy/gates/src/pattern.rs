@@ -30,7 +30,8 @@ pub struct TextGlob {
     chunks: Vec<String>,
 }
 
-/// A noncharacter of Unicode, which ordinary text doesn't contain.
+/// Stands for `?` in a chunk. This is a noncharacter of Unicode, which ordinary text doesn't
+/// contain.
 const ANY: char = '\u{10ffff}';
 
 impl TextGlob {
@@ -307,7 +308,7 @@ impl Glob {
         // A text such as `test [ -f x` isn't a valid glob. With escaped brackets, every text is a
         // valid glob.
         let escaped = self.spellings.iter().map(|path| escape_brackets(path)).collect();
-        // The default matches no path.
+        // If even these globs can't be compiled, no path matches: the default has no globs.
         path_globs(escaped).unwrap_or_default()
     }
 }

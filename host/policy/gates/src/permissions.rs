@@ -173,7 +173,8 @@ impl Permissions {
                     matches.add_match(|pattern| pattern.matches_path(&subject.text));
                 }
                 SubjectKind::Command => {
-                    matches.add_command(&subject.text, commands.next().map(|command| &**command));
+                    let command = commands.next().map(AsRef::as_ref);
+                    matches.add_command(&subject.text, command);
                 }
                 SubjectKind::Url | SubjectKind::Text => {
                     matches.add_match(|pattern| pattern.matches_text(&subject.text));

@@ -227,7 +227,7 @@ impl Repetition {
             result: result.map(digest),
             read_only,
         };
-        // A call with a new result makes progress. An equal output after it isn't a repetition.
+        // A call with a new result makes progress, so an equal output after it isn't a repetition.
         if let Some(earlier) = self.calls.iter().find(|earlier| earlier.call == made.call)
             && !earlier.has_result_of(&made)
         {

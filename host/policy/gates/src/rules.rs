@@ -17,7 +17,7 @@ use crate::origin::Origin;
 use crate::path_globs::PathGlobs;
 use crate::pattern::TextGlob;
 
-/// Rules of the largest set. Each rule takes time on every call.
+/// Most rules of a set. The number is limited because each rule takes time on every call.
 pub const MAX_RULES: usize = 256;
 
 /// Tools of the host that continue an allowed call: they show more of its output, and control its
@@ -253,7 +253,8 @@ impl Rule {
     /// Checks whether the call meets the conditions of the rule on the tool, the trust, the phase
     /// and the arguments. The conditions on subjects are checked separately.
     pub(crate) fn matches(&self, action: &Action<'_>, trust: Trust) -> bool {
-        // An alias can't widen what a rule allows.
+        // An allowing rule must match the name of the tool itself, so that an alias can't widen
+        // what the rule allows. A denying rule also matches by an alias.
         let names_tool = match self.effect {
             Effect::Allow => self.names(action.tool),
             Effect::Deny => {

@@ -16,6 +16,7 @@ pub const REACH: usize = 512;
 /// Most digits of a number. `&#x0000002B;` has 8.
 const DIGITS: usize = 8;
 
+/// Most readings of one escape that are decoded further in one round.
 const MAX_DEEPER: usize = 4;
 
 /// Checks whether an escape may begin with this byte.
@@ -215,6 +216,7 @@ impl RoundReadings {
         self.add_unlikely(reading);
     }
 
+    /// Adds a reading that can't become the likely one.
     fn add_unlikely(&mut self, reading: Option<Reading>) {
         if reading.is_some() && self.count < self.readings.len() {
             self.readings[self.count] = reading;
@@ -256,6 +258,7 @@ struct Decoding<'t> {
     may_change: Cell<bool>,
 }
 
+/// The value of a number, the count of its digits, and the offset after it.
 type Number = (u32, usize, usize);
 
 impl Decoding<'_> {
@@ -306,8 +309,7 @@ impl Decoding<'_> {
         signs.contains(&byte).then_some(end)
     }
 
-    /// Reads a number. Returns its value, the count of its digits, and the offset after it. Returns
-    /// `None` without a digit.
+    /// Reads a number with at most `max_digits` digits. Returns `None` without a digit.
     fn number(&self, at: usize, radix: u32, max_digits: usize) -> Option<Number> {
         let mut value = 0;
         let mut count = 0;
@@ -326,6 +328,8 @@ impl Decoding<'_> {
         Some((value, count, end))
     }
 
+    /// Reads a hexadecimal number with exactly `digits` digits. Returns its value, and the offset
+    /// after it.
     fn code(&self, at: usize, digits: usize) -> Option<(u32, usize)> {
         let (value, count, end) = self.number(at, 16, digits)?;
         (count == digits).then_some((value, end))
@@ -451,6 +455,7 @@ impl Decoding<'_> {
         }
     }
 
+    /// Reads a hexadecimal number in braces, such as the text `{2b}` after `\u`.
     fn braced(&self, at: usize) -> Option<Reading> {
         let digits_start = self.sign(at, b"{")?;
         let (code, _, digits_end) = self.number(digits_start, 16, DIGITS)?;

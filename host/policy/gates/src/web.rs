@@ -88,8 +88,8 @@ impl Web {
                 format!("{target} is not in {} with this path", self.reach.key())
             }
         };
-        // If the user can change both keys, the remedy names the list of hosts. `other_domains`
-        // would open every host.
+        // If the user can change both keys, the remedy names the list of hosts, because a change of
+        // `other_domains` would open every host.
         let remedy_elsewhere =
             if *value == Verdict::Deny { place.remedy_elsewhere() } else { None };
         let remedy = match remedy_elsewhere {

@@ -12,7 +12,8 @@ pub(super) const MIN_KEY: usize = 40;
 /// Bytes of the longest first line of a block.
 const MAX_FIRST_LINE: usize = 128;
 
-/// Base64 characters of the shortest full line of a key. A shorter sequence may be a word.
+/// Base64 characters of the shortest full line of a key. A shorter sequence may be an ordinary
+/// word, so it is accepted only in the last line.
 const MIN_KEY_LINE: usize = 16;
 
 /// Bytes after the first line of a key that may be quotes and operators.
@@ -91,7 +92,7 @@ pub(super) fn open_block(text: &str) -> Option<Range<usize>> {
         return None;
     }
     let (first_line, next_line) = line(text.as_bytes(), block.start);
-    // The first line of a key isn't longer.
+    // A longer line isn't the first line of a key.
     if first_line.len() > MAX_FIRST_LINE {
         return None;
     }

@@ -136,6 +136,7 @@ fn prefix_or_key(
     None
 }
 
+/// The first three letters of the words in keys.
 const KEYS: [[u8; 3]; keys::WORDS.len()] = {
     let mut threes = [[0; 3]; keys::WORDS.len()];
     let mut index = 0;
@@ -166,8 +167,8 @@ impl Triggers {
     const MASK: u64 = (1 << Self::SETS) - 1;
 
     const fn put(&mut self, bytes: [u8; 3]) {
-        // All groups with the same first letter are in one set. The scanner then stops at few other
-        // groups.
+        // All groups with the same first letter are in one set, so that the scanner stops at few
+        // other groups.
         let lower_case = bytes[0] | 0x20;
         let set = lower_case as u32 % Self::SETS;
         // The table has a field of `SETS` bits for each position in a group.
@@ -191,7 +192,7 @@ impl Triggers {
         ]);
     }
 
-    /// Checks whether a group may start in a part.
+    /// Checks whether one of the groups may be in a part of the text.
     fn may_begin(&self, part: &[u8]) -> bool {
         let mut matching_sets = 0;
         for three in part.windows(3) {
@@ -224,7 +225,7 @@ static TRIGGERS: Triggers = {
         if prefix.len() > 2 {
             triggers.put(three(prefix));
         } else {
-            // A hexadecimal digit follows a prefix of two bytes.
+            // A prefix of two bytes, such as `SK`, is followed by a hexadecimal digit.
             let mut digit = 0;
             while digit < 22 {
                 triggers.put([prefix[0], prefix[1], b"0123456789abcdefABCDEF"[digit]]);
@@ -266,6 +267,7 @@ const fn three(word: &[u8]) -> [u8; 3] {
     [word[0], word[1], word[2]]
 }
 
+/// Returns the next offset from `at` at which a secret may start. Skips no secret.
 pub(super) fn next_trigger(bytes: &[u8], mut at: usize) -> Option<usize> {
     // Eight offsets are checked at once, which is faster. A group that starts at the last offset
     // ends two bytes later.

@@ -270,6 +270,7 @@ fn is_ignored_ending(word: &str) -> bool {
     is_number || endings.iter().any(|ending| word.eq_ignore_ascii_case(ending))
 }
 
+/// Returns the kind of the secrets in a list, whose key is a plural such as `passwords`.
 pub(super) fn kind_of_list(key: &str) -> Option<Kind> {
     kind_of(key.strip_suffix(['s', 'S'])?)
 }
@@ -342,6 +343,7 @@ fn is_key_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
 }
 
+/// Returns the secret in the value of `key`, which starts at `start`.
 fn value_of(
     bytes: &[u8],
     key: &str,
@@ -378,7 +380,8 @@ fn value_of(
     }
     let value = Value::at(bytes, separator.end, kind, start)?;
     if without_comma(value.sample).eq_ignore_ascii_case(key.as_bytes()) {
-        // `password=password` in a list of arguments.
+        // A value that is the same as its key isn't a secret, as in `password=password` in a list
+        // of arguments.
         return None;
     }
     let is_known = is_aws_secret_key(key.as_bytes()) && value.sample.len() == AWS_SECRET_LENGTH;
@@ -471,7 +474,7 @@ impl Separator {
         let next = bytes.get(sign_at + 1);
         let sign_length = match (sign, next) {
             (b'=', Some(b'>')) | (b':', Some(b'=')) => 2,
-            // A comparison, such as `==` or `=~`, or a path, such as `a::b`.
+            // A comparison, such as `==` or `=~`, and a path, such as `a::b`, have no separator.
             (b'=', Some(b'=' | b'~')) | (b':', Some(b':')) => 0,
             (b'=' | b':' | b'>', _) => 1,
             _ => 0,
@@ -576,6 +579,7 @@ fn after_type(bytes: &[u8], at: usize) -> Option<usize> {
 /// A value and the facts that decide whether it is a secret.
 struct Value<'a> {
     start: usize,
+    /// The first bytes of the value, at most [`SAMPLE`].
     sample: &'a [u8],
     /// The offset of the closing quote. `None` for a value without quotes.
     quoted: Option<usize>,
@@ -583,10 +587,13 @@ struct Value<'a> {
     whole_line: bool,
     /// Whether the form is `KEY=value`, as in a shell or a `.env` file.
     assigned: bool,
+    /// Whether the value goes to the end of its line, and doesn't end with a comma or a semicolon.
     ends_line: bool,
 }
 
 impl<'a> Value<'a> {
+    /// Reads the value at `at`, after the separator. `key` is the offset of its key. Returns `None`
+    /// if the value is empty.
     fn at(bytes: &'a [u8], at: usize, kind: Kind, key: usize) -> Option<Self> {
         let prefix = bytes[at..]
             .iter()
@@ -594,12 +601,11 @@ impl<'a> Value<'a> {
             .take_while(|byte| matches!(byte, b'b' | b'r' | b'f' | b'u' | b'@'))
             .count();
         let mut start = at;
-        let slashes = bytes[at..].iter().take(8).take_while(|byte| **byte == b'\\').count();
-        let quote_at = if bytes.get(at + prefix).is_some_and(|byte| matches!(byte, b'"' | b'\'')) {
-            at + prefix
-        } else {
-            at + slashes
-        };
+        let slashes =
+            bytes[at..].iter().take(MAX_SPACES).take_while(|byte| **byte == b'\\').count();
+        let after_prefix = bytes.get(at + prefix);
+        let has_literal = matches!(after_prefix, Some(b'"' | b'\''));
+        let quote_at = if has_literal { at + prefix } else { at + slashes };
         if let Some(quote @ (b'"' | b'\'' | b'`')) = bytes.get(quote_at) {
             start = quote_at + 1;
             let escaped = if quote_at == at + slashes { slashes } else { 0 };
@@ -619,7 +625,8 @@ impl<'a> Value<'a> {
         let before_length =
             bytes[..key].iter().rev().take(MAX_KEY).take_while(|byte| **byte != b'\n').count();
         let before = &bytes[key - before_length..key];
-        // Line numbers, `export`, the dash of a list, the sign of a comment.
+        // A line that contains only the key and the value may also have a line number, `export` or
+        // `set`, the dash of a list, or the sign of a comment before the key.
         let leading =
             before.strip_suffix(b"export ").or(before.strip_suffix(b"set ")).unwrap_or(before);
         let whole_line = leading.iter().all(|byte| {
@@ -630,8 +637,8 @@ impl<'a> Value<'a> {
             .iter()
             .enumerate()
             .take(SAMPLE)
-            .take_while(|(at, byte)| {
-                !ends_value(**byte, kind.to_line_end, whole_line) && !is_mark(bytes, start + at)
+            .take_while(|(offset, byte)| {
+                !ends_value(**byte, kind.to_line_end, whole_line) && !is_mark(bytes, start + offset)
             })
             .count();
         if length == 0 {
@@ -695,7 +702,7 @@ impl<'a> Value<'a> {
 
         let value = without_comma(trimmed);
         let digits = value.iter().filter(|byte| byte.is_ascii_digit()).count();
-        // `colon2_token` is a name.
+        // A value such as `colon2_token` is a name in code, and not a secret.
         let is_name = value.contains(&b'_')
             && digits <= 2
             && value.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'));
@@ -706,7 +713,7 @@ impl<'a> Value<'a> {
         match place {
             Keys::Unknown => false,
             Keys::Settings | Keys::PrivateKey => true,
-            // A message about a password contains spaces.
+            // A quoted text with spaces is a message about a password, and not a password.
             Keys::Text if quoted && text.contains(' ') => false,
             Keys::Text if quoted => looks_secret || kind != TOKEN || text.len() >= 16,
             Keys::Text if looks_secret => true,

@@ -73,8 +73,8 @@ struct PlacedMark {
 fn original_offset(passes: &[Vec<PlacedMark>], offset: usize) -> usize {
     let mut original = offset;
     for marks in passes.iter().rev() {
-        let begun = marks.partition_point(|mark| mark.start <= original);
-        if let Some(mark) = marks[..begun].last() {
+        let mark_count = marks.partition_point(|mark| mark.start <= original);
+        if let Some(mark) = marks[..mark_count].last() {
             original = if original < mark.end {
                 mark.old_start
             } else {
@@ -204,6 +204,8 @@ pub fn across(texts: &mut [&mut String], keys: Keys) {
         ends.push(end);
     }
     let mut secrets = find(&joined, &|_| keys, 0);
+    // Keep the secrets that span several parts, or whose key may be in the part before. The other
+    // secrets are found when their part is redacted alone.
     secrets.retain(|secret| {
         let part = part_at(&ends, secret.start);
         if part != part_at(&ends, secret.end - 1) {

@@ -1,3 +1,7 @@
+//! Writes and recognises the marks that replace secrets, such as
+//! `[REDACTED:github-token ghp_…]`.
+
+/// The kind of private keys.
 pub(super) const PRIVATE_KEY: &str = "private-key";
 
 const BEGIN: &str = "[REDACTED:";
@@ -7,7 +11,7 @@ const END: &str = "…]";
 /// Most characters of the secret in a mark. They help people to recognise the secret.
 const MAX_SHOWN: usize = 4;
 
-/// Bytes of the kind of a secret in a mark.
+/// Most bytes of the kind of a secret in a mark.
 const MAX_KIND: usize = 32;
 
 /// Bytes in which the end of a mark is searched. Every mark is shorter.

@@ -4,8 +4,8 @@
 use super::found::count_examined;
 use super::mark;
 
-/// Bytes within which a quoted value must end. If the value doesn't end there, its first quote
-/// isn't a quote.
+/// Bytes within which a quoted value must end. If the value doesn't end there, the character at its
+/// start isn't treated as a quote.
 const MAX_QUOTED: usize = 16 * 1024;
 
 /// Bytes within which a quoted text of several lines must end. The first secret of a list or a

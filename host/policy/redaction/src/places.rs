@@ -45,7 +45,8 @@ pub(super) fn url(text: &[u8], at: usize) -> Option<Found> {
         return Some(Found { start: start + colon + 1, end, kind: "url-password" });
     }
 
-    // Without a password, the user may be a token. The name of a user is short or a word.
+    // Without a password, the user may be a token. A token is long and looks random, unlike the
+    // name of a user.
     let is_long_word = user.len() >= MIN_TOKEN && user.iter().all(u8::is_ascii_alphanumeric);
     if !is_long_word || !looks_random(user) {
         return None;
@@ -109,7 +110,7 @@ fn is_password(user: &str, password: &str) -> bool {
         "redacted",
         "[redacted:",
     ];
-    let is_placeholder = words.contains(&&*lower)
+    let is_placeholder = words.contains(&lower.as_str())
         || placeholder_parts.iter().any(|part| lower.contains(part))
         || lower.eq_ignore_ascii_case(user)
         || password.bytes().all(|byte| byte.is_ascii_punctuation());

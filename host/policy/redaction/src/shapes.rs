@@ -49,6 +49,7 @@ enum Part {
     /// Between the least and the greatest number of characters of a class. The shape doesn't match
     /// if a further character of the class follows.
     Run(Class, usize, usize),
+    /// Exactly this text.
     Is(&'static str),
 }
 
@@ -208,6 +209,7 @@ static SHAPES: &[Shape] = &[
     shape("ya29.", "google-token", &[Run(Url, 30, LONG)]),
 ];
 
+/// For each first byte, the range of the shapes whose prefixes begin with this byte.
 static BY_FIRST: [(u8, u8); 128] = {
     let mut ranges = [(0, 0); 128];
     let mut index = 0;
@@ -251,7 +253,8 @@ pub(super) fn with_known_prefix(text: &[u8], at: usize) -> Option<Found> {
     let (first_shape, shapes_end) = *BY_FIRST.get(first_byte)?;
     let next_bytes = text[at + 1..].iter();
     for (byte, possible_bytes) in next_bytes.zip(&NEXT[first_byte]) {
-        // `possible_bytes` has one bit for each ASCII byte.
+        // `possible_bytes` has one bit for each ASCII byte. The shapes are compared afterwards, so
+        // another byte may be treated as an ASCII byte here.
         let bit = byte & 127;
         let is_possible = possible_bytes >> bit & 1 == 1;
         if !is_possible {
@@ -280,7 +283,7 @@ fn match_shape(text: &[u8], at: usize, shape: &Shape) -> Option<Found> {
         return None;
     }
     let mut end = at + shape.prefix.len();
-    let mut secret = end;
+    let mut random_start = end;
     for (index, part) in shape.parts.iter().enumerate() {
         match *part {
             Is(literal) => {
@@ -288,7 +291,7 @@ fn match_shape(text: &[u8], at: usize, shape: &Shape) -> Option<Found> {
                     return None;
                 }
                 end += literal.len();
-                secret = end;
+                random_start = end;
             }
             Run(class, least, most) => {
                 let is_last = index + 1 == shape.parts.len();
@@ -308,7 +311,7 @@ fn match_shape(text: &[u8], at: usize, shape: &Shape) -> Option<Found> {
             }
         }
     }
-    if !looks_random(&text[secret..end]) {
+    if !looks_random(&text[random_start..end]) {
         return None;
     }
     if let Some(Run(class, _, LONG)) = shape.parts.last() {

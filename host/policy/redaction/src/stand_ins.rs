@@ -60,12 +60,14 @@ pub(super) fn is_placeholder(value: &str) -> bool {
     if hidden.starts_with("redacted") && !hidden.starts_with("redacted:") {
         return true;
     }
-    WHOLE.contains(&&*lower)
+    WHOLE.contains(&lower.as_str())
         || WITHIN.iter().any(|word| lower.contains(word))
         || lower.starts_with("<")
         || lower.ends_with("...")
 }
 
+/// Checks whether a value isn't a secret itself, but refers to one: a variable, an expression, a
+/// file or an entry of a vault. `quoted` means that the value has quotes.
 pub(super) fn is_reference(value: &str, quoted: bool) -> bool {
     let first_byte = value.as_bytes()[0];
     if matches!(first_byte, b'$' | b'<' | b'{' | b'[' | b'(') {
@@ -140,7 +142,7 @@ fn is_expression(value: &str) -> bool {
         return false;
     }
     for part in value.split('.') {
-        // A part of a token usually has a digit.
+        // A part of a token usually has a digit, so a value with such a part may be a token.
         let has_digit = part.bytes().any(|byte| byte.is_ascii_digit());
         if has_digit || !is_name(part) {
             return false;

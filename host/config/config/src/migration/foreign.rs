@@ -18,9 +18,9 @@ pub(super) enum Form {
     OnDenial,
     /// Days to hours.
     Hours,
-    /// Bytes to KiB. 0: there is no limit.
+    /// Bytes to KiB. 0 means that there is no limit.
     Kibibytes,
-    /// A list of allowed programs. `"*"`: all programs.
+    /// A list of allowed programs. `"*"` means all programs.
     Programs,
     /// Hosts. Each name includes all names below it. `"*"` means all hosts.
     Domains,

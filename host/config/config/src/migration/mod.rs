@@ -68,8 +68,8 @@ const TOOLS: [(&str, &str); 42] = [
     ("cron_run", "schedule"),
 ];
 
-/// System folders that people list as forbidden. Without a grant, tools can't reach these folders.
-/// Commands need some of them, so a denial would break the commands.
+/// System folders that people list as forbidden. The migration leaves them out, because tools can't
+/// reach them without a grant anyway, and commands that need some of them would fail with a denial.
 const SYSTEM: [&str; 14] = [
     "/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/opt", "/proc", "/root", "/sbin",
     "/sys", "/usr", "/var",
@@ -92,7 +92,7 @@ pub struct KnownKeys<'a> {
 pub struct WrongValue {
     /// The key of the value.
     pub path: Vec<String>,
-    /// The index of the wrong element. `None`: the whole value is wrong.
+    /// The index of the wrong element. `None` if the whole value is wrong.
     pub element: Option<usize>,
     /// The value as messages show it.
     pub shown: String,
@@ -242,7 +242,8 @@ fn adapt_value(root: &mut Table, key: &[String], reasons: &mut Vec<String>) {
     }
 }
 
-/// `form` is `None` for `allow_network`, where `true` becomes `"allow"`.
+/// Moves a value to the key `new`, and converts it by `form`. `form` is `None` for `allow_network`,
+/// where `true` becomes `"allow"`.
 fn shift(
     root: &mut Table,
     old: &[String],
@@ -337,7 +338,7 @@ enum ConvertError {
     Autonomy,
 }
 
-/// Returns `None` if nothing has to be written.
+/// Converts the value of another agent's key. Returns `None` if nothing has to be written.
 fn convert(
     value: &Value,
     form: Form,
@@ -436,7 +437,7 @@ fn texts(value: &Value) -> Result<Vec<&str>, ConvertError> {
     list.iter().map(|item| item.as_str().ok_or(ConvertError::Texts)).collect()
 }
 
-/// Keeps the comment after the value.
+/// Replaces a value, but keeps the comment after it.
 fn replace(value: &mut Value, new: impl Into<Value>) {
     let decor = value.decor().clone();
     *value = new.into();

@@ -19,7 +19,8 @@ impl Comparison<'_> {
     pub(super) fn directories(&self) -> Result<Outcome, Vec<Problem>> {
         let written = self.written_directories();
         if written.is_empty() {
-            // For a plugin, the empty list grants no directory.
+            // For built-in tools, `written_directories` has replaced the empty list by the default.
+            // So this is the list of a plugin or a server, where an empty list grants no directory.
             let grants_any = self.current.as_array().is_some_and(|list| !list.is_empty());
             return Ok(if grants_any {
                 Outcome::applies(self.leaf.clone())
@@ -140,7 +141,8 @@ impl Comparison<'_> {
             directories.push((granted.written.clone(), granted.source.clone()));
         }
         let elements = directories.into_iter().map(|(path, source)| {
-            // A path and its access always have a TOML form. `false` would be refused as a path.
+            // A path and its access always have a TOML form, so the fallback is never used. If it
+            // were, `false` would be refused as a path.
             (toml::Value::try_from(path).unwrap_or(toml::Value::Boolean(false)), source)
         });
         Some(self.list(elements))
@@ -153,8 +155,9 @@ impl Comparison<'_> {
             .any(|(granted, access)| granted.real == held.real && *access == held.written.access);
         match self.narrower {
             Narrower::Project => is_kept,
-            // A ceiling compares real paths. Tools must open the compared path, so another written
-            // path is replaced.
+            // A ceiling compares real paths, and tools must open exactly the path that was
+            // compared. So a directory that is written differently counts as changed, and its real
+            // path replaces the written one.
             Narrower::Ceiling => is_kept && held.real.to_str() == Some(&held.written.path),
         }
     }
@@ -202,7 +205,7 @@ impl Granted {
             Ok(Resolved { real, link }) => (real, link),
             Err(_) => (real_or_given(&path), None),
         };
-        // A TOML list can't contain a path that isn't UTF-8.
+        // A TOML list can't contain a path that isn't UTF-8, so such a path is treated as missing.
         let exists = link.is_none() && real.is_dir() && real.to_str().is_some();
         let leads_elsewhere = real != path;
         Self { written, source, real, exists, link, leads_elsewhere }

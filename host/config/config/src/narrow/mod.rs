@@ -47,7 +47,7 @@ pub(super) enum Narrower {
     Ceiling,
 }
 
-/// Finds the values of `proposed` that are narrower than `base`. Returns all errors of the file.
+/// Finds the values of `proposed` that are narrower than `base`.
 ///
 /// `base` has the operator's file, variables and settings. Variables are included because a
 /// proposed key may inherit from a key that a variable lowers.
@@ -109,7 +109,7 @@ pub(super) fn trusted(proposed: &[Leaf], narrowed: Vec<Leaf>, base: &Config) -> 
             rule(&leaf.path)
             && let Some(items) = leaf.value.as_array_mut()
         {
-            // The file's rules come before the operator's rules.
+            // The operator's rules are appended, so the file's rules come first.
             for (item, source) in list_of(base, &leaf.path, value_at(&current, &leaf.path)) {
                 // Each of these values comes from TOML, so this conversion doesn't fail.
                 let Ok(item) = toml::Value::try_from(item) else { continue };
@@ -154,7 +154,7 @@ pub(super) fn destinations(leaves: &[Leaf], bases: Bases<'_>) -> Vec<PathBuf> {
 /// these values, a proposed value can't be compared.
 pub(super) fn effective(base: &Config) -> ConfigValues {
     let mut config = base.values.clone();
-    // The automatic number may be greater than the maximum of the key.
+    // The automatic number may be greater than the maximum of the key, so it is clamped.
     config.tools.max_concurrent = Bounded::clamped(concurrency(config.tools.max_concurrent.get()));
     config.tools.file.allowed_paths = config.tools.file.granted_paths();
     if config.tools.shell.allowed_paths.is_empty() {
@@ -329,8 +329,9 @@ impl Comparison<'_> {
         self.proposed() == *self.current
     }
 
-    /// Accepts a smaller number. The written number 0 means the number `meaning_of_zero`. A float
-    /// represents all whole numbers of the configuration exactly.
+    /// Accepts a smaller number. The written number 0 means the number `meaning_of_zero`. All
+    /// numbers are compared as floats, which represent each whole number of the configuration
+    /// exactly.
     fn smaller(&self, meaning_of_zero: f64) -> Result<Outcome, Vec<Problem>> {
         let written = match &self.leaf.value {
             toml::Value::Integer(number) => Some(*number as f64),

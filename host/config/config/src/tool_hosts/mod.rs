@@ -39,7 +39,8 @@ struct Tool {
     urls: fn(&str) -> Vec<String>,
     /// Variables with URLs.
     variables: &'static [&'static str],
-    /// Variables for the tool with the URLs of a file that its preset hides.
+    /// Returns variables with the registries in a file. The tool needs them if its preset hides the
+    /// file from it.
     registries: fn(&str) -> Vec<(&'static str, String)>,
 }
 
@@ -81,8 +82,8 @@ const TOOLS: [Tool; 5] = [
     },
 ];
 
-/// Returns the list of the hosts of commands, with the hosts of `presets` at its end. Returns `None`
-/// if the presets add no host. `config` has every grant before a ceiling limits it.
+/// Returns the list of the hosts of commands, with the hosts of `presets` at its end. Returns
+/// `None` if the presets add no host. `config` has every grant before a ceiling limits it.
 pub(super) fn with_hosts_of_presets(
     config: &Config,
     presets: &[PresetName],
@@ -106,7 +107,7 @@ pub(super) fn with_hosts_of_presets(
             found.extend(entries((tool.urls)(&text), &Source::Path(path)));
         }
     }
-    leaf(config, found)
+    hosts_leaf(config, found)
 }
 
 /// Returns variables with the registries in files that the sandbox hides. Without them, npm and pip
@@ -161,7 +162,7 @@ impl Config {
     }
 }
 
-/// The sandbox shows the files of the other tools.
+/// Returns no variables, for tools whose files the sandbox doesn't hide.
 fn none_hidden(_: &str) -> Vec<(&'static str, String)> {
     Vec::new()
 }
@@ -178,7 +179,7 @@ fn entries(urls: Vec<String>, source: &Source) -> Vec<(String, Source)> {
 }
 
 /// Returns the list `tools.shell.hosts` with the found entries.
-fn leaf(config: &Config, found: Vec<(String, Source)>) -> Result<Option<Leaf>, Problem> {
+fn hosts_leaf(config: &Config, found: Vec<(String, Source)>) -> Result<Option<Leaf>, Problem> {
     let list = "tools.shell.hosts";
     let mut hosts = config.values.tools.shell.hosts.clone();
     let own_count = hosts.len();
@@ -199,7 +200,8 @@ fn leaf(config: &Config, found: Vec<(String, Source)>) -> Result<Option<Leaf>, P
     let value = toml::Value::try_from(hosts)
         .map_err(|error| Problem::new(source.clone(), error.to_string()))?;
     let path: Vec<String> = list.split('.').map(str::to_owned).collect();
-    // The new elements have their own sources. The list stays where the user has set it.
+    // Only the new elements have other sources. The source of the list is still where the user has
+    // set it.
     let sources = vec![source; path.len()];
     Ok(Some(Leaf { path, value, sources, elements, renamed: None }))
 }

@@ -84,8 +84,8 @@ pub(super) fn cargo(text: &str) -> Vec<String> {
     }
     for (table, keys) in [("registries", &["index"][..]), ("source", &["registry", "git"])] {
         let Some(named) = config.get(table).and_then(toml::Value::as_table) else { continue };
-        for one in named.values() {
-            urls.extend(keys.iter().filter_map(|key| url_at(one, key)));
+        for settings in named.values() {
+            urls.extend(keys.iter().filter_map(|key| url_at(settings, key)));
         }
     }
     urls
@@ -135,7 +135,8 @@ pub(super) fn variable(name: &str, value: &str) -> Vec<String> {
     urls
 }
 
-/// Splits a list of URLs. The words `direct` and `off` of go have no host.
+/// Splits a list of URLs. The words `direct` and `off`, which go accepts in place of a URL, stay in
+/// the list, because `url::entry` finds no host in them.
 fn words(value: &str) -> Vec<String> {
     let is_separator = |letter: char| letter.is_whitespace() || letter == ',' || letter == '|';
     value.split(is_separator).filter(|word| !word.is_empty()).map(str::to_owned).collect()

@@ -12,7 +12,7 @@ const PORTS: [(&str, u16); 2] = [("ssh", 22), ("git", 9418)];
 /// that isn't valid. User name, password and path aren't in the entry.
 pub(super) fn entry(url: &str) -> Option<String> {
     let url = url.trim();
-    // Programs read a backslash in different ways.
+    // Programs read a backslash in different ways, so the host isn't certain.
     if url.len() > MAX_URL || url.contains('\\') {
         return None;
     }
@@ -40,8 +40,8 @@ fn entry_of_ssh(place: &str) -> Option<String> {
 /// Returns the entry that grants a port, which is `default` if `host_and_port` has none.
 fn entry_of_port(host_and_port: &str, default: u16) -> Option<String> {
     let target = Target::parse(&format!("https://{host_and_port}/")).ok()?;
-    let is_written = target.port != Scheme::Https.port() || host_and_port.ends_with(":443");
-    let port = if is_written { target.port } else { default };
+    let has_port = target.port != Scheme::Https.port() || host_and_port.ends_with(":443");
+    let port = if has_port { target.port } else { default };
     Some(format!("{}:{port}", target.host))
 }
 

@@ -104,7 +104,7 @@ pub const PRESETS: [Preset; 22] = [
         name: "cargo",
         with: &["rustup"],
         caches: &["$CARGO_HOME/registry", "$CARGO_HOME/git"],
-        // A cargo outside the sandbox uses the same locks.
+        // These are locks, which a cargo outside the sandbox uses, too.
         writes: &["$CARGO_HOME/.package-cache", "$CARGO_HOME/.package-cache-mutate"],
         reads: &["$CARGO_HOME/config.toml", "$CARGO_HOME/config"],
         variables: &[
@@ -432,7 +432,7 @@ impl Roots<'_> {
         trusted: &impl Fn(&Path) -> Option<PathBuf>,
     ) -> Option<PathBuf> {
         let path = self.find(place)?;
-        // `symlink_metadata` also finds a link to a missing target.
+        // `symlink_metadata` also finds a link to a missing target, which `exists` would skip.
         let existing = path.ancestors().find(|above| above.symlink_metadata().is_ok())?;
         let real = trusted(existing)?;
         let missing = path.strip_prefix(existing).ok()?;
@@ -448,8 +448,8 @@ impl Roots<'_> {
 
     /// Returns the existing paths with credentials, by their real paths.
     pub fn credentials(&self) -> Vec<PathBuf> {
-        // Most of these paths are missing. One system call detects this, and resolving links needs
-        // a call for each parent folder.
+        // Check first whether a path exists. Most of these paths are missing, and one system call
+        // detects this. Resolving links needs a system call for each parent folder.
         let places = CREDENTIALS.iter().filter_map(|place| self.find(place));
         places.filter(|path| path.exists()).filter_map(|path| path.canonicalize().ok()).collect()
     }

@@ -71,7 +71,8 @@ impl PathPattern {
 
     /// Checks whether the pattern matches all paths of another pattern.
     pub fn covers(&self, other: &Self) -> bool {
-        // A wildcard of the other pattern is a segment that only a wildcard matches.
+        // The other pattern is compared like a path. Its wildcards are segments that only the
+        // wildcards of this pattern match.
         self.matches_segments(&other.0)
     }
 

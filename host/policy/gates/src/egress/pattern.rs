@@ -208,7 +208,7 @@ impl HostPattern {
     pub fn is_address(&self, address: IpAddr) -> bool {
         matches!(
             self.form,
-            Form::Host(TargetHost::Address(one)) if reached_address(one) == reached_address(address)
+            Form::Host(TargetHost::Address(own)) if reached_address(own) == reached_address(address)
         )
     }
 
@@ -246,7 +246,7 @@ impl HostPattern {
 impl PartialEq for HostPattern {
     fn eq(&self, other: &Self) -> bool {
         match (&self.form, &other.form) {
-            (Form::Host(one), Form::Host(other)) => one == other,
+            (Form::Host(host), Form::Host(other_host)) => host == other_host,
             _ => self.written.eq_ignore_ascii_case(&other.written),
         }
     }

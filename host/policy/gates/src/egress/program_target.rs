@@ -48,8 +48,8 @@ impl ProgramTarget {
         })
     }
 
-    /// Returns why the host is private, such as `a name without a dot, …`. Returns `None` for a public
-    /// host.
+    /// Returns why the host is private, such as `a name without a dot, …`. Returns `None` for a
+    /// public host.
     pub fn private_reason(&self) -> Option<&'static str> {
         forbidden_host(&self.target.host).map(|block| block.kind)
     }

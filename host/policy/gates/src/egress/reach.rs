@@ -12,8 +12,8 @@ use super::pattern::{HostPattern, HostPatternError, PortError, PrivateHosts, wit
 use super::target::{LOCALHOST, Scheme, Target, TargetHost};
 use crate::origin::{Origin, OriginKind, OwnTable, Placed};
 
-/// The method and the path of a connection whose requests aren't known. Only a grant for all methods
-/// and all paths matches them.
+/// The method and the path that stand for the unknown requests of a connection. Only a grant for
+/// all methods and all paths matches them.
 pub(super) const CONNECT: &str = "CONNECT";
 const NO_PATH: &str = "";
 
@@ -101,8 +101,8 @@ impl Grant {
         self.hosts.as_str() == JOB && self.scheme.is_none() && self.port.is_none()
     }
 
-    /// Returns the private host that the grant opens. Returns `None` if the grant is for public hosts,
-    /// for several hosts, or for an address that is always blocked.
+    /// Returns the private host that the grant opens. Returns `None` if the grant is for public
+    /// hosts, for several hosts, or for an address that is always blocked.
     pub fn private_host(&self) -> Option<PrivateHosts> {
         let block = forbidden_host(self.hosts.single_host()?)?;
         if block.always {
@@ -132,7 +132,7 @@ impl Grant {
     }
 
     fn has_method(&self, method: &str) -> bool {
-        self.methods.is_empty() || self.methods.iter().any(|one| one == method)
+        self.methods.is_empty() || self.methods.iter().any(|allowed| allowed == method)
     }
 
     fn has_path(&self, path: &str) -> bool {
@@ -209,10 +209,10 @@ pub enum Missing {
 }
 
 impl Reach {
-    /// Decides on a request before its name is resolved. Checks the method, the path, the scheme, the
-    /// denied hosts and the grants. If the host is an address, also checks the address. `approved`
-    /// contains origins (see [`Target::origin`]) that were approved for this call. An approved
-    /// origin needs no grant.
+    /// Decides on a request before its name is resolved. Checks the method, the path, the scheme,
+    /// the denied hosts and the grants. If the host is an address, also checks the address.
+    /// `approved` contains origins (see [`Target::origin`]) that were approved for this call. An
+    /// approved origin needs no grant.
     ///
     /// # Errors
     ///
@@ -253,7 +253,8 @@ impl Reach {
             // An entry for this host may allow some methods or paths only.
             let mut origins =
                 self.grants_of(target).filter(|grant| self.has_origin(grant, target)).peekable();
-            // A list for programs opens a private host by an entry, which also names the port.
+            // In a list for programs, the entry that opens a private host is also the entry that
+            // grants it. So without an entry for this port and scheme, the target isn't granted.
             if self.is_of_programs() && origins.peek().is_none() {
                 return Ok(ReachStatus::Unlisted(Missing::Port));
             }
@@ -320,7 +321,8 @@ impl Reach {
         matches!(status, Ok(ReachStatus::Unlisted(Missing::Method | Missing::Path)))
     }
 
-    /// Checks whether a host is granted for some methods or paths only, also with TLS.
+    /// Checks whether an entry that also applies to connections with TLS grants only some methods
+    /// or paths.
     pub fn limits_some_tls_requests(&self) -> bool {
         self.grants.iter().any(|grant| {
             let Grant { scheme, methods, paths, .. } = &grant.value;
@@ -633,8 +635,8 @@ impl Reach {
     }
 }
 
-/// Returns the part of a request that is missing in all grants for its origin. Without such a grant,
-/// nothing is missing.
+/// Returns the part of a request that is missing in all grants for its origin. Returns `None` if a
+/// grant has all parts, or if there is no grant for the origin.
 fn missing_of<'g>(
     origins: impl Iterator<Item = &'g Grant>,
     method: &str,

@@ -153,7 +153,8 @@ fn to_words(text: &str) -> String {
     words
 }
 
-/// Includes format characters, variation selectors, and U+FFFD, which replaces removed characters.
+/// Checks whether a character is invisible. Format characters, variation selectors, and U+FFFD,
+/// which replaces removed characters, are treated as invisible.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
         | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
