@@ -403,6 +403,19 @@ fn name_that_changes_to_a_private_address_is_refused() {
 }
 
 #[test]
+fn granted_name_at_an_address_where_toolhold_listens_is_refused() {
+    let server = Server::plain(hello);
+    let host = format!("npm.test:{}", server.port());
+    let mut settings = granting(&[format!("http://{host}")], None);
+    settings.network.listening = [server.address].into();
+    let programs = Programs::with_settings(settings);
+    let stream = programs.connect("npm.test", server.port()).expect("the host is granted");
+    let text = ask(stream, &host).expect("an answer");
+    assert!(text.starts_with("HTTP/1.1 403") && text.contains("where Toolhold listens"), "{text}");
+    assert_eq!(server.connections(), 0);
+}
+
+#[test]
 fn upgrade_is_passed_on_to_websocket_alone() {
     let server = Server::plain(|asked, wire| {
         let protocol = asked.header("upgrade").unwrap_or("none").to_owned();
