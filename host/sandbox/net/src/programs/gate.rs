@@ -129,6 +129,7 @@ impl ConnectionGate for HostGate {
             access: Arc::clone(&self.access),
             questions: None,
             report: self.report.clone(),
+            failures: self.relay.failures(),
         };
         if let Err(denial) = self.check(&wanted.host, wanted.port) {
             let questions = self.questions_about(&wanted.host);

@@ -14,6 +14,7 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use super::connection::AllowedConnection;
+use super::failure_limit::FailureLimit;
 use super::names::Names;
 use super::resolver::{self, PAUSE};
 use super::serve::serve;
@@ -49,6 +50,8 @@ struct Shared {
     /// The allowed connections by the address of the program's socket.
     expected: Mutex<HashMap<SocketAddr, (Instant, AllowedConnection)>>,
     announced: Notify,
+    /// Limits the records of failures, for all programs in the network.
+    failures: Arc<FailureLimit>,
 }
 
 impl HostRelay {
@@ -72,6 +75,7 @@ impl HostRelay {
             v6: v6.as_ref().map(std::net::TcpListener::local_addr).transpose()?,
             expected: Mutex::default(),
             announced: Notify::new(),
+            failures: Arc::default(),
         });
 
         let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
@@ -92,6 +96,11 @@ impl HostRelay {
     pub(super) fn name_of(&self, address: IpAddr) -> Option<String> {
         let names = self.shared.names.lock().unwrap_or_else(PoisonError::into_inner);
         names.name_of(address).map(str::to_owned)
+    }
+
+    /// Returns the limit for the records of failures.
+    pub(super) fn failures(&self) -> Arc<FailureLimit> {
+        Arc::clone(&self.shared.failures)
     }
 
     /// Returns the relay's address for a socket, or `None` if a socket of IPv6 (`is_v6`) can't

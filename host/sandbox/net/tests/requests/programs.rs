@@ -561,6 +561,29 @@ fn slow_log_of_a_job_stops_no_other_connection() {
 }
 
 #[test]
+fn refused_connections_of_jobs_fill_no_log_and_hide_no_other_connection() {
+    let server = Server::plain(hello);
+    let port = server.port();
+    let log = Arc::new(SlowLog { records: Mutex::default(), wait: Mutex::default() });
+    let mut settings = granting(&[format!("http://npm.test:{port}")], None);
+    let recorder: Arc<dyn Recorder> = log.clone();
+    settings.network.log = Some(recorder);
+    let programs = Programs::with_report(settings, None, 2);
+    // The limit for each minute is 60.
+    for _ in 0..150 {
+        programs.connect("other.test", port).expect_err("it isn't granted");
+    }
+    let stream = programs.connect("npm.test", port).expect("it is granted");
+    let text = ask(stream, &format!("npm.test:{port}")).expect("an answer");
+    assert!(text.ends_with("hello"), "{text}");
+    let records = || log.records.lock().expect("nobody panicked").clone();
+    waits_until(|| records().iter().any(|record| record.failed.is_none()));
+    let refused = records().iter().filter(|record| record.refused).count();
+    // A slow machine may need more than a minute.
+    assert!((60..150).contains(&refused), "{refused}");
+}
+
+#[test]
 fn connection_waits_for_the_person_and_its_time_is_measured() {
     let server = Server::plain(hello);
     let port = server.port();
