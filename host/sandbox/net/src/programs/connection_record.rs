@@ -123,6 +123,7 @@ fn as_own_record(record: &RequestRecord) -> DoorRecord {
         bytes: record.received,
         sent: record.sent,
         program: record.program.clone(),
+        secrets: record.secrets.clone(),
         time: record.time,
         refused: record.refused,
         failed: record.failed.clone(),

@@ -11,7 +11,9 @@ use rustls::{ClientConnection, StreamOwned};
 use toolhold_net::{Secret, SecretSource, SecretValue};
 use toolhold_policy::egress::{PathPattern, Placement, SecretHost, SecretRule};
 
-use super::programs::{Person, Programs, client_config, granting, server_name, tls, waits_until};
+use super::programs::{
+    Log, Person, Programs, client_config, granting, server_name, tls, waits_until,
+};
 use super::server::{Asked, Authority, Server, Wire, answer};
 use super::*;
 
@@ -129,6 +131,30 @@ fn secret_takes_the_place_of_its_placeholder_in_headers_of_its_host_only() {
     );
     exchange(tls(stream, "other.test", &scene.authority), &request);
     assert_eq!(scene.server.asked()[1].header("x-token"), Some(&*placeholder));
+}
+
+#[test]
+fn secret_that_a_job_has_sent_is_named_in_the_log() {
+    let authority = Authority::new();
+    let server = Server::tls(authority.server(&["api.test"], &[], |_| {}), ok);
+    let port = server.port();
+    let log = Log::new(None);
+    let mut settings = granting(&[format!("https://api.test:{port}")], Some(&authority));
+    settings.secrets = vec![secret(&format!("api.test:{port}"))];
+    settings.network.log = Some(Arc::clone(&log) as _);
+    // The programs of a job have no report.
+    let programs = Programs::with_person(settings, None, 2, None);
+    let placeholder = programs.access.variables().expect("variables")[0].1.clone();
+    let cases = [(format!("x-token: {placeholder}\r\n"), vec!["github"]), (String::new(), vec![])];
+    for (index, (header, secrets)) in cases.iter().enumerate() {
+        let request =
+            format!("GET / HTTP/1.1\r\nhost: api.test:{port}\r\n{header}connection: close\r\n\r\n");
+        exchange(trusting(&programs, "api.test", port), &request);
+        waits_until(|| log.records().len() == index + 1);
+        let record = &log.records()[index];
+        assert_eq!((record.status, &record.failed), (Some(200), &None), "{record:?}");
+        assert!(record.secrets == *secrets, "{record:?}");
+    }
 }
 
 #[test]

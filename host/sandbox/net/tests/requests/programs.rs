@@ -512,14 +512,24 @@ fn bytes_of_an_open_connection_are_already_recorded() {
     assert!(record.time > Duration::ZERO);
 }
 
-/// A log whose first record waits until the test ends the wait.
+/// A log whose first record may wait until the test ends the wait.
 #[derive(Debug)]
-struct SlowLog {
+pub(super) struct Log {
     records: Mutex<Vec<DoorRecord>>,
     wait: Mutex<Option<mpsc::Receiver<()>>>,
 }
 
-impl Recorder for SlowLog {
+impl Log {
+    pub(super) fn new(wait: Option<mpsc::Receiver<()>>) -> Arc<Self> {
+        Arc::new(Self { records: Mutex::default(), wait: Mutex::new(wait) })
+    }
+
+    pub(super) fn records(&self) -> Vec<DoorRecord> {
+        self.records.lock().expect("nobody panicked").clone()
+    }
+}
+
+impl Recorder for Log {
     fn record(&self, record: &DoorRecord) -> Result<(), toolhold_contract::Failure> {
         let wait = self.wait.lock().expect("nobody panicked").take();
         if let Some(wait) = wait {
@@ -535,11 +545,10 @@ fn slow_log_of_a_job_stops_no_other_connection() {
     let server = Server::plain(hello);
     let port = server.port();
     let (go_on, wait) = mpsc::channel();
-    let log = Arc::new(SlowLog { records: Mutex::default(), wait: Mutex::new(Some(wait)) });
+    let log = Log::new(Some(wait));
     let mut settings = settings(&[]);
     settings.network.resolver = Some(Arc::new(Loopback));
-    let recorder: Arc<dyn Recorder> = log.clone();
-    settings.network.log = Some(recorder);
+    settings.network.log = Some(Arc::clone(&log) as _);
     grant(&mut settings, &format!("http://npm.test:{port}"));
     let private = settings.reach.grants.last().and_then(|one| one.value.private_host());
     settings.reach.private.extend(private.map(placed));
@@ -551,9 +560,8 @@ fn slow_log_of_a_job_stops_no_other_connection() {
         assert!(ask(stream, &host).expect("an answer").ends_with("hello"));
     }
     go_on.send(()).expect("the first record waits");
-    let records = || log.records.lock().expect("nobody panicked").clone();
-    waits_until(|| records().len() == 3);
-    for record in records() {
+    waits_until(|| log.records().len() == 3);
+    for record in log.records() {
         assert_eq!((record.bytes, record.status, &*record.path), (5, Some(200), "/a"));
         assert_eq!(record.address, Some(IpAddr::from([127, 0, 0, 1])));
         assert_eq!(record.program.as_deref(), Some("curl"));
@@ -564,10 +572,9 @@ fn slow_log_of_a_job_stops_no_other_connection() {
 fn refused_connections_of_jobs_fill_no_log_and_hide_no_other_connection() {
     let server = Server::plain(hello);
     let port = server.port();
-    let log = Arc::new(SlowLog { records: Mutex::default(), wait: Mutex::default() });
+    let log = Log::new(None);
     let mut settings = granting(&[format!("http://npm.test:{port}")], None);
-    let recorder: Arc<dyn Recorder> = log.clone();
-    settings.network.log = Some(recorder);
+    settings.network.log = Some(Arc::clone(&log) as _);
     let programs = Programs::with_report(settings, None, 2);
     // The limit for each minute is 60.
     for _ in 0..150 {
@@ -576,9 +583,8 @@ fn refused_connections_of_jobs_fill_no_log_and_hide_no_other_connection() {
     let stream = programs.connect("npm.test", port).expect("it is granted");
     let text = ask(stream, &format!("npm.test:{port}")).expect("an answer");
     assert!(text.ends_with("hello"), "{text}");
-    let records = || log.records.lock().expect("nobody panicked").clone();
-    waits_until(|| records().iter().any(|record| record.failed.is_none()));
-    let refused = records().iter().filter(|record| record.refused).count();
+    waits_until(|| log.records().iter().any(|record| record.failed.is_none()));
+    let refused = log.records().iter().filter(|record| record.refused).count();
     // A slow machine may need more than a minute.
     assert!((60..150).contains(&refused), "{refused}");
 }
