@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
 use super::connection::AllowedConnection;
@@ -30,7 +30,7 @@ const MAX_EXPECTED: usize = 1024;
 /// connection right after the kernel has made it.
 const ANNOUNCED: Duration = Duration::from_secs(1);
 
-/// Serves the network of commands until it is dropped.
+/// Serves the network of commands until it is dropped. Then it also ends their connections.
 pub struct HostRelay {
     shared: Arc<Shared>,
     tasks: Vec<AbortHandle>,
@@ -169,6 +169,8 @@ impl Shared {
 
 /// Accepts the connections of programs. Closes connections that the gate hasn't allowed.
 async fn accept(listener: TcpListener, shared: Arc<Shared>, permits: Arc<Semaphore>) {
+    // The connections end with this task.
+    let mut connections = JoinSet::new();
     while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {
         let (stream, from) = match listener.accept().await {
             Ok(accepted) => accepted,
@@ -177,8 +179,10 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, permits: Arc<Semapho
                 continue;
             }
         };
+        // Without this, the set would keep each connection that has ended.
+        while connections.try_join_next().is_some() {}
         let shared = Arc::clone(&shared);
-        tokio::spawn(async move {
+        connections.spawn(async move {
             let _permit = permit;
             if let Some(connection) = shared.take(from).await {
                 // The program decides when small pieces are sent.
@@ -197,3 +201,6 @@ fn listen(listener: std::net::TcpListener) -> io::Result<TcpListener> {
 fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
+
+#[cfg(test)]
+mod tests;
