@@ -187,16 +187,27 @@ async fn forward(
     *response.version_mut() = Version::HTTP_11;
     let (mut parts, body) = response.into_parts();
     let passed = PassedBody { body, record: Arc::clone(record), direction: Direction::ToProgram };
+    let broken = Arc::clone(record);
     let body = match access.echoes(&target) {
-        None => passed.map_err(|error| Error::from_hyper(&error)).boxed_unsync(),
+        None => passed
+            .map_err(move |error| record_failure(&broken, Error::from_hyper(&error)))
+            .boxed_unsync(),
         Some(echoes) => {
             redact_headers(&mut parts.headers, &echoes);
             // The server chooses this text, and hyper would pass it on.
             parts.extensions.remove::<ReasonPhrase>();
-            RedactedBody::new(passed, &mut parts.headers, echoes)?.boxed_unsync()
+            RedactedBody::new(passed, &mut parts.headers, echoes)?
+                .map_err(move |error| record_failure(&broken, error))
+                .boxed_unsync()
         }
     };
     Ok(Response::from_parts(parts, body))
+}
+
+/// Records that the body of a response has failed.
+fn record_failure(record: &ConnectionRecord, error: Error) -> Error {
+    record.set_failure(&error);
+    error
 }
 
 /// Records the address of a connection as soon as the client has one, before the answer.

@@ -209,6 +209,18 @@ fn echoed_secret_is_redacted_also_in_two_pieces() {
 }
 
 #[test]
+fn searched_response_that_breaks_off_is_recorded_as_a_failure() {
+    let scene = Scene::new(|_, wire| {
+        write!(wire, "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n")?;
+        Err(io::ErrorKind::ConnectionAborted.into())
+    });
+    scene.ask("/", &format!("x-token: {}\r\n", scene.placeholder()));
+    waits_until(|| scene.programs.records().iter().all(|record| record.failed.is_some()));
+    let [record] = &scene.programs.records()[..] else { panic!("{:?}", scene.programs.records()) };
+    assert_eq!((record.status, record.refused), (Some(200), false), "{record:?}");
+}
+
+#[test]
 fn secret_is_redacted_at_an_approved_port_of_its_host_too() {
     let authority = Authority::new();
     let server = Server::tls(authority.server(&["api.test"], &[], |_| {}), ok);

@@ -590,6 +590,30 @@ fn refused_connections_of_jobs_fill_no_log_and_hide_no_other_connection() {
 }
 
 #[test]
+fn each_response_that_breaks_off_is_recorded_as_a_failure() {
+    let server = Server::plain(|_, wire| {
+        wire.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhello")?;
+        Err(io::ErrorKind::ConnectionAborted.into())
+    });
+    let port = server.port();
+    let log = Log::new(None);
+    let mut settings = granting(&[format!("http://npm.test:{port}")], None);
+    settings.network.log = Some(Arc::clone(&log) as _);
+    let programs = Programs::with_report(settings, None, 2);
+    // The limit of records is only for connections that reach nobody.
+    let attempts = 70;
+    for _ in 0..attempts {
+        let stream = programs.connect("npm.test", port).expect("it is granted");
+        let _ = ask(stream, &format!("npm.test:{port}"));
+    }
+    waits_until(|| log.records().len() == attempts);
+    for record in log.records() {
+        assert_eq!((record.status, record.bytes, record.refused), (Some(200), 5, false));
+        assert!(record.failed.is_some(), "{record:?}");
+    }
+}
+
+#[test]
 fn connection_waits_for_the_person_and_its_time_is_measured() {
     let server = Server::plain(hello);
     let port = server.port();
