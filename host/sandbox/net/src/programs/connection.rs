@@ -84,7 +84,7 @@ impl AllowedConnection {
             Protocol::Other if self.has_http_port() => return Err(unknown_protocol()),
             Protocol::Other => ProgramTarget::of_other_protocol(host, self.port),
         };
-        self.access = questions.approve(&wanted, &self.program).await?;
+        self.access = questions.approve(&self.access, &wanted, &self.program).await?;
         self.questions = None;
         Ok(())
     }

@@ -60,7 +60,8 @@ impl HostGate {
     ) -> Self {
         let last_denial = Mutex::default();
         let waited_before = Duration::ZERO;
-        Self { relay, access, report, last_denial, questions: None, waited_before }
+        let own_access = relay.own_access(&access);
+        Self { relay, access: own_access, report, last_denial, questions: None, waited_before }
     }
 
     /// Lets `questions` decide on hosts that no entry grants.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::net::{TcpListener, UdpSocket};
@@ -13,6 +13,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
+use super::access::HostAccess;
 use super::connection::AllowedConnection;
 use super::failure_limit::FailureLimit;
 use super::names::Names;
@@ -33,7 +34,15 @@ const ANNOUNCED: Duration = Duration::from_secs(1);
 /// Serves the network of commands until it is dropped. Then it also ends their connections.
 pub struct HostRelay {
     shared: Arc<Shared>,
+    accesses: Mutex<Vec<NetworkAccess>>,
     tasks: Vec<AbortHandle>,
+}
+
+/// The access of one table's programs in this network.
+struct NetworkAccess {
+    /// The access of the table in all networks. Gone after a change of the configuration.
+    table: Weak<HostAccess>,
+    own: Arc<HostAccess>,
 }
 
 impl fmt::Debug for HostRelay {
@@ -89,13 +98,26 @@ impl HostRelay {
         tasks.push(runtime.spawn(udp).abort_handle());
         let tcp = resolver::serve_tcp(listen(dns_tcp)?, Arc::clone(&shared.names));
         tasks.push(runtime.spawn(tcp).abort_handle());
-        Ok(Self { shared, tasks })
+        Ok(Self { shared, accesses: Mutex::default(), tasks })
     }
 
     /// Returns the name that has a synthetic address.
     pub(super) fn name_of(&self, address: IpAddr) -> Option<String> {
         let names = self.shared.names.lock().unwrap_or_else(PoisonError::into_inner);
         names.name_of(address).map(str::to_owned)
+    }
+
+    /// Returns the access of a table with connections that count for this network alone.
+    pub(super) fn own_access(&self, access: &Arc<HostAccess>) -> Arc<HostAccess> {
+        let mut accesses = self.accesses.lock().unwrap_or_else(PoisonError::into_inner);
+        accesses.retain(|known| known.table.strong_count() > 0);
+        let table = Arc::downgrade(access);
+        if let Some(known) = accesses.iter().find(|known| known.table.ptr_eq(&table)) {
+            return Arc::clone(&known.own);
+        }
+        let own = Arc::new(access.with_own_connections());
+        accesses.push(NetworkAccess { table, own: Arc::clone(&own) });
+        own
     }
 
     /// Returns the limit for the records of failures.

@@ -120,8 +120,7 @@ impl Programs {
         let mut gate = HostGate::new(Arc::new(started), Arc::clone(&access), report.clone());
         if let Some(person) = person {
             let waits = Arc::clone(&person.waits);
-            let questions = HostQuestions::new(Arc::clone(person) as _, waits, Arc::clone(&access));
-            gate = gate.with_questions(questions);
+            gate = gate.with_questions(HostQuestions::new(Arc::clone(person) as _, waits));
         }
         let report = report.unwrap_or_default();
         Self { gate, access, report, dns, relay, _runtime: runtime }

@@ -4,10 +4,9 @@ use std::net::Ipv4Addr;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use toolhold_policy::egress::{PrivateHosts, Reach, TargetHost};
+use toolhold_policy::egress::{PrivateHosts, Reach, Scheme, TargetHost};
 use toolhold_policy::{Origin, OwnTable, Placed};
 
-use super::super::access::HostAccess;
 use super::*;
 use crate::{Egress, Limits, Network, Settings};
 
@@ -88,13 +87,8 @@ fn allowed_connection(port: u16) -> AllowedConnection {
     }
 }
 
-/// Connects a program to a server through a relay, and upgrades the connection.
-async fn upgrade() -> io::Result<UpgradedProgram> {
-    let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-    let port = server.local_addr()?.port();
-    tokio::spawn(serve_upgrade(server));
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-    let address = listener.local_addr()?;
+/// A relay at an address, without a task.
+fn relay_at(address: SocketAddr) -> HostRelay {
     let shared = Arc::new(Shared {
         names: Arc::default(),
         v4: address,
@@ -103,10 +97,21 @@ async fn upgrade() -> io::Result<UpgradedProgram> {
         announced: Notify::new(),
         failures: Arc::default(),
     });
+    HostRelay { shared, accesses: Mutex::default(), tasks: Vec::new() }
+}
+
+/// Connects a program to a server through a relay, and upgrades the connection.
+async fn upgrade() -> io::Result<UpgradedProgram> {
+    let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let port = server.local_addr()?.port();
+    tokio::spawn(serve_upgrade(server));
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let address = listener.local_addr()?;
+    let mut relay = relay_at(address);
     // One permit is for the connection. The listener holds the other for the next connection.
     let permits = Arc::new(Semaphore::new(2));
-    let accepting = tokio::spawn(accept(listener, Arc::clone(&shared), Arc::clone(&permits)));
-    let relay = HostRelay { shared, tasks: vec![accepting.abort_handle()] };
+    let accepted = accept(listener, Arc::clone(&relay.shared), Arc::clone(&permits));
+    relay.tasks.push(tokio::spawn(accepted).abort_handle());
 
     let mut stream = TcpStream::connect(address).await?;
     relay.expect(stream.local_addr()?, allowed_connection(port))?;
@@ -139,6 +144,36 @@ async fn upgraded_connection_holds_its_permit_until_the_program_ends() {
     // The server keeps its side open.
     drop(program.stream);
     wait_for_permits(&program.permits, 1).await;
+}
+
+/// Accepts connections, and keeps them open.
+async fn keep_open(listener: TcpListener) {
+    let mut kept = Vec::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        kept.push(stream);
+    }
+}
+
+#[tokio::test]
+async fn programs_in_one_network_do_not_use_up_the_connections_of_others() {
+    let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port is free");
+    let address = server.local_addr().expect("an address");
+    tokio::spawn(keep_open(server));
+    let AllowedConnection { access: table, .. } = allowed_connection(address.port());
+    let target = allowed_connection(address.port()).target(Scheme::Http);
+    let uri = target.origin().parse::<http::Uri>().expect("a URI");
+
+    let relay = relay_at(address);
+    let access = relay.own_access(&table);
+    assert!(Arc::ptr_eq(&access, &relay.own_access(&table)));
+    let mut open = Vec::new();
+    for _ in 0..crate::connect::MAX_CONNECTIONS {
+        open.push(access.connector.open(&target, &uri).await.expect("it connects"));
+    }
+    let further = timeout(Duration::ZERO, access.connector.open(&target, &uri)).await;
+    assert!(further.is_err(), "it waits");
+    let other = relay_at(address).own_access(&table);
+    other.connector.open(&target, &uri).await.expect("it connects");
 }
 
 #[tokio::test]
