@@ -194,6 +194,8 @@ pub struct OwnRequestRecord<'a> {
     pub sent: u64,
     /// The program of the connection. `None` for Toolhold's own requests.
     pub program: Option<&'a str>,
+    /// The names of the secrets that were put in place of their placeholders.
+    pub secrets: &'a [String],
     /// The duration of the request.
     pub time: Duration,
     /// Whether a rule denied the request.
@@ -369,6 +371,7 @@ pub(super) fn own_request(key: &Key, record: &OwnRequestRecord<'_>, front_end: &
     if let Some(reason) = record.failed {
         line.text("reason", reason, MAX_TEXT);
     }
+    secrets(&mut line, record.secrets);
     connection(&mut line, record.program, record.sent);
     line.number("response_bytes", record.received);
     line.time("duration_ms", record.time);
@@ -460,6 +463,13 @@ pub(super) fn requests(
     records
 }
 
+/// Adds the names of the secrets that were put into a request.
+fn secrets(line: &mut Line<'_>, names: &[String]) {
+    if !names.is_empty() {
+        line.plain("secrets", &names.join(", "), MAX_RULE);
+    }
+}
+
 /// Adds the program of a connection, and the bytes that the program sent.
 fn connection(line: &mut Line<'_>, program: Option<&str>, sent: u64) {
     if let Some(program) = program {
@@ -494,9 +504,7 @@ fn request(key: &Key, call: &CallRecord<'_>, front_end: &str, request: &RequestR
     if let Some(reason) = &request.failed {
         line.text("reason", reason, MAX_TEXT);
     }
-    if !request.secrets.is_empty() {
-        line.plain("secrets", &request.secrets.join(", "), MAX_RULE);
-    }
+    secrets(&mut line, &request.secrets);
     connection(&mut line, request.program.as_deref(), request.sent);
     line.number("response_bytes", request.received);
     line.time("duration_ms", request.time);
@@ -678,6 +686,7 @@ mod tests {
     fn request_of_toolhold_is_recorded_without_secrets_and_control_characters() {
         let token = format!("ghp_{}", "a1B2c3D4e5".repeat(4).split_at(36).0);
         let url = format!("https://a.example:8443/{token}/\u{202e}");
+        let secrets = ["github", "npm"].map(str::to_owned);
         let record = OwnRequestRecord {
             purpose: "plugin",
             began: Duration::from_secs(1),
@@ -689,6 +698,7 @@ mod tests {
             received: 7,
             sent: 0,
             program: None,
+            secrets: &secrets,
             time: Duration::from_millis(3),
             refused: true,
             failed: Some("a rule\u{1b}"),
@@ -705,6 +715,7 @@ mod tests {
             ("address", json!("192.0.2.1")),
             ("result", json!("blocked")),
             ("reason", json!("a rule\u{fffd}")),
+            ("secrets", json!("github, npm")),
             ("response_bytes", json!(7)),
             ("front_end", json!("toolhold test")),
         ] {

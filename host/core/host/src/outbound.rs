@@ -44,6 +44,7 @@ impl Recorder for AuditRecorder {
             received: record.bytes,
             sent: record.sent,
             program: record.program.as_deref(),
+            secrets: &record.secrets,
             time: record.time,
             refused: record.refused,
             failed: record.failed.as_deref(),

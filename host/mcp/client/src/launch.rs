@@ -17,7 +17,7 @@ use toolhold_core::{
     CancellationToken, Denial, HostError, ServerPlaces, outbound_client, own_helper, server_places,
 };
 use toolhold_net::requests::{Credential, OutboundClient, OutboundError, check_url};
-use toolhold_net::{HostGate, SecretValue, read};
+use toolhold_net::{HostGate, Network, SecretValue, read};
 use toolhold_system::confine::{Tree, TreeAccess};
 use toolhold_system::process::{Child, Command, CommandResult, StartError};
 
@@ -77,6 +77,8 @@ pub(crate) struct Surroundings {
     own_folders: Vec<OwnFolder>,
     /// The name of the front end in the audit log.
     front_end: &'static str,
+    /// Network settings that aren't in the configuration.
+    network: Network,
     outbound_client: OnceLock<OutboundClient>,
 }
 
@@ -93,8 +95,14 @@ impl Surroundings {
             directory: directory.to_owned(),
             own_folders: config.own_paths(folders, directory),
             front_end,
+            network: Network::default(),
             outbound_client: OnceLock::new(),
         }
+    }
+
+    /// Sets the network settings that aren't in the configuration.
+    pub(crate) fn with_network(self, network: Network) -> Self {
+        Self { network, ..self }
     }
 
     fn outbound_client(&self) -> OutboundClient {
@@ -173,8 +181,8 @@ impl Launch {
     }
 
     fn places(&self) -> Result<ServerPlaces, LaunchError> {
-        let Surroundings { config, folders, directory, .. } = &*self.surroundings;
-        let places = server_places(config, folders, directory, own_helper(), &self.name)?;
+        let Surroundings { config, folders, directory, network, .. } = &*self.surroundings;
+        let places = server_places(config, folders, directory, own_helper(), network, &self.name)?;
         places.ok_or(LaunchError::NotConfigured)
     }
 
@@ -489,19 +497,45 @@ impl Secrets {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use super::*;
     use toolhold_core::config::{Inputs, load};
+
+    fn folders_in(folder: &Path) -> Folders {
+        Folders {
+            config: folder.join("config"),
+            data: folder.join("data"),
+            cache: folder.join("cache"),
+            home: Some(folder.join("home")),
+        }
+    }
+
+    #[test]
+    fn hosts_of_a_server_have_the_network_settings_of_the_process() {
+        let folder = tempfile::tempdir().expect("a folder is made");
+        let folders = folders_in(folder.path());
+        let file = folder.path().join("toolhold.toml");
+        let table = "[mcp.servers.s]\ncommand = \"x\"\nhosts = [\"10.1.2.3:8000\"]\n";
+        std::fs::write(&file, table).expect("it is written");
+        let inputs = Inputs { file: Some(file), ..Inputs::default() };
+        let config = load(&folders, &inputs).expect("it is valid");
+        let listening: SocketAddr = "10.1.2.3:8000".parse().expect("an address");
+        let network = Network { listening: [listening].into(), ..Network::default() };
+        let surroundings = Surroundings::new(&config, &folders, folder.path(), "toolhold test")
+            .with_network(network.clone());
+        let server = &config.values.mcp.servers["s"];
+        let launch = Launch::new(&Arc::new(surroundings), "s", server, String::new());
+        let hosts = launch.places().expect("it is configured").hosts.expect("a host is granted");
+        assert_eq!(*hosts.network.listening, [listening]);
+        // The authorities are read once for all servers.
+        assert!(Arc::ptr_eq(&hosts.network.trust, &network.trust));
+    }
 
     #[test]
     fn server_goes_on_only_if_nothing_that_it_was_started_with_has_changed() {
         let folder = tempfile::tempdir().expect("a folder is made");
-        let at = |name: &str| folder.path().join(name);
-        let folders = Folders {
-            config: at("config"),
-            data: at("data"),
-            cache: at("cache"),
-            home: Some(at("home")),
-        };
+        let folders = folders_in(folder.path());
         let surroundings = |setting: &str| {
             let inputs = Inputs { settings: vec![setting.to_owned()], ..Inputs::default() };
             let config = load(&folders, &inputs).expect("it is valid");

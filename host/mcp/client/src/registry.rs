@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use toolhold_core::config::{Config, Folders};
 use toolhold_core::{HostError, ToolSource};
+use toolhold_net::Network;
 
 use crate::launch::{Launch, Surroundings};
 use crate::pins::{Pins, start_digest};
@@ -16,13 +17,21 @@ use crate::server::Server;
 /// approval are unchanged.
 pub struct Servers {
     front_end: &'static str,
+    network: Network,
     running: Mutex<HashMap<String, Weak<Running>>>,
 }
 
 impl Servers {
     /// Makes an empty registry. `front_end` names the front end in the audit log.
     pub fn new(front_end: &'static str) -> Self {
-        Self { front_end, running: Mutex::default() }
+        Self { front_end, network: Network::default(), running: Mutex::default() }
+    }
+
+    /// Sets the network settings that aren't in the configuration, such as the addresses where this
+    /// process listens. Servers can't connect to these addresses, even with a grant.
+    #[must_use]
+    pub fn with_network(self, network: Network) -> Self {
+        Self { network, ..self }
     }
 
     /// Returns the approved servers of the configuration. A server starts at its first call. With
@@ -52,7 +61,8 @@ impl Servers {
             return Ok(providers);
         }
 
-        let surroundings = Arc::new(Surroundings::new(config, folders, directory, self.front_end));
+        let surroundings = Surroundings::new(config, folders, directory, self.front_end);
+        let surroundings = Arc::new(surroundings.with_network(self.network.clone()));
         for (name, server) in servers {
             let pins = Pins::load(folders, name)?;
             if pins.start != start_digest(server) {

@@ -27,9 +27,9 @@ pub(super) const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// Time limit for an address that isn't the last address.
 const ADDRESS_TIME: Duration = Duration::from_secs(4);
 
-/// Maximum number of connections of one plugin, including idle connections. A further connection
-/// waits for a closed connection.
-const MAX_CONNECTIONS: usize = 128;
+/// Maximum number of connections of one plugin, or of the programs of one table in one network,
+/// including idle connections. A further connection waits for a closed connection.
+pub(super) const MAX_CONNECTIONS: usize = 128;
 
 /// Maximum number of addresses of one name that are tried.
 const MAX_ADDRESSES: usize = 32;
@@ -50,8 +50,16 @@ struct Inner {
 
 impl Connector {
     pub(super) fn new(settings: Arc<Settings>) -> Self {
+        Self::with_permits(settings, Arc::new(Semaphore::new(MAX_CONNECTIONS)))
+    }
+
+    /// Makes a connector with other settings. The connections of both count together.
+    pub(super) fn with_settings(&self, settings: Arc<Settings>) -> Self {
+        Self::with_permits(settings, Arc::clone(&self.0.permits))
+    }
+
+    fn with_permits(settings: Arc<Settings>, permits: Arc<Semaphore>) -> Self {
         let proxy = settings.network.proxy_matcher();
-        let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         Self(Arc::new(Inner { settings, proxy, permits }))
     }
 

@@ -32,6 +32,9 @@ pub struct DoorRecord {
     pub sent: u64,
     /// The program of the connection. `None` for Toolhold's own requests.
     pub program: Option<String>,
+    /// The names of the secrets that were put in place of their placeholders. Empty for Toolhold's
+    /// own requests.
+    pub secrets: Vec<String>,
     /// The duration of the hop.
     pub time: Duration,
     /// Whether a rule refused the hop before it was sent.

@@ -12,6 +12,7 @@ use toolhold_core::{CancellationToken, Host, HostBuilder, HostError, Session};
 use toolhold_export::Telemetry;
 use toolhold_mcp_client::Servers;
 use toolhold_mcp_server::{Http, ListenAddress, ServeError, Server, serve_http, serve_stdio};
+use toolhold_net::Network;
 use toolhold_skills::OfferedSkills;
 
 use follow::{ConfigChanges, Follower};
@@ -71,7 +72,6 @@ async fn run_http(
     needs_token: bool,
     end: CancellationToken,
 ) -> Result<Exit, Error> {
-    let servers = Servers::new(FRONT_END);
     let (changes, loaded) = watch_and_load(options, folders)?;
     let start = async {
         // The address is opened before plugins are loaded, so that an error about the address
@@ -87,10 +87,11 @@ async fn run_http(
             }
             Err(error) => return Err(error_of(error)),
         };
+        let servers = Servers::new(FRONT_END).with_network(own_network(http.place()));
         let server = build_server(options, folders, &loaded, Some(http.place()), &servers).await?;
-        Ok((http, server))
+        Ok((http, server, servers))
     };
-    let (http, server) = tokio::select! {
+    let (http, server, servers) = tokio::select! {
         result = start => result?,
         () = end.cancelled() => return Ok(Exit::Success),
     };
@@ -103,6 +104,16 @@ async fn run_http(
     tasks.end();
     result.map_err(error_of)?;
     Ok(Exit::Success)
+}
+
+/// Returns the network settings of a process that listens at `place`.
+fn own_network(place: &ListenAddress) -> Network {
+    match place {
+        ListenAddress::Tcp(address) => {
+            Network { listening: [*address].into(), ..Network::default() }
+        }
+        ListenAddress::Unix(_) => Network::default(),
+    }
 }
 
 /// Watches and loads the configuration. Watching starts first, so that no change is missed.

@@ -167,6 +167,7 @@ fn calls(key: &Key) -> Vec<Vec<u8>> {
         received: 7,
         sent: 5,
         program: request.program.as_deref(),
+        secrets: &request.secrets,
         time: request.time,
         refused: false,
         failed: None,

@@ -219,12 +219,16 @@ impl SandboxAdvisor {
     fn advise_on_network(&self, lines: &[(&str, String)]) -> Option<String> {
         let actor = self.actor();
         if lines.iter().any(|(_, lower_line)| contains_any(lower_line, &UNREACHABLE)) {
-            let failure = format!("{actor} had no network.");
-            if self.context.kind == ProcessKind::Server {
-                let host = lines.iter().find_map(|(_, lower_line)| named_host(lower_line));
-                return Some(self.advise_server_hosts(&failure, host));
-            }
-            return Some(self.advise_network(&failure));
+            let host = lines.iter().find_map(|(_, lower_line)| named_host(lower_line));
+            let no_network = format!("{actor} had no network.");
+            return Some(match self.context.kind {
+                ProcessKind::Shell => self.advise_network(&no_network),
+                ProcessKind::Server => self.advise_hosts(&no_network, host),
+                // The plugin may have other hosts.
+                ProcessKind::Plugin => {
+                    self.advise_hosts(&format!("{actor} couldn't reach a host."), host)
+                }
+            });
         }
         for (_, lower_line) in lines {
             if contains_any(lower_line, &CONNECTION_REFUSED) && contains_any(lower_line, &LOOPBACK)
@@ -304,9 +308,9 @@ impl SandboxAdvisor {
         format!("{failure} {advice}")
     }
 
-    /// Returns the sentence `failure`, and sentences about the grants of the network for a server.
-    /// `host` is the host that the server couldn't reach.
-    fn advise_server_hosts(&self, failure: &str, host: Option<&str>) -> String {
+    /// Returns the sentence `failure`, and sentences about the grants of the network for a server or
+    /// the programs of a plugin. `host` is the host that they couldn't reach.
+    fn advise_hosts(&self, failure: &str, host: Option<&str>) -> String {
         let host = host.unwrap_or("HOST");
         format!(
             "{failure} To grant a host: `hosts = [\"{host}\"]` in {}. To grant the whole network: \

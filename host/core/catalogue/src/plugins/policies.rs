@@ -88,6 +88,7 @@ pub struct GrantResolver {
 }
 
 /// Returns the sandbox of the server `name` in `[mcp.servers]`, or `None` for an unknown server.
+/// `network` has the network settings that aren't in the configuration.
 ///
 /// # Errors
 ///
@@ -97,6 +98,7 @@ pub fn server_places(
     folders: &Folders,
     directory: &Path,
     helper: Option<PathBuf>,
+    network: &Network,
     name: &str,
 ) -> Result<Option<ServerPlaces>, HostError> {
     let Some(grants) = config.processes_of_server(name, folders, directory)? else {
@@ -125,8 +127,9 @@ pub fn server_places(
         helper,
         known: RememberedPlaces::default(),
     };
-    let network = grants.network == NetworkGrant::Allow;
     let hosts = config.egress_of_server(name, folders, directory)?;
+    let hosts = hosts.map(|settings| with_process_network(settings, network));
+    let network = grants.network == NetworkGrant::Allow;
     let advisor = SandboxAdvisor { context };
     Ok(Some(ServerPlaces { places, network, hosts, environment, advisor }))
 }
@@ -144,6 +147,14 @@ pub struct ServerPlaces {
     pub environment: Vec<(String, String)>,
     /// Gives advice about failures that the sandbox may have caused.
     pub advisor: SandboxAdvisor,
+}
+
+/// Adds the network settings that aren't in the configuration. All requests and connections get
+/// them, so that no grant leads to an address where this process listens.
+fn with_process_network(mut settings: Settings, network: &Network) -> Settings {
+    let Network { resolver, listening, trust, log, .. } = network.clone();
+    settings.network = Network { resolver, listening, trust, log, ..settings.network };
+    settings
 }
 
 fn open(files: FileGrants, protected: Vec<OwnFolder>) -> Result<Grants, HostError> {
@@ -402,10 +413,8 @@ impl GrantResolver {
         })
     }
 
-    pub(super) fn egress(&self, mut settings: Settings) -> Arc<Egress> {
-        let Network { resolver, listening, trust, log, .. } = self.network.clone();
-        settings.network = Network { resolver, listening, trust, log, ..settings.network };
-        Arc::new(Egress::new(settings))
+    pub(super) fn egress(&self, settings: Settings) -> Arc<Egress> {
+        Arc::new(Egress::new(with_process_network(settings, &self.network)))
     }
 
     fn open(&self, files: FileGrants) -> Result<Grants, HostError> {

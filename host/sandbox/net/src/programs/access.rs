@@ -141,16 +141,30 @@ impl HostAccess {
         self.egress.settings().reach.grants.is_empty()
     }
 
-    /// Returns the access with a further entry.
+    /// Returns the access with a further entry. The connections of both count together.
     pub(super) fn with_entry(&self, grant: Grant) -> Self {
         let mut reach = self.egress.settings().reach.clone();
         let place = reach.place.clone();
         reach.add_entry(Placed { value: grant, place });
+        let egress = Arc::new(self.egress.with_reach(reach));
         Self {
-            // The program already has these placeholders and trusts this authority, so they stay.
+            connector: self.connector.with_settings(Arc::clone(&egress.settings)),
+            ..self.with_egress(egress)
+        }
+    }
+
+    /// Returns the same access with connections of its own, so that the programs in one network
+    /// can't use up the connections of others.
+    pub(super) fn with_own_connections(&self) -> Self {
+        self.with_egress(Arc::clone(&self.egress))
+    }
+
+    fn with_egress(&self, egress: Arc<Egress>) -> Self {
+        Self {
+            // The programs already have these placeholders and trust this authority, so they stay.
             placeholders: Arc::clone(&self.placeholders),
             authority: Arc::clone(&self.authority),
-            ..Self::new(Arc::new(self.egress.with_reach(reach)))
+            ..Self::new(egress)
         }
     }
 

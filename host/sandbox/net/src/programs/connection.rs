@@ -7,7 +7,8 @@ use toolhold_contract::Report;
 use toolhold_policy::egress::{ProgramTarget, Scheme, Target, TargetHost};
 
 use super::access::HostAccess;
-use super::connection_record::ConnectionRecord;
+use super::connection_record::{ConnectionRecord, LogEntries};
+use super::failure_limit::FailureLimit;
 use super::first_bytes::{Protocol, check_server_name, unknown_protocol};
 use super::host_questions::HostQuestions;
 use crate::Error;
@@ -24,6 +25,8 @@ pub(super) struct AllowedConnection {
     /// The report of the call. `None` if the command continues after its call, so that the log of
     /// the network gets each record instead.
     pub(super) report: Option<Arc<Report>>,
+    /// Limits the records of failures in the log of the network.
+    pub(super) failures: Arc<FailureLimit>,
 }
 
 impl fmt::Debug for AllowedConnection {
@@ -47,7 +50,8 @@ impl AllowedConnection {
             record.set_url(&url, hop);
         }
         let log = if self.report.is_none() { self.access.log() } else { None };
-        ConnectionRecord::new(record, log, report)
+        let failures = Arc::clone(&self.failures);
+        ConnectionRecord::new(record, log.map(|log| LogEntries { log, report, failures }))
     }
 
     /// Checks whether an entry grants this port of the host for any protocol. The ports of HTTP are
@@ -80,7 +84,7 @@ impl AllowedConnection {
             Protocol::Other if self.has_http_port() => return Err(unknown_protocol()),
             Protocol::Other => ProgramTarget::of_other_protocol(host, self.port),
         };
-        self.access = questions.approve(&wanted, &self.program).await?;
+        self.access = questions.approve(&self.access, &wanted, &self.program).await?;
         self.questions = None;
         Ok(())
     }

@@ -8,6 +8,7 @@ use tokio::runtime::Handle;
 use toolhold_contract::{Report, RequestRecord};
 use toolhold_policy::egress::Target;
 
+use super::failure_limit::FailureLimit;
 use crate::record::Record;
 use crate::requests::{DoorRecord, Recorder};
 
@@ -40,9 +41,8 @@ pub(super) struct ConnectionRecord {
 }
 
 impl ConnectionRecord {
-    /// If there is a `log`, it gets the records in `report` when this value is dropped.
-    pub(super) fn new(record: Record, log: Option<Arc<dyn Recorder>>, report: Arc<Report>) -> Self {
-        Self { record, entries: log.map(|log| LogEntries { log, report }) }
+    pub(super) fn new(record: Record, entries: Option<LogEntries>) -> Self {
+        Self { record, entries }
     }
 }
 
@@ -69,21 +69,36 @@ impl Drop for ConnectionRecord {
 
 /// The records of a connection for the log. Dropping this value writes them, so they are also
 /// written if the runtime shuts down and drops its tasks.
-struct LogEntries {
-    log: Arc<dyn Recorder>,
-    report: Arc<Report>,
+pub(super) struct LogEntries {
+    pub(super) log: Arc<dyn Recorder>,
+    /// The report with the records.
+    pub(super) report: Arc<Report>,
+    pub(super) failures: Arc<FailureLimit>,
 }
 
 impl Drop for LogEntries {
     fn drop(&mut self) {
         let records = std::mem::take(&mut self.report.entries().requests);
         for record in &records {
+            if has_reached_nobody(record) && !self.failures.count_failure() {
+                continue;
+            }
             if let Err(failure) = self.log.record(&as_own_record(record)) {
                 let why = failure.message;
                 tracing::warn!(target: "toolhold::egress", "a connection isn't recorded: {why}");
             }
         }
     }
+}
+
+/// Checks whether a connection has failed before a server got or sent anything. Other failures
+/// always have records, because the server may have got data of the program.
+fn has_reached_nobody(record: &RequestRecord) -> bool {
+    let has_reached_server = record.address.is_some()
+        || record.status.is_some()
+        || record.sent > 0
+        || record.received > 0;
+    record.failed.is_some() && !has_reached_server
 }
 
 /// Returns the record of a connection in the form of Toolhold's own requests.
@@ -109,6 +124,7 @@ fn as_own_record(record: &RequestRecord) -> DoorRecord {
         bytes: record.received,
         sent: record.sent,
         program: record.program.clone(),
+        secrets: record.secrets.clone(),
         time: record.time,
         refused: record.refused,
         failed: record.failed.clone(),

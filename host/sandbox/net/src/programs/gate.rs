@@ -60,7 +60,8 @@ impl HostGate {
     ) -> Self {
         let last_denial = Mutex::default();
         let waited_before = Duration::ZERO;
-        Self { relay, access, report, last_denial, questions: None, waited_before }
+        let own_access = relay.own_access(&access);
+        Self { relay, access: own_access, report, last_denial, questions: None, waited_before }
     }
 
     /// Lets `questions` decide on hosts that no entry grants.
@@ -129,6 +130,7 @@ impl ConnectionGate for HostGate {
             access: Arc::clone(&self.access),
             questions: None,
             report: self.report.clone(),
+            failures: self.relay.failures(),
         };
         if let Err(denial) = self.check(&wanted.host, wanted.port) {
             let questions = self.questions_about(&wanted.host);

@@ -18,7 +18,6 @@ const MAX_DENIED: usize = 256;
 pub struct HostQuestions {
     approver: Arc<dyn HostApprover>,
     waits: Arc<WaitClock>,
-    access: Arc<HostAccess>,
     /// The access to each approved host, by its entry.
     approved: Mutex<HashMap<String, Arc<HostAccess>>>,
     /// The hosts and ports that aren't approved.
@@ -27,19 +26,14 @@ pub struct HostQuestions {
 
 impl fmt::Debug for HostQuestions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HostQuestions").field("access", &self.access).finish_non_exhaustive()
+        f.debug_struct("HostQuestions").finish_non_exhaustive()
     }
 }
 
 impl HostQuestions {
-    /// Lets `approver` decide on hosts that `access` doesn't grant. `waits` measures the time of
-    /// these decisions.
-    pub fn new(
-        approver: Arc<dyn HostApprover>,
-        waits: Arc<WaitClock>,
-        access: Arc<HostAccess>,
-    ) -> Self {
-        Self { approver, waits, access, approved: Mutex::default(), denied: Mutex::default() }
+    /// Lets `approver` decide on hosts. `waits` measures the time of these decisions.
+    pub fn new(approver: Arc<dyn HostApprover>, waits: Arc<WaitClock>) -> Self {
+        Self { approver, waits, approved: Mutex::default(), denied: Mutex::default() }
     }
 
     /// Returns the clock for the time of the decisions.
@@ -47,15 +41,16 @@ impl HostQuestions {
         &self.waits
     }
 
-    /// Returns an access that grants the target, after its approval.
+    /// Returns an access that also grants the target, which `access` doesn't, after its approval.
     pub(super) async fn approve(
         &self,
+        access: &HostAccess,
         wanted: &ProgramTarget,
         program: &str,
     ) -> Result<Arc<HostAccess>, Error> {
         let entry = wanted.to_string();
-        if let Some(access) = self.approved().get(&entry) {
-            return Ok(Arc::clone(access));
+        if let Some(granted) = self.approved().get(&entry) {
+            return Ok(Arc::clone(granted));
         }
         let grant = wanted.grant().map_err(|error| Error::Protocol(error.to_string()))?;
         let question = WantedHost { entry: entry.clone(), program: program.to_owned() };
@@ -68,8 +63,8 @@ impl HostQuestions {
         }
         // Of concurrent connections, the first one adds the access.
         let mut approved = self.approved();
-        let access = approved.entry(entry);
-        Ok(Arc::clone(access.or_insert_with(|| Arc::new(self.access.with_entry(grant)))))
+        let granted = approved.entry(entry);
+        Ok(Arc::clone(granted.or_insert_with(|| Arc::new(access.with_entry(grant)))))
     }
 
     /// Remembers a denial, so that later connections fail at once.

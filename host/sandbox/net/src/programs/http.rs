@@ -4,7 +4,7 @@
 use std::convert::Infallible;
 use std::future::pending;
 use std::io::Cursor;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CONNECTION, HOST, HeaderMap, TE, TRANSFER_ENCODING, UPGRADE};
@@ -51,16 +51,19 @@ pub(super) fn with_first(
     tokio::io::join(Cursor::new(first).chain(reader), writer)
 }
 
-/// Serves the requests on a connection of a program.
+/// Serves the requests on a connection of a program, and the connection after an upgrade.
 pub(super) async fn serve(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     connection: AllowedConnection,
     scheme: Scheme,
 ) {
     let connection = Arc::new(connection);
+    let upgrade = Arc::<Mutex<Option<Upgrade>>>::default();
+    let accepted = Arc::clone(&upgrade);
     let service = service_fn(move |request| {
         let connection = Arc::clone(&connection);
-        async move { Ok::<_, Infallible>(answer(request, &connection, scheme).await) }
+        let accepted = Arc::clone(&accepted);
+        async move { Ok::<_, Infallible>(answer(request, &connection, scheme, &accepted).await) }
     });
     let mut server = auto::Builder::new(TokioExecutor::new());
     server.http1().timer(TokioTimer::new()).max_headers(MAX_HEADERS).max_buf_size(MAX_HEADER_BYTES);
@@ -69,16 +72,23 @@ pub(super) async fn serve(
     if let Err(error) = served {
         tracing::debug!(target: "toolhold::egress", "a connection of a program failed: {error}");
     }
+    // The caller counts the connection and ends it with the relay, also after the upgrade.
+    let upgrade = upgrade.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(upgrade) = upgrade {
+        upgrade.pass().await;
+    }
 }
 
-/// Returns the answer of the host to a request, or a text with the reason why there is none.
+/// Returns the answer of the host to a request, or a text with the reason why there is none. An
+/// upgrade that the host accepts is stored in `upgrade`.
 async fn answer(
     request: Request<Incoming>,
     connection: &AllowedConnection,
     scheme: Scheme,
+    upgrade: &Mutex<Option<Upgrade>>,
 ) -> Response<AnswerBody> {
     let record = Arc::new(connection.record(scheme, request.method().as_str()));
-    match forward(request, connection, scheme, &record).await {
+    match forward(request, connection, scheme, &record, upgrade).await {
         Ok(response) => response,
         Err(error) => {
             record.set_failure(&error);
@@ -117,6 +127,7 @@ async fn forward(
     connection: &AllowedConnection,
     scheme: Scheme,
     record: &Arc<ConnectionRecord>,
+    accepted: &Mutex<Option<Upgrade>>,
 ) -> Result<Response<AnswerBody>, Error> {
     let target = connection.target(scheme);
     check_authority(&request, &target)?;
@@ -169,23 +180,35 @@ async fn forward(
         && let Some(of_program) = upgrade
     {
         let of_server = hyper::upgrade::on(&mut response);
-        tokio::spawn(pass_upgraded(of_program, of_server, Arc::clone(record)));
+        let upgrade = Upgrade { of_program, of_server, record: Arc::clone(record) };
+        *accepted.lock().unwrap_or_else(PoisonError::into_inner) = Some(upgrade);
     } else {
         remove_connection_headers(response.headers_mut(), false);
     }
     *response.version_mut() = Version::HTTP_11;
     let (mut parts, body) = response.into_parts();
     let passed = PassedBody { body, record: Arc::clone(record), direction: Direction::ToProgram };
+    let broken = Arc::clone(record);
     let body = match access.echoes(&target) {
-        None => passed.map_err(|error| Error::from_hyper(&error)).boxed_unsync(),
+        None => passed
+            .map_err(move |error| record_failure(&broken, Error::from_hyper(&error)))
+            .boxed_unsync(),
         Some(echoes) => {
             redact_headers(&mut parts.headers, &echoes);
             // The server chooses this text, and hyper would pass it on.
             parts.extensions.remove::<ReasonPhrase>();
-            RedactedBody::new(passed, &mut parts.headers, echoes)?.boxed_unsync()
+            RedactedBody::new(passed, &mut parts.headers, echoes)?
+                .map_err(move |error| record_failure(&broken, error))
+                .boxed_unsync()
         }
     };
     Ok(Response::from_parts(parts, body))
+}
+
+/// Records that the body of a response has failed.
+fn record_failure(record: &ConnectionRecord, error: Error) -> Error {
+    record.set_failure(&error);
+    error
 }
 
 /// Records the address of a connection as soon as the client has one, before the answer.
@@ -254,12 +277,20 @@ fn remove_connection_headers(headers: &mut HeaderMap, is_upgrade: bool) {
     }
 }
 
-/// Passes bytes on after both sides have changed to another protocol.
-async fn pass_upgraded(
+/// A connection whose sides change to another protocol.
+struct Upgrade {
     of_program: hyper::upgrade::OnUpgrade,
     of_server: hyper::upgrade::OnUpgrade,
     record: Arc<ConnectionRecord>,
-) {
-    let (Ok(program), Ok(server)) = (of_program.await, of_server.await) else { return };
-    let _ = tunnel::pass(TokioIo::new(program), TokioIo::new(server), &record).await;
+}
+
+impl Upgrade {
+    /// Passes bytes on after both sides have changed.
+    async fn pass(self) {
+        let (Ok(program), Ok(server)) = (self.of_program.await, self.of_server.await) else {
+            return;
+        };
+        let _ =
+            tunnel::pass_upgraded(TokioIo::new(program), TokioIo::new(server), &self.record).await;
+    }
 }

@@ -16,6 +16,7 @@ mod authority;
 mod body;
 mod connection;
 mod connection_record;
+mod failure_limit;
 mod first_bytes;
 mod gate;
 mod host_questions;

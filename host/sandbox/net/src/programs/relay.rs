@@ -4,16 +4,18 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
+use super::access::HostAccess;
 use super::connection::AllowedConnection;
+use super::failure_limit::FailureLimit;
 use super::names::Names;
 use super::resolver::{self, PAUSE};
 use super::serve::serve;
@@ -29,10 +31,18 @@ const MAX_EXPECTED: usize = 1024;
 /// connection right after the kernel has made it.
 const ANNOUNCED: Duration = Duration::from_secs(1);
 
-/// Serves the network of commands until it is dropped.
+/// Serves the network of commands until it is dropped. Then it also ends their connections.
 pub struct HostRelay {
     shared: Arc<Shared>,
+    accesses: Mutex<Vec<NetworkAccess>>,
     tasks: Vec<AbortHandle>,
+}
+
+/// The access of one table's programs in this network.
+struct NetworkAccess {
+    /// The access of the table in all networks. Gone after a change of the configuration.
+    table: Weak<HostAccess>,
+    own: Arc<HostAccess>,
 }
 
 impl fmt::Debug for HostRelay {
@@ -49,6 +59,8 @@ struct Shared {
     /// The allowed connections by the address of the program's socket.
     expected: Mutex<HashMap<SocketAddr, (Instant, AllowedConnection)>>,
     announced: Notify,
+    /// Limits the records of failures, for all programs in the network.
+    failures: Arc<FailureLimit>,
 }
 
 impl HostRelay {
@@ -73,6 +85,7 @@ impl HostRelay {
             v6: v6.as_ref().map(std::net::TcpListener::local_addr).transpose()?,
             expected: Mutex::default(),
             announced: Notify::new(),
+            failures: Arc::default(),
         });
 
         let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
@@ -86,13 +99,31 @@ impl HostRelay {
         tasks.push(runtime.spawn(udp).abort_handle());
         let tcp = resolver::serve_tcp(listen(dns_tcp)?, Arc::clone(&shared.names));
         tasks.push(runtime.spawn(tcp).abort_handle());
-        Ok(Self { shared, tasks })
+        Ok(Self { shared, accesses: Mutex::default(), tasks })
     }
 
     /// Returns the name that has a synthetic address.
     pub(super) fn name_of(&self, address: IpAddr) -> Option<String> {
         let names = self.shared.names.lock().unwrap_or_else(PoisonError::into_inner);
         names.name_of(address).map(str::to_owned)
+    }
+
+    /// Returns the access of a table with connections that count for this network alone.
+    pub(super) fn own_access(&self, access: &Arc<HostAccess>) -> Arc<HostAccess> {
+        let mut accesses = self.accesses.lock().unwrap_or_else(PoisonError::into_inner);
+        accesses.retain(|known| known.table.strong_count() > 0);
+        let table = Arc::downgrade(access);
+        if let Some(known) = accesses.iter().find(|known| known.table.ptr_eq(&table)) {
+            return Arc::clone(&known.own);
+        }
+        let own = Arc::new(access.with_own_connections());
+        accesses.push(NetworkAccess { table, own: Arc::clone(&own) });
+        own
+    }
+
+    /// Returns the limit for the records of failures.
+    pub(super) fn failures(&self) -> Arc<FailureLimit> {
+        Arc::clone(&self.shared.failures)
     }
 
     /// Returns the relay's address for a socket, or `None` if a socket of IPv6 (`is_v6`) can't
@@ -161,6 +192,8 @@ impl Shared {
 
 /// Accepts the connections of programs. Closes connections that the gate hasn't allowed.
 async fn accept(listener: TcpListener, shared: Arc<Shared>, permits: Arc<Semaphore>) {
+    // The connections end with this task.
+    let mut connections = JoinSet::new();
     while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {
         let (stream, from) = match listener.accept().await {
             Ok(accepted) => accepted,
@@ -169,8 +202,10 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, permits: Arc<Semapho
                 continue;
             }
         };
+        // Without this, the set would keep each connection that has ended.
+        while connections.try_join_next().is_some() {}
         let shared = Arc::clone(&shared);
-        tokio::spawn(async move {
+        connections.spawn(async move {
             let _permit = permit;
             if let Some(connection) = shared.take(from).await {
                 // The program decides when small pieces are sent, so they aren't delayed here.
@@ -189,3 +224,6 @@ fn listen(listener: std::net::TcpListener) -> io::Result<TcpListener> {
 fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
+
+#[cfg(test)]
+mod tests;

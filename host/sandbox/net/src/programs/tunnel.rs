@@ -1,6 +1,7 @@
 //! Passes the bytes of a connection on without changing them.
 
 use std::io;
+use std::pin::pin;
 
 use http::Uri;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -16,7 +17,7 @@ use crate::record::Record;
 const CHUNK: usize = 64 * 1024;
 
 /// Passes bytes in both directions until both sides have ended, or one side fails.
-pub(super) async fn pass(
+async fn pass(
     program: impl AsyncRead + AsyncWrite + Unpin,
     server: impl AsyncRead + AsyncWrite + Unpin,
     record: &Record,
@@ -28,6 +29,26 @@ pub(super) async fn pass(
         pass_one_way(from_server, to_program, record, Direction::ToProgram),
     )?;
     Ok(())
+}
+
+/// Passes bytes in both directions until the program's side has ended, or one side fails. A protocol
+/// after an upgrade needs both directions, so the server doesn't keep the connection open.
+pub(super) async fn pass_upgraded(
+    program: impl AsyncRead + AsyncWrite + Unpin,
+    server: impl AsyncRead + AsyncWrite + Unpin,
+    record: &Record,
+) -> io::Result<()> {
+    let (from_program, to_program) = tokio::io::split(program);
+    let (from_server, to_server) = tokio::io::split(server);
+    let mut sending = pin!(pass_one_way(from_program, to_server, record, Direction::ToServer));
+    let receiving = pass_one_way(from_server, to_program, record, Direction::ToProgram);
+    tokio::select! {
+        biased;
+        sent = &mut sending => return sent,
+        received = receiving => received?,
+    }
+    // The program reads the rest, and then ends its side.
+    sending.await
 }
 
 async fn pass_one_way(

@@ -164,6 +164,7 @@ fn new_record(request: &Request, url: &Url, hop: usize) -> DoorRecord {
         bytes: 0,
         sent: 0,
         program: None,
+        secrets: Vec::new(),
         time: std::time::Duration::ZERO,
         refused: false,
         failed: None,

@@ -11,7 +11,9 @@ use rustls::{ClientConnection, StreamOwned};
 use toolhold_net::{Secret, SecretSource, SecretValue};
 use toolhold_policy::egress::{PathPattern, Placement, SecretHost, SecretRule};
 
-use super::programs::{Person, Programs, client_config, granting, server_name, tls, waits_until};
+use super::programs::{
+    Log, Person, Programs, client_config, granting, server_name, tls, waits_until,
+};
 use super::server::{Asked, Authority, Server, Wire, answer};
 use super::*;
 
@@ -132,6 +134,30 @@ fn secret_takes_the_place_of_its_placeholder_in_headers_of_its_host_only() {
 }
 
 #[test]
+fn secret_that_a_job_has_sent_is_named_in_the_log() {
+    let authority = Authority::new();
+    let server = Server::tls(authority.server(&["api.test"], &[], |_| {}), ok);
+    let port = server.port();
+    let log = Log::new(None);
+    let mut settings = granting(&[format!("https://api.test:{port}")], Some(&authority));
+    settings.secrets = vec![secret(&format!("api.test:{port}"))];
+    settings.network.log = Some(Arc::clone(&log) as _);
+    // The programs of a job have no report.
+    let programs = Programs::with_person(settings, None, 2, None);
+    let placeholder = programs.access.variables().expect("variables")[0].1.clone();
+    let cases = [(format!("x-token: {placeholder}\r\n"), vec!["github"]), (String::new(), vec![])];
+    for (index, (header, secrets)) in cases.iter().enumerate() {
+        let request =
+            format!("GET / HTTP/1.1\r\nhost: api.test:{port}\r\n{header}connection: close\r\n\r\n");
+        exchange(trusting(&programs, "api.test", port), &request);
+        waits_until(|| log.records().len() == index + 1);
+        let record = &log.records()[index];
+        assert_eq!((record.status, &record.failed), (Some(200), &None), "{record:?}");
+        assert!(record.secrets == *secrets, "{record:?}");
+    }
+}
+
+#[test]
 fn placeholder_for_another_host_stays_and_is_reported() {
     let server = Server::plain(ok);
     let port = server.port();
@@ -180,6 +206,18 @@ fn echoed_secret_is_redacted_also_in_two_pieces() {
         text.matches("[REDACTED:github]").count() == 2 && !text.contains("secret=42"),
         "{text}"
     );
+}
+
+#[test]
+fn searched_response_that_breaks_off_is_recorded_as_a_failure() {
+    let scene = Scene::new(|_, wire| {
+        write!(wire, "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n")?;
+        Err(io::ErrorKind::ConnectionAborted.into())
+    });
+    scene.ask("/", &format!("x-token: {}\r\n", scene.placeholder()));
+    waits_until(|| scene.programs.records().iter().all(|record| record.failed.is_some()));
+    let [record] = &scene.programs.records()[..] else { panic!("{:?}", scene.programs.records()) };
+    assert_eq!((record.status, record.refused), (Some(200), false), "{record:?}");
 }
 
 #[test]

@@ -120,8 +120,7 @@ impl Programs {
         let mut gate = HostGate::new(Arc::new(started), Arc::clone(&access), report.clone());
         if let Some(person) = person {
             let waits = Arc::clone(&person.waits);
-            let questions = HostQuestions::new(Arc::clone(person) as _, waits, Arc::clone(&access));
-            gate = gate.with_questions(questions);
+            gate = gate.with_questions(HostQuestions::new(Arc::clone(person) as _, waits));
         }
         let report = report.unwrap_or_default();
         Self { gate, access, report, dns, relay, _runtime: runtime }
@@ -403,6 +402,19 @@ fn name_that_changes_to_a_private_address_is_refused() {
 }
 
 #[test]
+fn granted_name_at_an_address_where_toolhold_listens_is_refused() {
+    let server = Server::plain(hello);
+    let host = format!("npm.test:{}", server.port());
+    let mut settings = granting(&[format!("http://{host}")], None);
+    settings.network.listening = [server.address].into();
+    let programs = Programs::with_settings(settings);
+    let stream = programs.connect("npm.test", server.port()).expect("the host is granted");
+    let text = ask(stream, &host).expect("an answer");
+    assert!(text.starts_with("HTTP/1.1 403") && text.contains("where Toolhold listens"), "{text}");
+    assert_eq!(server.connections(), 0);
+}
+
+#[test]
 fn upgrade_is_passed_on_to_websocket_alone() {
     let server = Server::plain(|asked, wire| {
         let protocol = asked.header("upgrade").unwrap_or("none").to_owned();
@@ -499,14 +511,24 @@ fn bytes_of_an_open_connection_are_already_recorded() {
     assert!(record.time > Duration::ZERO);
 }
 
-/// A log whose first record waits until the test ends the wait.
+/// A log whose first record may wait until the test ends the wait.
 #[derive(Debug)]
-struct SlowLog {
+pub(super) struct Log {
     records: Mutex<Vec<DoorRecord>>,
     wait: Mutex<Option<mpsc::Receiver<()>>>,
 }
 
-impl Recorder for SlowLog {
+impl Log {
+    pub(super) fn new(wait: Option<mpsc::Receiver<()>>) -> Arc<Self> {
+        Arc::new(Self { records: Mutex::default(), wait: Mutex::new(wait) })
+    }
+
+    pub(super) fn records(&self) -> Vec<DoorRecord> {
+        self.records.lock().expect("nobody panicked").clone()
+    }
+}
+
+impl Recorder for Log {
     fn record(&self, record: &DoorRecord) -> Result<(), toolhold_contract::Failure> {
         let wait = self.wait.lock().expect("nobody panicked").take();
         if let Some(wait) = wait {
@@ -522,11 +544,10 @@ fn slow_log_of_a_job_stops_no_other_connection() {
     let server = Server::plain(hello);
     let port = server.port();
     let (go_on, wait) = mpsc::channel();
-    let log = Arc::new(SlowLog { records: Mutex::default(), wait: Mutex::new(Some(wait)) });
+    let log = Log::new(Some(wait));
     let mut settings = settings(&[]);
     settings.network.resolver = Some(Arc::new(Loopback));
-    let recorder: Arc<dyn Recorder> = log.clone();
-    settings.network.log = Some(recorder);
+    settings.network.log = Some(Arc::clone(&log) as _);
     grant(&mut settings, &format!("http://npm.test:{port}"));
     let private = settings.reach.grants.last().and_then(|one| one.value.private_host());
     settings.reach.private.extend(private.map(placed));
@@ -538,12 +559,56 @@ fn slow_log_of_a_job_stops_no_other_connection() {
         assert!(ask(stream, &host).expect("an answer").ends_with("hello"));
     }
     go_on.send(()).expect("the first record waits");
-    let records = || log.records.lock().expect("nobody panicked").clone();
-    waits_until(|| records().len() == 3);
-    for record in records() {
+    waits_until(|| log.records().len() == 3);
+    for record in log.records() {
         assert_eq!((record.bytes, record.status, &*record.path), (5, Some(200), "/a"));
         assert_eq!(record.address, Some(IpAddr::from([127, 0, 0, 1])));
         assert_eq!(record.program.as_deref(), Some("curl"));
+    }
+}
+
+#[test]
+fn refused_connections_of_jobs_fill_no_log_and_hide_no_other_connection() {
+    let server = Server::plain(hello);
+    let port = server.port();
+    let log = Log::new(None);
+    let mut settings = granting(&[format!("http://npm.test:{port}")], None);
+    settings.network.log = Some(Arc::clone(&log) as _);
+    let programs = Programs::with_report(settings, None, 2);
+    // The limit for each minute is 60.
+    for _ in 0..150 {
+        programs.connect("other.test", port).expect_err("it isn't granted");
+    }
+    let stream = programs.connect("npm.test", port).expect("it is granted");
+    let text = ask(stream, &format!("npm.test:{port}")).expect("an answer");
+    assert!(text.ends_with("hello"), "{text}");
+    waits_until(|| log.records().iter().any(|record| record.failed.is_none()));
+    let refused = log.records().iter().filter(|record| record.refused).count();
+    // A slow machine may need more than a minute.
+    assert!((60..150).contains(&refused), "{refused}");
+}
+
+#[test]
+fn each_response_that_breaks_off_is_recorded_as_a_failure() {
+    let server = Server::plain(|_, wire| {
+        wire.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhello")?;
+        Err(io::ErrorKind::ConnectionAborted.into())
+    });
+    let port = server.port();
+    let log = Log::new(None);
+    let mut settings = granting(&[format!("http://npm.test:{port}")], None);
+    settings.network.log = Some(Arc::clone(&log) as _);
+    let programs = Programs::with_report(settings, None, 2);
+    // The limit of records is only for connections that reach nobody.
+    let attempts = 70;
+    for _ in 0..attempts {
+        let stream = programs.connect("npm.test", port).expect("it is granted");
+        let _ = ask(stream, &format!("npm.test:{port}"));
+    }
+    waits_until(|| log.records().len() == attempts);
+    for record in log.records() {
+        assert_eq!((record.status, record.bytes, record.refused), (Some(200), 5, false));
+        assert!(record.failed.is_some(), "{record:?}");
     }
 }
 

@@ -311,10 +311,37 @@ fn network_advice_depends_on_the_grant() {
         notice(NetworkGrant::Allow, ProcessKind::Shell, "tools.shell")
             .contains("needs no approval")
     );
-    assert!(
-        notice(NetworkGrant::Deny, ProcessKind::Plugin, "plugins.x")
-            .contains("`network = true` in [plugins.x] of /c/toolhold.toml")
+    assert_eq!(
+        notice(NetworkGrant::Deny, ProcessKind::Plugin, "plugins.x"),
+        "The command couldn't reach a host. To grant a host: `hosts = [\"HOST\"]` in [plugins.x] of \
+         /c/toolhold.toml. To grant the whole network: `network = true` there."
     );
+}
+
+#[test]
+fn interpreter_of_a_plugin_gets_advice_about_the_host_that_it_names() {
+    let context = ProcessContext {
+        network: NetworkGrant::Deny,
+        kind: ProcessKind::Plugin,
+        table: table_of("plugins.x"),
+        ..context()
+    };
+    let advisor = SandboxAdvisor { context };
+    for (stderr, host) in [
+        ("TypeError: fetch failed", "HOST"),
+        (
+            "TypeError: fetch failed\n  [cause]: Error: getaddrinfo ENOTFOUND api.example.com",
+            "api.example.com",
+        ),
+        ("Error: getaddrinfo EAI_AGAIN api.example.com", "api.example.com"),
+    ] {
+        let notices = advise(&advisor, stderr);
+        let line = format!("To grant a host: `hosts = [\"{host}\"]` in [plugins.x]");
+        assert!(matches!(&notices[..], [notice] if notice.contains(&line)), "{notices:?}");
+    }
+    // A plugin's `localhost` is private with hosts, too.
+    let refused = advise(&advisor, "Error: connect ECONNREFUSED 127.0.0.1:5432");
+    assert!(refused[0].contains("`network = true` in [plugins.x]"), "{refused:?}");
 }
 
 #[test]

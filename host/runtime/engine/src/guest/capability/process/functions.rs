@@ -156,7 +156,7 @@ impl CallState {
         let (Some(hosts), Some(processes)) = (&policy.hosts, &self.capabilities.process) else {
             return Ok(());
         };
-        let questions = if is_job { None } else { self.host_questions(hosts) };
+        let questions = if is_job { None } else { self.host_questions() };
         let reaches_no_host = hosts.is_empty() && questions.is_none();
         if command.network || reaches_no_host {
             return Ok(());
@@ -185,11 +185,11 @@ impl CallState {
 
     /// Returns the questions about hosts that no entry grants. Returns `None` if nobody can be
     /// asked about hosts.
-    fn host_questions(&self, hosts: &Arc<HostAccess>) -> Option<HostQuestions> {
+    fn host_questions(&self) -> Option<HostQuestions> {
         let processes = self.capabilities.process.as_ref()?;
         let approver = processes.commands.host_approver.as_ref()?;
         let waits = Arc::clone(&self.call.watch.waits);
-        Some(HostQuestions::new(Arc::clone(approver), waits, Arc::clone(hosts)))
+        Some(HostQuestions::new(Arc::clone(approver), waits))
     }
 
     /// Checks a command, and remembers a denial. `may_judge` tells whether a command without a

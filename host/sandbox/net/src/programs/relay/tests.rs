@@ -1,0 +1,186 @@
+//! Upgraded connections, and the bounds of a network.
+
+use std::net::Ipv4Addr;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use toolhold_policy::egress::{PrivateHosts, Reach, Scheme, TargetHost};
+use toolhold_policy::{Origin, OwnTable, Placed};
+
+use super::*;
+use crate::{Egress, Limits, Network, Settings};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+const SWITCHED: &[u8] =
+    b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
+
+/// A program with an upgraded connection.
+struct UpgradedProgram {
+    relay: HostRelay,
+    permits: Arc<Semaphore>,
+    stream: TcpStream,
+}
+
+async fn read_head(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await?);
+    }
+    Ok(head)
+}
+
+/// Accepts an upgrade, echoes four bytes, and never ends the connection.
+async fn serve_upgrade(listener: TcpListener) -> io::Result<()> {
+    let (mut stream, _) = listener.accept().await?;
+    read_head(&mut stream).await?;
+    stream.write_all(SWITCHED).await?;
+    let mut ping = [0; 4];
+    stream.read_exact(&mut ping).await?;
+    stream.write_all(&ping).await?;
+    std::future::pending().await
+}
+
+/// Settings that open the loopback addresses of this machine.
+fn loopback_settings() -> Settings {
+    let place = Origin::default();
+    let loopback = PrivateHosts::new("127.0.0.0/8").expect("it is valid");
+    let reach = Reach {
+        table: OwnTable::default(),
+        grants: Vec::new(),
+        denied: Vec::new(),
+        private: vec![Placed { value: loopback, place: place.clone() }],
+        job_servers: false,
+        https_only: Placed { value: true, place: place.clone() },
+        place,
+    };
+    let limits = Limits {
+        time: PATIENCE,
+        idle: PATIENCE,
+        body: 0,
+        request_body: 0,
+        headers: 0,
+        concurrent: 1,
+        requests: 1,
+    };
+    Settings {
+        reach,
+        limits,
+        time_key: String::new(),
+        asks: false,
+        secrets: Vec::new(),
+        credentials_to: Vec::new(),
+        network: Network::default(),
+    }
+}
+
+fn allowed_connection(port: u16) -> AllowedConnection {
+    let egress = Egress::new(loopback_settings());
+    AllowedConnection {
+        host: TargetHost::Address(Ipv4Addr::LOCALHOST.into()),
+        port,
+        program: "node".to_owned(),
+        access: Arc::new(HostAccess::new(Arc::new(egress))),
+        questions: None,
+        report: Some(Arc::default()),
+        failures: Arc::default(),
+    }
+}
+
+/// A relay at an address, without a task.
+fn relay_at(address: SocketAddr) -> HostRelay {
+    let shared = Arc::new(Shared {
+        names: Arc::default(),
+        v4: address,
+        v6: None,
+        expected: Mutex::default(),
+        announced: Notify::new(),
+        failures: Arc::default(),
+    });
+    HostRelay { shared, accesses: Mutex::default(), tasks: Vec::new() }
+}
+
+/// Connects a program to a server through a relay, and upgrades the connection.
+async fn upgrade() -> io::Result<UpgradedProgram> {
+    let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let port = server.local_addr()?.port();
+    tokio::spawn(serve_upgrade(server));
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let address = listener.local_addr()?;
+    let mut relay = relay_at(address);
+    // One permit is for the connection. The listener holds the other for the next connection.
+    let permits = Arc::new(Semaphore::new(2));
+    let accepted = accept(listener, Arc::clone(&relay.shared), Arc::clone(&permits));
+    relay.tasks.push(tokio::spawn(accepted).abort_handle());
+
+    let mut stream = TcpStream::connect(address).await?;
+    relay.expect(stream.local_addr()?, allowed_connection(port))?;
+    let request = format!(
+        "GET / HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).await?;
+    let head = read_head(&mut stream).await?;
+    assert!(head.starts_with(b"HTTP/1.1 101"), "{}", String::from_utf8_lossy(&head));
+    stream.write_all(b"ping").await?;
+    let mut ping = [0; 4];
+    stream.read_exact(&mut ping).await?;
+    assert_eq!(&ping, b"ping");
+    Ok(UpgradedProgram { relay, permits, stream })
+}
+
+async fn wait_for_permits(permits: &Semaphore, count: usize) {
+    let released = async {
+        while permits.available_permits() < count {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, released).await.expect("the connection ends");
+}
+
+#[tokio::test]
+async fn upgraded_connection_holds_its_permit_until_the_program_ends() {
+    let program = upgrade().await.expect("it is upgraded");
+    assert_eq!(program.permits.available_permits(), 0);
+    // The server keeps its side open.
+    drop(program.stream);
+    wait_for_permits(&program.permits, 1).await;
+}
+
+/// Accepts connections, and keeps them open.
+async fn keep_open(listener: TcpListener) {
+    let mut kept = Vec::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        kept.push(stream);
+    }
+}
+
+#[tokio::test]
+async fn programs_in_one_network_do_not_use_up_the_connections_of_others() {
+    let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port is free");
+    let address = server.local_addr().expect("an address");
+    tokio::spawn(keep_open(server));
+    let AllowedConnection { access: table, .. } = allowed_connection(address.port());
+    let target = allowed_connection(address.port()).target(Scheme::Http);
+    let uri = target.origin().parse::<http::Uri>().expect("a URI");
+
+    let relay = relay_at(address);
+    let access = relay.own_access(&table);
+    assert!(Arc::ptr_eq(&access, &relay.own_access(&table)));
+    let mut open = Vec::new();
+    for _ in 0..crate::connect::MAX_CONNECTIONS {
+        open.push(access.connector.open(&target, &uri).await.expect("it connects"));
+    }
+    let further = timeout(Duration::ZERO, access.connector.open(&target, &uri)).await;
+    assert!(further.is_err(), "it waits");
+    let other = relay_at(address).own_access(&table);
+    other.connector.open(&target, &uri).await.expect("it connects");
+}
+
+#[tokio::test]
+async fn upgraded_connection_ends_with_its_relay() {
+    let mut program = upgrade().await.expect("it is upgraded");
+    drop(program.relay);
+    let read = timeout(PATIENCE, program.stream.read(&mut [0; 1])).await.expect("it ends");
+    assert!(read.is_err() || read.is_ok_and(|length| length == 0));
+    wait_for_permits(&program.permits, 2).await;
+}
