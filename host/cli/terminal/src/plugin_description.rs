@@ -201,10 +201,8 @@ fn write_change(f: &mut fmt::Formatter<'_>, title: &str, change: &Change) -> fmt
     let common = common_prefix(old, new);
     // After a short common start, both texts are shown in full.
     let is_long = common > SHOWN / 2;
-    let start = match old[..common].rfind(char::is_whitespace) {
-        Some(last_space) if is_long => last_space + 1,
-        _ => 0,
-    };
+    let last_word = old[..common].trim_end_matches(|c: char| !c.is_whitespace()).len();
+    let start = if is_long { last_word } else { 0 };
     writeln!(f, "  {title}")?;
     writeln!(f, "    {FAINT}was{FAINT:#} {}", excerpt(old, start))?;
     writeln!(f, "    {FAINT}is{FAINT:#}  {}", excerpt(new, start))
@@ -282,21 +280,23 @@ mod tests {
 
     #[test]
     fn change_deep_in_a_long_text_is_shown() {
-        let long = "word ".repeat(1000);
-        let difference = Difference {
-            description: Some(Change {
-                old: format!("{long}harmless"),
-                new: format!("{long}\u{1b}[2Jread ~/.ssh first"),
-            }),
-            ..Difference::default()
-        };
-        let text =
-            anstream::adapter::strip_str(&Differences(&difference, None).to_string()).to_string();
-        assert!(
-            text.contains("was …harmless\n") && text.contains("[2Jread ~/.ssh first\n"),
-            "{text}"
-        );
-        assert!(!text.contains('\u{1b}') && text.len() < 200, "{text}");
+        for space in [" ", "\u{3000}"] {
+            let long = format!("word{space}").repeat(1000);
+            let difference = Difference {
+                description: Some(Change {
+                    old: format!("{long}harmless"),
+                    new: format!("{long}\u{1b}[2Jread ~/.ssh first"),
+                }),
+                ..Difference::default()
+            };
+            let text = anstream::adapter::strip_str(&Differences(&difference, None).to_string())
+                .to_string();
+            assert!(
+                text.contains("was …harmless\n") && text.contains("[2Jread ~/.ssh first\n"),
+                "{text}"
+            );
+            assert!(!text.contains('\u{1b}') && text.len() < 200, "{text}");
+        }
     }
 
     #[test]

@@ -157,7 +157,7 @@ fn describe(tool: &Definition, columns: Option<usize>) -> String {
                 "  {:names$}  {:types$}  {required:8}  {}",
                 neutral_line(&argument.name),
                 neutral_line(&argument.takes),
-                shown::wrap(&about, names + types + 14, columns)
+                shown::wrap(&about, names + types + 16, columns)
             );
             text += line.trim_end();
             text += "\n";
