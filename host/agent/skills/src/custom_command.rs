@@ -132,7 +132,7 @@ impl CustomCommands {
             let trusted = config::trusted(folders)?;
             commands.add_all(&folder, &FolderRules { trusted: Some(&trusted), is_built_in });
         }
-        commands.found.sort_by(|one, other| one.name.cmp(&other.name));
+        commands.found.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(commands)
     }
 
@@ -176,7 +176,7 @@ impl CustomCommands {
         let mut notices = self.left_out.clone();
         if self.further_left_out > 0 {
             let files = counted(self.further_left_out, "more file");
-            notices.push(format!("{files} of commands can't be used"));
+            notices.push(format!("{files} in the folders of commands can't be used"));
         }
         let names: Vec<String> =
             self.untrusted().map(|command| format!("/{}", command.name)).collect();
@@ -333,18 +333,18 @@ fn describe(source: &str) -> String {
 fn insert_arguments(text: &str, arguments: &str) -> Result<String, ExpandError> {
     let words: Vec<&str> = arguments.split_whitespace().collect();
     let mut message = String::new();
-    let mut has_place = false;
+    let mut has_placeholder = false;
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('$') {
         message.push_str(before);
         if let Some(after_name) = after.strip_prefix(ALL_ARGUMENTS) {
             message.push_str(arguments);
-            has_place = true;
+            has_placeholder = true;
             rest = after_name;
         } else if let Some(index) = argument_index(after) {
             // If the person gave fewer arguments, insert nothing.
             message.push_str(words.get(index).copied().unwrap_or_default());
-            has_place = true;
+            has_placeholder = true;
             // Skip the digit, which is one byte.
             rest = &after[1..];
         } else {
@@ -356,7 +356,7 @@ fn insert_arguments(text: &str, arguments: &str) -> Result<String, ExpandError> 
         }
     }
     message.push_str(rest);
-    if !has_place && !arguments.is_empty() {
+    if !has_placeholder && !arguments.is_empty() {
         message.push_str("\n\n");
         message.push_str(arguments);
     }

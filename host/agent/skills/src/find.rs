@@ -58,7 +58,7 @@ impl Skills {
 
         let trusted = skills.usable.iter().filter(|skill| skill.origin == SkillOrigin::Trusted);
         skills.readable.extend(trusted.map(|skill| skill.folder.clone()));
-        skills.usable.sort_by(|one, other| one.name.cmp(&other.name));
+        skills.usable.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(skills)
     }
 

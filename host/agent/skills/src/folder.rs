@@ -274,22 +274,24 @@ impl SkillFolder {
     /// Lists all files below the folder, with digests of their contents if `reads_files` is set.
     /// Fails if there are too many files, bytes or levels, or if a file can't be read.
     pub(crate) fn tree(&self, reads_files: bool) -> Result<FileTree, FolderError> {
-        let mut walk = Walk { tree: FileTree::default(), entries: 0, bytes: 0, reads_files };
+        let mut builder =
+            TreeBuilder { tree: FileTree::default(), entries: 0, bytes: 0, reads_files };
         let top_path = "";
         let depth = 0;
-        self.walk(self.dir.as_fd(), top_path, depth, &mut walk)?;
-        walk.tree.files.sort_by(|one, other| one.path.cmp(&other.path));
-        walk.tree.others.sort_unstable();
-        Ok(walk.tree)
+        self.walk(self.dir.as_fd(), top_path, depth, &mut builder)?;
+        builder.tree.files.sort_by(|a, b| a.path.cmp(&b.path));
+        builder.tree.others.sort_unstable();
+        Ok(builder.tree)
     }
 
-    /// Adds the files below a folder to `walk`. `parent`: the path of the folder in the tree.
+    /// Adds the files below the folder `dir` to `builder`. Their paths start with `parent`, the
+    /// path of this folder.
     fn walk(
         &self,
         dir: BorrowedFd<'_>,
         parent: &str,
         depth: usize,
-        walk: &mut Walk,
+        builder: &mut TreeBuilder,
     ) -> Result<(), FolderError> {
         if depth > MAX_DEPTH {
             return Err(FolderError::TooDeep);
@@ -302,55 +304,55 @@ impl SkillFolder {
             }
             let path = if parent.is_empty() { name.to_owned() } else { format!("{parent}/{name}") };
 
-            walk.entries += 1;
-            if walk.entries > MAX_FILES {
+            builder.entries += 1;
+            if builder.entries > MAX_FILES {
                 return Err(FolderError::TooManyFiles);
             }
 
             let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
             let file_type = FileType::from_raw_mode(stat.st_mode);
-            if let Err(error) = self.owners.check(&stat)
-                && !file_type.is_symlink()
-            {
-                walk.tree.foreign.push(format!("{path}: {error}"));
+            // Links aren't followed, so it doesn't matter who owns them.
+            let is_link = file_type.is_symlink();
+            if !is_link && let Err(error) = self.owners.check(&stat) {
+                builder.tree.foreign.push(format!("{path}: {error}"));
                 continue;
             }
             match file_type {
                 FileType::Directory => {
                     let child = open_folder(dir, name)?;
-                    self.walk(child.as_fd(), &path, depth + 1, walk)?;
+                    self.walk(child.as_fd(), &path, depth + 1, builder)?;
                 }
                 FileType::RegularFile => match self.open_file(dir, name) {
-                    Ok(file) => walk.add(file, path)?,
+                    Ok(file) => builder.add(file, path)?,
                     Err(error) => return Err(FolderError::File { path, error: error.into() }),
                 },
-                _ => walk.tree.others.push(path),
+                _ => builder.tree.others.push(path),
             }
         }
         Ok(())
     }
 }
 
-struct Walk {
+struct TreeBuilder {
     tree: FileTree,
     entries: usize,
     bytes: u64,
     reads_files: bool,
 }
 
-impl Walk {
+impl TreeBuilder {
     /// Adds a file to the tree. With `reads_files`, makes the file's digest, unless the file is too
     /// large for the limit. Fails if the tree has more bytes than the limit.
     fn add(&mut self, mut file: File, path: String) -> Result<(), FolderError> {
         let stat = fstat(&file)?;
         let mut size = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
         let mut digest = Vec::new();
-        let room = MAX_TREE - self.bytes;
-        if self.reads_files && size <= room {
+        let remaining = MAX_TREE - self.bytes;
+        if self.reads_files && size <= remaining {
             let mut hasher = Sha256::new();
             // The file may have grown since `fstat`. Read up to one byte more than the limit
             // allows, so that the check below notices this.
-            let mut bounded = (&mut file).take(room + 1);
+            let mut bounded = (&mut file).take(remaining + 1);
             size = io::copy(&mut bounded, &mut hasher)?;
             digest = hasher.finalize().to_vec();
         }
