@@ -145,7 +145,7 @@ pub(crate) fn shown(arguments: &Value) -> String {
     format!("{}{more}", neutral_line(shown))
 }
 
-/// Makes the note for the calling model. `by`: the name of the correcting model.
+/// Makes the note that tells the calling model about the correction.
 pub(crate) fn note(by: &str, arguments: &Value, error: &str) -> String {
     let error = neutral_line(cut(error, MAX_ERROR));
     let arguments = shown(arguments);

@@ -86,7 +86,7 @@ struct Arguments {
     #[serde(default = "read")]
     access: Access,
     tools: Option<Vec<String>>,
-    // The host limits the call by this value.
+    // The host already limits the call by this value.
     #[serde(default, rename = "timeout")]
     _timeout: Option<f64>,
 }
@@ -164,7 +164,7 @@ fn definition() -> Definition {
         title: Some("Hand on a task".to_owned()),
         annotations: Annotations {
             read_only: false,
-            // The policy decides on each call of the sub-agent.
+            // The policy decides on each call of the sub-agent, so delegating itself does no harm.
             destructive: false,
             idempotent: false,
             // The sub-agent may repeat text of web pages or files in its answer.
@@ -296,7 +296,7 @@ impl Shared {
     ) -> Result<(Agent, String), AgentError> {
         let parent_settings = &delegator.settings;
         let mut system = parent_settings.system.clone();
-        // The system text of a sub-agent already contains these instructions.
+        // If the parent is a sub-agent, its system text already contains these instructions.
         let is_parent_sub_agent = delegator.environment.depth > 0;
         if !is_parent_sub_agent {
             system = format!("{system}\n\n{SYSTEM}");
@@ -428,8 +428,8 @@ fn wanted_tools(
     Ok(tools)
 }
 
-/// Returns the result of the delegating call. `text`: the text of the sub-agent, which is also part
-/// of a failure.
+/// Returns the result of the delegating call. A failure also contains `text`, the last text of the
+/// sub-agent.
 fn outcome_of(ending: &TaskEnd, text: String) -> Outcome {
     let (code, summary) = match ending.kind {
         EndKind::Done => return Ok(Output::text(text)),

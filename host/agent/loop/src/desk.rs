@@ -50,13 +50,13 @@ impl ParentAgent {
     }
 }
 
-/// The name of a session and of the agent in it. `None`: the primary agent.
+/// The name of a session, and the name of an agent in it. The name is `None` for the primary agent.
 type Key = (String, Option<String>);
 
 pub(crate) struct DelegateRegistry {
     /// The number of sub-agents that may work for one agent at the same time.
     at_once: usize,
-    /// The permits of clients by session. Clients call `delegate` without an agent of their own.
+    /// The permits of clients, which call `delegate` without an agent of their own, by session.
     clients: Mutex<HashMap<String, Weak<Semaphore>>>,
     known: Mutex<HashMap<Key, Arc<ParentAgent>>>,
 }

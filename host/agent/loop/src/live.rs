@@ -15,7 +15,7 @@ use crate::events::{RunEvent, RunEvents};
 /// The most bytes of one call's output that may wait. The start of longer output is dropped.
 const MAX_WAITING: usize = 16 * 1024;
 
-/// The time between two events with output. Fast output therefore becomes a few large events.
+/// The time between two events with output, so that fast output becomes a few large events.
 const OUTPUT_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Default)]
@@ -112,6 +112,7 @@ fn shorten(text: &mut String, left_out: &mut u64) {
 pub(crate) struct CallEvents {
     call: String,
     live_events: Arc<LiveEvents>,
+    /// Replaces the providers' keys in a text.
     hide: Box<dyn Fn(&str) -> String + Send + Sync>,
 }
 

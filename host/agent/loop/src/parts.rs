@@ -18,7 +18,7 @@ pub(crate) fn show_event(
         ModelEvent::Text(text) => {
             let shown = match splitter {
                 None => ShownText { text, ..ShownText::default() },
-                // The splitter keeps text that may be the start of a call.
+                // The splitter holds text back that may be the start of a call.
                 Some(splitter) => splitter.push(&text),
             };
             show(shown, events);

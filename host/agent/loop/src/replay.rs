@@ -65,7 +65,7 @@ struct Replay {
     /// The calls of the last answer that haven't started yet.
     waiting: VecDeque<WantedCall>,
     spent: Spent,
-    /// The tokens and costs before the running task. `None`: no task is running.
+    /// The tokens and costs before the running task, or `None` if no task is running.
     spent_before_task: Option<Spent>,
     last: EndKind,
 }
@@ -140,7 +140,7 @@ impl Replay {
         let text = text_of(&task.parts);
         let forms = self.forms.get_or_insert_with(|| TextForms::new(&task.settings));
         forms.earlier.add_message(&text);
-        // `None`: the tools of the task before stay.
+        // Tools are only recorded if they differ from those of the task before.
         if let Some(tools) = task.tools {
             self.tools = tools;
         }

@@ -19,13 +19,13 @@ const CHUNK: usize = 256 * 1024;
 /// The content of a session's file.
 #[derive(Debug, Default)]
 pub struct Recorded {
-    /// The start of the session. `None`: the file is new.
+    /// The start of the session, or `None` if the file is new.
     pub began: Option<Began>,
     /// The last task, even if the person went back to before this task.
     pub task: Option<Task>,
     /// The last message of the person in the conversation, with the number of its entry.
     pub(crate) last_message: Option<(usize, Vec<Part>)>,
-    /// The end of the last task. `None`: the task was interrupted, or there was no task.
+    /// The end of the last task. `None` if the task was interrupted, or if there was no task.
     pub ended: Option<Ended>,
     /// The summary that replaces the entries before `conversation`.
     pub summary: Option<Compressed>,
@@ -108,7 +108,7 @@ impl Kind {
 }
 
 impl Recorded {
-    /// Only entries in the model's context are parsed.
+    /// Reads a session file. Parses only the entries that resuming the session needs.
     pub(crate) fn read(file: &mut File) -> io::Result<Self> {
         let Lines { mut lines, is_damaged } = find_lines(file)?;
         let mut recorded = Self {
@@ -184,8 +184,8 @@ impl Recorded {
         Ok(())
     }
 
-    /// Reads the entries after the summary. `replacements`: the short results in place of pruned
-    /// results, by entry number.
+    /// Reads the entries after the summary. `replacements` has the short results that replace
+    /// pruned results, by entry number.
     fn read_conversation(
         &mut self,
         lines: &[Line],
@@ -243,7 +243,7 @@ impl EarlierMessage {
 }
 
 /// Marks the lines that are no longer in the conversation: each step back of the person, and the
-/// lines that the step removes. The last step comes first, because a step can remove earlier steps.
+/// lines that the step removes. Begins with the last step, because it can remove earlier steps.
 fn mark_rewound(lines: &mut [Line], parser: &mut LineParser<'_>) -> io::Result<()> {
     let mut end = lines.len();
     while let Some(number) = lines[..end].iter().rposition(|line| line.kind == Kind::Rewound) {
@@ -260,7 +260,7 @@ fn mark_rewound(lines: &mut [Line], parser: &mut LineParser<'_>) -> io::Result<(
     Ok(())
 }
 
-/// Reads the short results in place of pruned results, by entry number.
+/// Reads the short results that replace pruned results, by entry number.
 fn read_replacements(
     lines: &[Line],
     parser: &mut LineParser<'_>,
@@ -330,7 +330,7 @@ fn find_lines(file: &mut File) -> io::Result<Lines> {
     let mut reader = BufReader::with_capacity(CHUNK, file);
     let mut lines = Vec::new();
     let mut at = 0;
-    // The kind of an entry is in the first bytes of its line.
+    // The first bytes of the current line, which tell the kind of the entry.
     let mut start = Vec::with_capacity(16);
     let mut len = 0;
     loop {

@@ -76,8 +76,8 @@ impl ToolIndex {
         self.tools.iter().map(|tool| tool.tokens).sum()
     }
 
-    /// Returns the positions of the tools that match a text, the best first. `vector`: the vector
-    /// of the text. The same model must have made the vectors of the tools.
+    /// Returns the positions of the tools that match a text, the best first. The same model must
+    /// have made `vector`, the vector of the text, and the vectors of the tools.
     pub fn ranked(&self, text: &str, vector: Option<&[f32]>) -> Vec<usize> {
         let scores = self.scores(text, vector);
         let mut order = in_order(&scores);
@@ -124,10 +124,11 @@ fn in_order(scores: &[f64]) -> Vec<usize> {
 /// The limits of a selection, and the tools that are always selected.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SelectionRules {
-    /// The number of tools that are selected by rank. 0: only `max_tokens` limits the selection.
+    /// The number of tools that are selected by rank. If it is 0, only `max_tokens` limits the
+    /// selection.
     pub top_k: usize,
-    /// A description with fewer words can't be ranked well. Tools with such a description are also
-    /// selected, up to `max_tokens`.
+    /// Tools whose description has fewer words are also selected, up to `max_tokens`, because such
+    /// a description can't be ranked well.
     pub min_description_words: usize,
     /// The full names of tools that are always selected, even above `max_tokens`.
     pub always_on: Vec<String>,
@@ -195,12 +196,11 @@ pub fn tokens_of(tool: &Definition) -> u64 {
     (bytes as u64).div_ceil(4)
 }
 
-/// Selects tools for a task. `vector`: the vector of the task. The same model must have made the
-/// vectors of the tools.
+/// Selects tools for a task. The same model must have made `vector`, the vector of the task, and
+/// the vectors of the tools.
 ///
 /// In the first round, each server gets at most half of the places and half of the tokens, unless
 /// the task names the server. The second round fills the remaining places without this limit.
-/// limit.
 pub fn select(
     index: &ToolIndex,
     task: &str,
@@ -234,14 +234,15 @@ pub fn select(
     let mut shares =
         Shares { places: places.div_ceil(2), tokens: room / 2, by_server: HashMap::new() };
     let mut ranked = 0;
-    // The second round has no shares.
+    // Only the first round limits each server to its share.
     for is_shared in [true, false] {
         for at in order.iter().copied() {
             if ranked >= places {
                 break;
             }
             let tool = &tools[at];
-            // Tools without a common word come last, in the second round, if `top_k` is 0.
+            // If `top_k` is 0, the second round also takes tools that have no word in common with
+            // the task.
             let takes_spare_room = rules.top_k == 0 && !is_shared;
             let fits = scores[at] > 0.0 || takes_spare_room;
             if !fits || !chosen.can_add(at, tool.tokens) {
