@@ -108,7 +108,8 @@ impl TextForms {
         let offered = OfferedTools::new(tools.iter().map(|tool| &**tool));
         // A model with native calls often shows commands in code blocks as examples. So only an
         // explicit form, such as a `tool_call` block, counts as a call of such a model.
-        self.offered = Some(if settings.native_tools { offered.explicit_only() } else { offered });
+        let accepted = if settings.native_tools { offered.explicit_only() } else { offered };
+        self.offered = Some(accepted);
     }
 
     /// Finds the calls of an answer. `number` is the number of the answer's entry. It becomes part
@@ -145,10 +146,8 @@ impl TextForms {
         hints.extend(found.hint.iter().map(FormHint::for_model));
 
         let mut notice = found.hint.as_ref().and_then(FormHint::for_person);
-        if found.calls.is_empty()
-            && hints.is_empty()
-            && let Some(tool) = shown_call(&text, offered)
-        {
+        let is_only_text = found.calls.is_empty() && hints.is_empty();
+        if is_only_text && let Some(tool) = shown_call(&text, offered) {
             notice = Some(format!(
                 "The model wrote a call of `{tool}` as text, so the tool was not called."
             ));

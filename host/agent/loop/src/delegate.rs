@@ -221,8 +221,8 @@ impl Shared {
             ))
             .with_suggestion("Do the task yourself."));
         }
-        let place = call.cancel.run_until_cancelled(delegator.places.acquire()).await;
-        let Some(Ok(_place)) = place else { return Err(cancelled()) };
+        let permit = call.cancel.run_until_cancelled(delegator.permits.acquire()).await;
+        let Some(Ok(_permit)) = permit else { return Err(cancelled()) };
 
         let may_delegate = depth < settings.max_depth.get();
         let tools = chosen_tools(&host, &delegator, arguments.tools.as_deref(), may_delegate)?;
@@ -263,8 +263,8 @@ impl Shared {
         let tool_names = offered.iter().map(|tool| tool.definition.name.clone()).collect();
         let budget = Arc::new(TaskBudget::new(&settings, CONFIGURED_TURNS));
         let clock = TaskClock::start(settings.max_time, environment.waited());
-        let places = self.registry.places_of_client(outer.session.name());
-        Ok(ParentAgent::new(environment, settings, tool_names, budget, clock, places))
+        let permits = self.registry.permits_of_client(outer.session.name());
+        Ok(ParentAgent::new(environment, settings, tool_names, budget, clock, permits))
     }
 
     /// Returns the inputs for an agent with the model in `[agent.delegate]`, or with the usual

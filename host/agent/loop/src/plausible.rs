@@ -58,8 +58,8 @@ impl PathWarning {
         let path = &self.path;
         match self.reason {
             Reason::Unseen => format!(
-                "the model may have made up `{path}`: the path doesn't exist, and no text that the \
-                 model has read names this path"
+                "the model may have made up `{path}`, which doesn't exist and isn't named in any \
+                 text that the model has read"
             ),
             Reason::Placeholder => {
                 format!("the model names `{path}`, which is an example path")
@@ -147,7 +147,8 @@ fn path_in(word: &str) -> Option<&str> {
         path = before;
     }
     let (folders, name) = path.rsplit_once('/')?;
-    if path.contains("//") || path.contains(is_rare_in_paths) || path.starts_with(['-', '~']) {
+    let has_rare_part = path.contains("//") || path.contains(is_rare_in_paths);
+    if has_rare_part || path.starts_with(['-', '~']) {
         return None;
     }
 

@@ -53,7 +53,7 @@ impl RecordedSession {
             replay.show(number, entry, events);
         }
         replay.end_if_killed(events);
-        Ok(replay.last)
+        Ok(replay.last_end)
     }
 }
 
@@ -67,7 +67,7 @@ struct Replay {
     spent: Spent,
     /// The tokens and costs before the running task, or `None` if no task is running.
     spent_before_task: Option<Spent>,
-    last: EndKind,
+    last_end: EndKind,
 }
 
 impl Replay {
@@ -168,7 +168,7 @@ impl Replay {
 
     fn end(&mut self, ending: TaskEnd, events: &mut dyn RunEvents) {
         let before = self.spent_before_task.take().unwrap_or(self.spent);
-        self.last = ending.kind;
+        self.last_end = ending.kind;
         self.waiting = VecDeque::new();
         let spent = self.spent.since(&before);
         events.event(RunEvent::Ended { ending, spent, session: self.spent });

@@ -329,7 +329,7 @@ impl Agent {
         events: &mut dyn RunEvents,
         cancel: &CancellationToken,
     ) -> Result<TaskEnd, AgentError> {
-        let _entry = self.start_task(task, events).await?;
+        let _registry_entry = self.start_task(task, events).await?;
         loop {
             if cancel.is_cancelled() {
                 return Ok(TaskEnd::new(EndKind::Cancelled, ""));
@@ -441,13 +441,13 @@ impl Agent {
         let tools = self.tool_tokens();
         events.event(RunEvent::Asking { tokens: self.meter.tokens(), tools });
         let started_at = Instant::now();
-        let mut first = None;
+        let mut time_to_first_event = None;
         let answer = tokio::time::timeout(
             time,
             self.environment.ask(
                 &turn,
                 &mut |event| {
-                    first.get_or_insert_with(|| started_at.elapsed());
+                    time_to_first_event.get_or_insert_with(|| started_at.elapsed());
                     notices.extend(show_event(event, splitter.as_mut(), &mut *events));
                 },
                 cancel,
@@ -463,7 +463,7 @@ impl Agent {
         for text in notices {
             self.append(&SessionEntry::Notice(text)).await?;
         }
-        let reading_time = first.unwrap_or_else(|| started_at.elapsed());
+        let reading_time = time_to_first_event.unwrap_or_else(|| started_at.elapsed());
         self.advise_fewer_tools(reading_time, tools, events).await?;
         Ok(answer.ok())
     }
@@ -500,7 +500,7 @@ impl Agent {
             tool_names,
             Arc::clone(&self.budget),
             self.clock,
-            registry.places(),
+            registry.permits(),
         ));
         let entry = registry.register(&delegator);
         self.delegator = Some(delegator);
@@ -635,13 +635,13 @@ impl Agent {
         let mut all_denied = true;
         let mut ending = None;
         let mut queue: Vec<ReadyCall> = Vec::new();
-        for (at, call) in wanted.calls.into_iter().enumerate() {
+        for (index, call) in wanted.calls.into_iter().enumerate() {
             let mut arguments = match call.arguments {
                 Ok(arguments) => arguments,
                 Err(error) => {
                     let ready = ReadyCall::without_arguments(&call.id, &call.name);
                     self.flush(&mut queue, &mut all_denied, events, cancel).await?;
-                    let is_last = at + 1 == count;
+                    let is_last = index + 1 == count;
                     let error = if is_cut && is_last { ArgumentsError::Cut } else { error };
                     let text = calls::invalid(error);
                     self.refuse(&ready, &text, Category::InvalidParameters, events).await?;

@@ -59,7 +59,7 @@ pub struct EarlierMessage {
 }
 
 struct Line {
-    at: u64,
+    offset: u64,
     len: usize,
     kind: Kind,
     /// Whether the person went back to before this entry.
@@ -113,7 +113,7 @@ impl Recorded {
         let Lines { mut lines, is_damaged } = find_lines(file)?;
         let mut recorded = Self {
             entries: lines.len(),
-            bytes: lines.last().map_or(0, |line| line.at + line.len as u64 + 1),
+            bytes: lines.last().map_or(0, |line| line.offset + line.len as u64 + 1),
             ..Self::default()
         };
         let mut parser = LineParser { file, buffer: Vec::new() };
@@ -287,7 +287,7 @@ struct LineParser<'a> {
 
 impl LineParser<'_> {
     fn parse(&mut self, line: &Line) -> io::Result<SessionEntry> {
-        self.file.seek(SeekFrom::Start(line.at))?;
+        self.file.seek(SeekFrom::Start(line.offset))?;
         self.buffer.resize(line.len, 0);
         self.file.read_exact(&mut self.buffer)?;
         parse_entry(&self.buffer)
@@ -329,7 +329,7 @@ fn find_lines(file: &mut File) -> io::Result<Lines> {
     file.seek(SeekFrom::Start(0))?;
     let mut reader = BufReader::with_capacity(CHUNK, file);
     let mut lines = Vec::new();
-    let mut at = 0;
+    let mut offset = 0;
     // The first bytes of the current line, which tell the kind of the entry.
     let mut start = Vec::with_capacity(16);
     let mut len = 0;
@@ -356,11 +356,11 @@ fn find_lines(file: &mut File) -> io::Result<Lines> {
             return Err(damaged(format!("the file has more than {MAX_ENTRIES} lines, the limit")));
         }
         let kind = Kind::from_line(&start);
-        lines.push(Line { at, len, kind, is_rewound: false });
+        lines.push(Line { offset, len, kind, is_rewound: false });
         if kind == Kind::Unknown {
             return Ok(Lines { lines, is_damaged: true });
         }
-        at += len as u64 + 1;
+        offset += len as u64 + 1;
         start.clear();
         len = 0;
     }
