@@ -25,8 +25,9 @@ const NAME_WORDS: [&str; 7] =
 
 /// A value of a call, and the words before it.
 struct Part {
-    /// The name of the argument, or the tag of the call.
+    /// The name of the argument, and the tag of the call. One of them precedes the value in a text.
     words_before: Vec<String>,
+    /// The forms in which the value may be written.
     spellings: Vec<String>,
 }
 
@@ -77,7 +78,7 @@ impl EarlierTexts {
         self.add_from(text, false);
     }
 
-    /// Adds a text. `is_message`: whether the text is a message of the user.
+    /// Adds a text, which is a message of the user if `is_message` is set.
     fn add_from(&mut self, text: &str, is_message: bool) {
         if self.is_full {
             return;
@@ -88,7 +89,8 @@ impl EarlierTexts {
                 self.room = remaining_room;
                 self.texts.push((normalized, is_message));
             }
-            // After a missing text, every call is an echo, so no stored text is needed.
+            // From now on, every call is an echo, because a text is missing. So the stored texts
+            // aren't needed any more.
             None => *self = Self { is_full: true, ..Self::with_room(0) },
         }
     }
@@ -103,9 +105,9 @@ impl EarlierTexts {
     /// Checks whether an earlier text contains a call. Returns `true` if some earlier texts are
     /// unknown.
     ///
-    /// `tag`: the word that starts the call, if no field or attribute names the tool. Only calls in
-    /// the form [`CallForm::Json`] are compared with messages of the user, because a user may ask
-    /// for a call.
+    /// If no field or attribute names the tool, `tag` is the word that starts the call. Only calls
+    /// in the form [`CallForm::Json`] are compared with messages of the user, because a user may
+    /// ask for a call.
     pub fn contain(&self, call: &TextCall, tag: Option<&str>) -> bool {
         if self.is_full {
             return true;
@@ -115,8 +117,8 @@ impl EarlierTexts {
         }
 
         let parts = compared_parts(call, tag);
-        // A copy of the call has all parts within a window of this length. The length is doubled
-        // for small arguments between the parts, which aren't compared.
+        // A copy of the call has all parts within a window of this length. The length is doubled,
+        // because there may be small arguments between the parts that aren't compared.
         let length: usize = parts.iter().map(|part| part.length() + MAX_GAP).sum();
         let window = 2 * length + MAX_OTHER_TEXT;
         for (text, is_message) in &self.texts {
@@ -159,8 +161,8 @@ fn drop_short_parts(parts: &mut Vec<Part>) {
     });
 }
 
-/// Adds each value inside `value` as a part. `name`: the name of the argument or field, or empty
-/// for items of a list. `tag`: see [`EarlierTexts::contain`].
+/// Adds each value inside `value` as a part. `name` is the name of the argument or field. It is
+/// empty for items of a list. [`EarlierTexts::contain`] explains `tag`.
 fn add_parts(parts: &mut Vec<Part>, name: &str, tag: Option<&str>, value: &Value) {
     match value {
         Value::Object(fields) => {
@@ -188,7 +190,7 @@ fn add_parts(parts: &mut Vec<Part>, name: &str, tag: Option<&str>, value: &Value
 
 /// Checks whether a section of the text, two windows long, contains all parts.
 fn has_all(text: &str, parts: &[Part], window: usize) -> bool {
-    // Most texts lack a part, and this test is fast.
+    // Begin with a fast test, because most texts lack a part.
     if !parts.iter().all(|part| part.has_spelling_in(text)) {
         return false;
     }
@@ -295,8 +297,9 @@ fn without_number(line: &str) -> &str {
     }
 }
 
-/// Adds the character of a JSON escape at the start of `text`, but no control character such as `
-/// `. JSON inside JSON has several backslashes. Returns the length of the escape.
+/// Adds the character of a JSON escape at the start of `text`, but no control character such as
+/// `\n`. JSON inside JSON has several backslashes, which count as one. Returns the length of the
+/// escape.
 fn add_escape(normalized: &mut String, text: &str) -> usize {
     let escaped = text.trim_start_matches('\\');
     let backslashes = text.len() - escaped.len();
