@@ -44,7 +44,7 @@ pub struct EarlierTexts {
     /// The texts in normal form, each with whether it is a message of the user.
     texts: Vec<(String, bool)>,
     /// The number of bytes that can still be added.
-    room: usize,
+    bytes_left: usize,
     /// Whether a text didn't fit. Every call is then treated as an echo.
     is_full: bool,
 }
@@ -56,8 +56,8 @@ impl Default for EarlierTexts {
 }
 
 impl EarlierTexts {
-    pub(super) fn with_room(room: usize) -> Self {
-        Self { texts: Vec::new(), room, is_full: false }
+    pub(super) fn with_room(bytes: usize) -> Self {
+        Self { texts: Vec::new(), bytes_left: bytes, is_full: false }
     }
 
     /// Treats every call as an echo from now on, because some earlier texts are unknown.
@@ -84,9 +84,9 @@ impl EarlierTexts {
             return;
         }
         let normalized = normalize(text);
-        match self.room.checked_sub(normalized.len()) {
-            Some(remaining_room) => {
-                self.room = remaining_room;
+        match self.bytes_left.checked_sub(normalized.len()) {
+            Some(bytes_left) => {
+                self.bytes_left = bytes_left;
                 self.texts.push((normalized, is_message));
             }
             // From now on, every call is an echo, because a text is missing. So the stored texts

@@ -40,7 +40,8 @@ pub(super) fn read_tag(text: &str) -> Result<(Tag<'_>, usize), NoTag> {
     let mut bytes = after_bracket.bytes().take(MAX_TAG_OR_FENCE - "<".len());
     let Some(length) = bytes.position(|byte| b">\n<".contains(&byte)) else {
         let may_continue = text.len() < MAX_TAG_OR_FENCE;
-        return Err(if may_continue { NoTag::Incomplete } else { NoTag::Missing });
+        let reason = if may_continue { NoTag::Incomplete } else { NoTag::Missing };
+        return Err(reason);
     };
     if after_bracket.as_bytes()[length] != b'>' {
         return Err(NoTag::Missing);

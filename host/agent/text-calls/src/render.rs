@@ -26,7 +26,7 @@ const HOST_TAGS: [&str; 6] =
 /// doesn't depend on the order of `offered`, because providers cache the start of a conversation.
 pub fn system_text(offered: &OfferedTools) -> String {
     let mut tools: Vec<&OfferedTool> = offered.tools().iter().collect();
-    tools.sort_by(|one, other| one.name.cmp(&other.name));
+    tools.sort_by(|a, b| a.name.cmp(&b.name));
     let example = match tools.iter().find(|tool| offered.fence_of(&tool.name).is_none()) {
         Some(tool) => example_call(tool),
         None => json!({ "name": "NAME", "arguments": {} }),

@@ -341,7 +341,8 @@ impl<'a> Scanner<'a> {
     /// Reads a call `tool/argument>value` or `tool/{…}` on one line. After a block in any other
     /// form, such a line is prose.
     fn start_line(&mut self, indentation: usize, is_end: bool) -> Step {
-        if self.has_blocks || self.is_quoted || !self.offered.allows_lines() {
+        let may_be_call = !self.has_blocks && !self.is_quoted;
+        if !may_be_call || !self.offered.allows_lines() {
             return self.begin_prose(indentation);
         }
         let (name, after_name) = split_tool_name(&self.rest()[indentation..]);
