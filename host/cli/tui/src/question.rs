@@ -16,8 +16,8 @@ use crate::editor::Editor;
 use crate::layout::{Breaks, wrap};
 use crate::theme::{Role, Theme};
 
-/// A key answers a question only if no other key was typed for this time. An earlier key may be
-/// meant for a message.
+/// A key answers a question only if no other key was typed for this time, because a key right after
+/// another key may be meant for a message.
 pub(crate) const QUIET: Duration = Duration::from_millis(500);
 
 /// The approver's name in the audit log.
@@ -68,13 +68,14 @@ enum Stage {
 #[derive(Debug, PartialEq)]
 pub(crate) enum QuestionReply {
     Approval(Reply),
-    /// The tool's unchanged text, with the answer. The asker knows no ID of the question.
+    /// The tool's unchanged text, with the answer. The text identifies the question, because the
+    /// asker knows no ID of the question.
     Inquiry(String, InquiryAnswer),
 }
 
 impl OpenQuestion {
-    /// Makes the question about the approval of a call. `rule`: the rule that a permanent approval
-    /// writes.
+    /// Makes the question about the approval of a call. A permanent approval writes `rule`. Without
+    /// a rule, the call can't be approved permanently.
     pub(crate) fn approval(
         id: String,
         call: String,
@@ -305,7 +306,7 @@ impl OpenQuestion {
         None
     }
 
-    /// Returns the hint about the keys. `others`: the number of other questions.
+    /// Returns the hint about the keys, and about the number of other questions.
     pub(crate) fn hint(&self, others: usize) -> String {
         let more = match others {
             0 => String::new(),
@@ -436,7 +437,7 @@ impl OpenQuestion {
     }
 }
 
-/// If the text starts with a bar, each of its rows starts with a bar.
+/// Lays out one line of a question. If the line starts with a bar, each of its rows does.
 fn question_line(text: &str, style: Style, width: usize) -> Vec<Line<'static>> {
     let none = (String::new(), style);
     let bar = (BAR.to_owned(), style);

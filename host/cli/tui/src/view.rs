@@ -53,7 +53,7 @@ const LABEL_COLUMNS: usize = 9;
 /// The most visible messages that wait.
 const MAX_QUEUED: usize = 3;
 
-/// `now`: the time of the clock in [`ScreenState::apply`].
+/// Draws the state at the time `now` of the clock that [`ScreenState::apply`] uses.
 pub(crate) fn draw(state: &mut ScreenState, frame: &mut Frame<'_>, now: Duration) {
     let area = frame.area();
     state.is_visible = area.width >= MIN_COLUMNS && area.height >= MIN_LINES;
@@ -73,7 +73,7 @@ pub(crate) fn draw(state: &mut ScreenState, frame: &mut Frame<'_>, now: Duration
         main.width -= PANEL_COLUMNS;
         let panel = Rect { x: main.width, width: PANEL_COLUMNS, ..area };
         put_panel(state, frame.buffer_mut(), panel, now);
-        // One empty column separates the panel.
+        // Leave one column between the panel and the conversation empty.
         main.width -= 1;
     }
 
@@ -282,7 +282,7 @@ fn status(state: &ScreenState, width: usize, now: Duration) -> String {
         line_facts.push((fact, comes_first));
     }
 
-    // The last fact needs no gap.
+    // Each fact is counted with the gap after it, but the last fact needs no gap.
     let room = width + columns(GAP);
     let mut used = 0;
     let mut is_shown = vec![false; line_facts.len()];
@@ -391,7 +391,7 @@ impl ScreenState {
 
     pub(crate) fn cost_in_words(&self) -> String {
         let mut text = String::new();
-        // The time only matters for facts that are left out here.
+        // Any time will do, because the time only matters for facts that are left out here.
         for (name, value) in facts(self, self.last_key) {
             if matches!(name, "tokens" | "cache" | "cost" | "turns") {
                 text.push_str(&format!("{name:LABEL_COLUMNS$} {value}\n"));
