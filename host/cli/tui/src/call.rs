@@ -157,10 +157,8 @@ impl CallBlock {
         }
         // Before the person answers, the question shows the diff, so don't show it here as well.
         let is_failed = matches!(self.state, CallState::Failed { .. });
-        if !self.answers.is_empty()
-            && !is_failed
-            && let Some(diff) = &self.diff
-        {
+        let shows_diff = !self.answers.is_empty() && !is_failed;
+        if shows_diff && let Some(diff) = &self.diff {
             lines.put_diff(diff, limits);
         }
 

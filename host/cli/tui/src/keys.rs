@@ -304,10 +304,8 @@ impl ScreenState {
     /// Takes back the last waiting message, or shows an older message of the history. Index 0 is
     /// the newest message of the history.
     fn recall_older(&mut self) {
-        if self.recalled.is_none()
-            && self.editor.is_empty()
-            && let Some(text) = self.queued.pop_back()
-        {
+        let has_typed_nothing = self.recalled.is_none() && self.editor.is_empty();
+        if has_typed_nothing && let Some(text) = self.queued.pop_back() {
             self.editor.set(&text);
             return;
         }

@@ -40,11 +40,19 @@ pub(crate) struct OpenQuestion {
 
 #[derive(Debug)]
 enum Kind {
-    /// `rule`: the rule that a permanent approval writes. `wider_approvals` also cover other calls.
-    Approval { rule: Option<String>, wider_approvals: Vec<WiderApproval> },
-    /// `original`: the tool's unchanged text. If there are no fields, the tool asks the person to
-    /// open an address.
-    Inquiry { original: String, fields: Vec<FormField> },
+    Approval {
+        /// The rule that a permanent approval writes, if the call can be approved permanently.
+        rule: Option<String>,
+        /// Approvals that also cover other calls.
+        wider_approvals: Vec<WiderApproval>,
+    },
+    Inquiry {
+        /// The tool's unchanged text.
+        original: String,
+        /// The fields of the answer. If there are none, the tool asks the person to open an
+        /// address.
+        fields: Vec<FormField>,
+    },
 }
 
 #[derive(Debug)]
@@ -419,15 +427,15 @@ impl OpenQuestion {
         }
 
         // The scroll position takes one line.
-        let room = height.saturating_sub(1);
-        let max_scrolled = count - room;
+        let text_height = height.saturating_sub(1);
+        let max_scrolled = count - text_height;
         if self.is_choosing() {
             self.scrolled = self.scrolled.min(max_scrolled);
         } else {
             // After the first choice, the end must be visible, for example the rule.
             self.scrolled = max_scrolled;
         }
-        let end = (self.scrolled + room).min(count);
+        let end = (self.scrolled + text_height).min(count);
         let mut visible: Vec<_> = lines.drain(self.scrolled..end).collect();
 
         let first = self.scrolled + 1;

@@ -266,13 +266,13 @@ impl Transcript {
 
     /// Returns the scroll position at which the transcript's end is at the bottom.
     fn last_top(&mut self, width: usize, height: usize) -> Top {
-        let mut room = height;
+        let mut lines_left = height;
         for index in (0..self.entries.len()).rev() {
             let lines = self.entry_lines(index, width).len();
-            if lines >= room {
-                return Top { block: self.dropped + index as u64, line: lines - room };
+            if lines >= lines_left {
+                return Top { block: self.dropped + index as u64, line: lines - lines_left };
             }
-            room -= lines;
+            lines_left -= lines;
         }
         Top { block: self.dropped, line: 0 }
     }
@@ -356,9 +356,9 @@ impl Transcript {
         // Only the first visible block can have hidden lines above.
         let mut hidden_lines = top.line;
         for index in first..self.entries.len() {
-            let room = height.saturating_sub(lines.len());
+            let lines_left = height.saturating_sub(lines.len());
             let entry_lines = self.entry_lines(index, width);
-            lines.extend(entry_lines.iter().skip(hidden_lines).take(room).cloned());
+            lines.extend(entry_lines.iter().skip(hidden_lines).take(lines_left).cloned());
             hidden_lines = 0;
             if lines.len() >= height {
                 break;
