@@ -75,7 +75,8 @@ pub(crate) fn image(release: &Release) -> io::Result<Package> {
     })
 }
 
-/// The folders that Toolhold needs, which an image without a system doesn't have, and its files.
+/// The entries of the layer: Toolhold's files, and the folders that it needs, because an image
+/// without a system has none.
 fn layer_entries(release: &Release) -> Vec<Entry<'_>> {
     let documents = format!("usr/share/doc/{NAME}");
     let mut entries = vec![
