@@ -45,7 +45,7 @@ pub(crate) fn build_with(
     if selection == Selection::All {
         cargo_build.arg("--workspace");
     }
-    // The cargo of the host draws its progress at the same time.
+    // Draw no progress, because the cargo of the host draws its own at the same time.
     cargo_build.env("CARGO_TERM_PROGRESS_WHEN", "never");
     cargo_build.args(["--lib", "--bins", "--release", "--target", WASM]);
     step::run("cargo build of the plugins", cargo_build)?;

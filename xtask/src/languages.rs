@@ -1,5 +1,5 @@
-//! Builds the example plugin of each language into `target/plugins/languages`, for the benches.
-//! Like its readers, it uses the language's own compiler.
+//! Builds the example plugin of each language into `target/plugins/languages`, for the benches,
+//! with the language's own compiler, as readers of the example do.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ pub(crate) fn build(toolhold: &Path) -> Result<Vec<(String, String)>, String> {
             with_cargo(&example)
         };
         let installed = folder().join(format!("{name}.wasm"));
-        // An old component would be measured as if it were this one.
+        // Remove an old component, because it would be measured if this build failed.
         let _ = fs::remove_file(&installed);
         match built {
             Ok(component) => fs::copy(&component, &installed)

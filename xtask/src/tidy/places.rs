@@ -74,7 +74,7 @@ const IO_PATHS: [&str; 15] = [
     "tokio",
 ];
 
-/// A handle of a file. Passing one on is no I/O.
+/// A handle of a file. Crates without I/O may use this type, because passing a handle on is no I/O.
 const HANDLE: &str = "std::os::fd::BorrowedFd";
 
 /// Methods of `Path` that use the file system.
@@ -413,8 +413,8 @@ pub(crate) fn unsafe_code_is_in_listed_files(tree: &Tree) -> Vec<Violation> {
             continue;
         }
         for (line, text) in source.code.lines().enumerate() {
-            // A guest names a section with `#[unsafe(link_section = …)]`. This attribute needs no
-            // proof.
+            // Ignore the attribute `#[unsafe(link_section = …)]`, with which a guest names a
+            // section, because it needs no proof.
             if has_word(&text.replace("#[unsafe(", ""), "unsafe") {
                 let message = format!(
                     "`unsafe` is not allowed in this file: remove it, or call {}",
@@ -445,7 +445,7 @@ fn only_one_file(tree: &Tree, patterns: &[&'static str], home: &str, what: &str)
     for (file, source) in
         tree.rust(&["host/"]).filter(|(file, _)| !file.path.ends_with("/build.rs"))
     {
-        // Parts have an engine of their own, without capabilities.
+        // This file is allowed, because parts have an engine of their own, without capabilities.
         if file.path == "host/runtime/compiler/src/parts/run.rs" {
             continue;
         }

@@ -11,7 +11,7 @@ pub(crate) fn text_is_clean(tree: &Tree) -> Vec<Violation> {
     for file in
         tree.files.iter().filter(|file| file.has_extension(&BY_HAND) || file.path == ".ci/run")
     {
-        // Documents show the output of programs unchanged.
+        // Allow tabs in the blocks of documents, which show the output of programs unchanged.
         let verbatim: Vec<usize> =
             if file.has_extension(&["md"]) { fenced(&file.text) } else { Vec::new() };
         for (line, text) in file.text.split('\n').enumerate() {
