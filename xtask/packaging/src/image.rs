@@ -61,7 +61,7 @@ pub(crate) fn image(release: &Release) -> io::Result<Package> {
 
     let mut blobs = [config.as_bytes(), manifest.as_bytes(), &packed]
         .map(|blob| Entry::file(format!("blobs/{}", digest(blob).replace(':', "/")), blob));
-    blobs.sort_by(|one, other| one.path.cmp(&other.path));
+    blobs.sort_by(|a, b| a.path.cmp(&b.path));
     let mut entries = vec![
         Entry::file("oci-layout", layout.as_bytes()),
         Entry::file("index.json", index.as_bytes()),

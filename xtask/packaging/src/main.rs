@@ -128,7 +128,7 @@ fn files(folder: &Path, prefix: &str) -> Result<Files, String> {
         let entry = entry.map_err(failed)?;
         let name = entry.file_name().to_string_lossy().into_owned();
         let path = format!("{prefix}{name}");
-        if LEFT_OUT.contains(&&*name) {
+        if LEFT_OUT.contains(&name.as_str()) {
             continue;
         } else if entry.path().is_dir() {
             found.extend(files(&entry.path(), &format!("{path}/"))?);
