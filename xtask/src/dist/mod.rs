@@ -196,12 +196,13 @@ pub(crate) fn target() -> String {
 /// shell grammar.
 pub(crate) fn with_c_compiler(build: &mut Command, target: &str, compiler: &str, paths: &Paths) {
     build.env("CC_SHELL_ESCAPED_FLAGS", "1");
-    for (name, value, always) in
-        [("CC", compiler, ""), ("CFLAGS", C_FLAGS, &*format!(" {}", paths.c_flags()))]
+    let path_flags = format!(" {}", paths.c_flags());
+    // The user can replace the value, but not what is added to it.
+    for (name, value, addition) in [("CC", compiler, ""), ("CFLAGS", C_FLAGS, path_flags.as_str())]
     {
         let name = format!("{name}_{}", target.replace('-', "_"));
         let mut value = std::env::var_os(&name).unwrap_or(value.into());
-        value.push(always);
+        value.push(addition);
         build.env(name, value);
     }
 }
