@@ -16,6 +16,9 @@ use crate::events::text_of;
 
 const CHUNK: usize = 256 * 1024;
 
+/// The bytes at the start of a line that tell the kind of its entry.
+const KIND_BYTES: usize = 16;
+
 /// The content of a session's file.
 #[derive(Debug, Default)]
 pub struct Recorded {
@@ -331,7 +334,7 @@ fn find_lines(file: &mut File) -> io::Result<Lines> {
     let mut lines = Vec::new();
     let mut offset = 0;
     // The first bytes of the current line, which tell the kind of the entry.
-    let mut start = Vec::with_capacity(16);
+    let mut start = Vec::with_capacity(KIND_BYTES);
     let mut len = 0;
     loop {
         let chunk = reader.fill_buf()?;
@@ -340,8 +343,8 @@ fn find_lines(file: &mut File) -> io::Result<Lines> {
         }
         let end = memchr::memchr(b'\n', chunk);
         let part = &chunk[..end.unwrap_or(chunk.len())];
-        let missing = 16_usize.saturating_sub(start.len()).min(part.len());
-        start.extend_from_slice(&part[..missing]);
+        let missing = KIND_BYTES.saturating_sub(start.len());
+        start.extend_from_slice(&part[..missing.min(part.len())]);
         len += part.len();
         if len > MAX_LINE {
             return Err(damaged(format!("a line is longer than {MAX_LINE} bytes, the limit")));

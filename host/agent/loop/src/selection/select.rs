@@ -233,11 +233,11 @@ pub fn select(
     let tokens_left = rules.max_tokens.saturating_sub(chosen.tokens);
     let mut shares =
         Shares { places: places.div_ceil(2), tokens: tokens_left / 2, by_server: HashMap::new() };
-    let mut ranked = 0;
+    let mut ranked_tools = 0;
     // Only the first round limits each server to its share.
     for is_shared in [true, false] {
         for position in order.iter().copied() {
-            if ranked >= places {
+            if ranked_tools >= places {
                 break;
             }
             let tool = &tools[position];
@@ -260,17 +260,17 @@ pub fn select(
                 InclusionReason::SimilarityRank
             };
             chosen.add(position, reason, tool.tokens);
-            ranked += 1;
+            ranked_tools += 1;
         }
     }
 
-    let mut short = 0;
+    let mut short_tools = 0;
     for position in order.iter().copied() {
         let tool = &tools[position];
         let is_short = tool.description_words < rules.min_description_words;
-        if is_short && short < places && chosen.can_add(position, tool.tokens) {
+        if is_short && short_tools < places && chosen.can_add(position, tool.tokens) {
             chosen.add(position, InclusionReason::ShortDescription, tool.tokens);
-            short += 1;
+            short_tools += 1;
         }
     }
 
