@@ -68,14 +68,16 @@ impl EarlierTexts {
     /// Adds a message of the user. Only calls in the form [`CallForm::Json`] are compared with
     /// messages.
     pub fn add_message(&mut self, text: &str) {
-        self.add_from(text, true);
+        let is_message = true;
+        self.add_from(text, is_message);
     }
 
     /// Adds a result, a file or a page.
     ///
     /// Above 32 MiB of letters and digits, every call is treated as an echo.
     pub fn add(&mut self, text: &str) {
-        self.add_from(text, false);
+        let is_message = false;
+        self.add_from(text, is_message);
     }
 
     /// Adds a text, which is a message of the user if `is_message` is set.

@@ -107,12 +107,14 @@ impl<'a> Scanner<'a> {
 
     pub(crate) fn push(&mut self, piece: &str) -> Vec<Segment> {
         self.buffer.push_str(piece);
-        self.run(false)
+        let is_end = false;
+        self.run(is_end)
     }
 
     /// Ends the text, and returns the last segments, including a block without an end.
     pub(crate) fn finish(&mut self) -> Vec<Segment> {
-        let mut segments = self.run(true);
+        let is_end = true;
+        let mut segments = self.run(is_end);
         if matches!(self.state, State::FencedBlock(_) | State::TaggedBlock(_)) {
             self.block.body_end = self.block.raw.len();
             let is_closed = false;
