@@ -133,8 +133,8 @@ impl Screen {
                 }
             }
 
-            let is_due = drawn_at.is_none_or(|drawn_at| now >= drawn_at + FRAME);
-            let may_draw = !self.is_outside && (has_input || is_due);
+            let is_frame_over = drawn_at.is_none_or(|drawn_at| now >= drawn_at + FRAME);
+            let may_draw = !self.is_outside && (has_input || is_frame_over);
             if needs_drawing && may_draw {
                 drawn_at = Some(self.draw_picture(now));
                 needs_drawing = false;
