@@ -72,18 +72,7 @@ pub(crate) fn gzip(release: &Release, bytes: &[u8]) -> io::Result<Vec<u8>> {
 
 /// A zip with these files in this order.
 pub(crate) fn zip(release: &Release, entries: &[Entry<'_>]) -> io::Result<Vec<u8>> {
-    let time = TimeZone::UTC.to_datetime(release.timestamp()?);
-    // The format has no times before 1980, so an earlier time becomes the start of 1980.
-    let part = |part: i8| u8::try_from(part).unwrap_or_default();
-    let time = u16::try_from(time.year())
-        .ok()
-        .and_then(|year| {
-            let (month, day) = (part(time.month()), part(time.day()));
-            let (hour, minute, second) =
-                (part(time.hour()), part(time.minute()), part(time.second()));
-            DateTime::from_date_and_time(year, month, day, hour, minute, second).ok()
-        })
-        .unwrap_or_default();
+    let time = zip_time(release)?;
     let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
     for Entry { path, mode, content } in entries {
         let options = SimpleFileOptions::default()
@@ -95,4 +84,15 @@ pub(crate) fn zip(release: &Release, entries: &[Entry<'_>]) -> io::Result<Vec<u8
         archive.write_all(content.unwrap_or_default())?;
     }
     Ok(archive.finish()?.into_inner())
+}
+
+/// Returns the time of a release in the format of zips, which has no times before 1980. An earlier
+/// time becomes the start of 1980.
+fn zip_time(release: &Release) -> io::Result<DateTime> {
+    let time = TimeZone::UTC.to_datetime(release.timestamp()?);
+    let Ok(year) = u16::try_from(time.year()) else { return Ok(DateTime::default()) };
+    let [month, day, hour, minute, second] =
+        [time.month(), time.day(), time.hour(), time.minute(), time.second()]
+            .map(|part| u8::try_from(part).unwrap_or_default());
+    Ok(DateTime::from_date_and_time(year, month, day, hour, minute, second).unwrap_or_default())
 }

@@ -16,7 +16,8 @@ const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
 /// The image of a release.
 pub(crate) fn image(release: &Release) -> io::Result<Package> {
-    let (version, machine) = (&release.version, release.architecture);
+    let version = &release.version;
+    let machine = release.architecture;
     let layer = tar(release, &layer_entries(release))?;
     let packed = gzip(release, &layer)?;
     let created = release.timestamp()?.to_string();
@@ -56,8 +57,9 @@ pub(crate) fn image(release: &Release) -> io::Result<Package> {
     let mut listed = described(MANIFEST, manifest.as_bytes());
     listed["annotations"] = json!({ "org.opencontainers.image.ref.name": version });
     listed["platform"] = json!({ "architecture": machine.of_images(), "os": "linux" });
-    let index = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": [listed] });
-    let (index, layout) = (index.to_string(), json!({ "imageLayoutVersion": "1.0.0" }).to_string());
+    let index =
+        json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": [listed] }).to_string();
+    let layout = json!({ "imageLayoutVersion": "1.0.0" }).to_string();
 
     let mut blobs = [config.as_bytes(), manifest.as_bytes(), &packed]
         .map(|blob| Entry::file(format!("blobs/{}", digest(blob).replace(':', "/")), blob));

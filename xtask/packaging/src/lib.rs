@@ -72,7 +72,8 @@ const MAKERS: [Maker; 8] = [
 
 /// The list of what is in the program, as a file of its own, although packages contain it, too.
 fn sbom(release: &Release) -> Package {
-    let (version, machine) = (&release.version, release.architecture.name());
+    let version = &release.version;
+    let machine = release.architecture.name();
     Package {
         file_name: format!("{NAME}-{version}-{machine}.cdx.json"),
         bytes: release.sbom.clone(),

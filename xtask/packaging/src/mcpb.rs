@@ -10,7 +10,8 @@ use crate::{MAINTAINER, NAME, Package, Release, SUMMARY};
 
 /// The bundle of a release.
 pub(crate) fn mcpb(release: &Release) -> io::Result<Package> {
-    let (version, program) = (&release.version, format!("bin/{NAME}"));
+    let version = &release.version;
+    let program = format!("bin/{NAME}");
     let mut manifest = json!({
         "manifest_version": "0.3",
         "name": NAME,

@@ -61,7 +61,8 @@ pub(crate) fn packages(release: &Release) -> io::Result<[Package; 2]> {
         // By this name, the registry of MCP checks that the package belongs to the same project.
         about["mcpName"] = json!(repository.mcp_name());
     }
-    let (about, launcher) = (text(&about), LAUNCHER.replace("@NAME@", NAME));
+    let about = text(&about);
+    let launcher = LAUNCHER.replace("@NAME@", NAME);
     // This package is the same for every kind of machine, so it has nothing that depends on the
     // program.
     let mut entries = vec![
