@@ -146,8 +146,8 @@ fn guests(selection: Selection, built: &Path, folder: &Path) -> Result<Vec<Guest
     for member in manifest(&workspace)?.strings("workspace", key) {
         let manifest = manifest(&workspace.join(&member))?;
         let is_command = workspace.join(&member).join("src/main.rs").exists();
-        if !is_command && !manifest.strings("lib", "crate-type").iter().any(|kind| kind == "cdylib")
-        {
+        let is_library = manifest.strings("lib", "crate-type").iter().any(|kind| kind == "cdylib");
+        if !is_command && !is_library {
             continue;
         }
         let name = manifest

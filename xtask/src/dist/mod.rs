@@ -77,7 +77,12 @@ pub(crate) fn command(arguments: &[OsString]) -> CommandResult {
 
 /// `cargo xtask install`: builds an optimised program, and installs it with what belongs beside it.
 pub(crate) fn install(arguments: &[OsString]) -> CommandResult {
-    if !matches!(arguments, [] | [_, _]) || arguments.first().is_some_and(|it| it != "--prefix") {
+    let is_valid = match arguments {
+        [] => true,
+        [option, _] => option == "--prefix",
+        _ => false,
+    };
+    if !is_valid {
         return Err("usage: cargo xtask install [--prefix DIR]".to_owned());
     }
     let release = Release::build("release")?;

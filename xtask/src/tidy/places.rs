@@ -453,18 +453,18 @@ fn only_one_file(tree: &Tree, patterns: &[&'static str], home: &str, what: &str)
             continue;
         }
         for (line, pattern) in lines_with(file, &source.code, patterns) {
-            let one = *owner.get_or_insert(&file.path);
+            let first_file = *owner.get_or_insert(&file.path);
             if !file.path.starts_with(home) {
                 found.push(at(
                     file,
                     line,
                     format!("`{pattern}` {what}: only one file, below {home}, may do that"),
                 ));
-            } else if one != &file.path {
+            } else if first_file != &file.path {
                 found.push(at(
                     file,
                     line,
-                    format!("`{pattern}` {what}, and {one} already does: use that"),
+                    format!("`{pattern}` {what}, and {first_file} already does: use that"),
                 ));
             }
         }

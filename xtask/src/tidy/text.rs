@@ -30,7 +30,8 @@ pub(crate) fn text_is_clean(tree: &Tree) -> Vec<Violation> {
                 ));
             }
         }
-        if !file.text.is_empty() && (!file.text.ends_with('\n') || file.text.ends_with("\n\n")) {
+        let ends_with_one_break = file.text.ends_with('\n') && !file.text.ends_with("\n\n");
+        if !file.text.is_empty() && !ends_with_one_break {
             found.push(at(
                 file,
                 file.text.lines().count(),
