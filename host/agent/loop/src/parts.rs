@@ -28,7 +28,7 @@ pub(crate) fn show_event(
         ModelEvent::Retrying { attempts, wait, why } => {
             let wait = wait.as_secs_f64();
             let attempts = counted(attempts, "failed attempt");
-            let text = format!("asking again in {wait:.1} s, after {attempts}: {why}");
+            let text = format!("the model is asked again in {wait:.1} s, after {attempts}: {why}");
             events.event(RunEvent::Notice { text: text.clone() });
             return Some(text);
         }
