@@ -68,9 +68,9 @@ pub(crate) fn cargo(folder: &Path, subcommand: &str) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
     command.current_dir(folder).arg(subcommand);
-    // Each workspace has its own target folder, even if the user's environment names another one:
-    // the build of the binary looks for plugins there. Cargo's variables about xtask don't describe
-    // the crates that it builds.
+    // Each workspace keeps its own target folder, even if the user's environment names another one,
+    // because the build of the binary looks for plugins there. Cargo's variables about xtask are
+    // removed, because they don't describe the crates that are built.
     command.env_remove("CARGO_TARGET_DIR").env_remove("CARGO_BUILD_TARGET_DIR");
     for (name, _) in std::env::vars_os() {
         let about_xtask = name.to_str().is_some_and(|name| {

@@ -1,10 +1,16 @@
 //! Fetches third-party software for tests and benches, once, in the versions that `tests/clients`
-//! fixes: clients and servers of MCP and its conformance suite for the MCP server; the sandboxes of
-//! Claude Code and sandlock; real pages, with the text that other extractors find in them, for the web tools; the
-//! compilers of plugins that aren't in Rust; a server of models with a small one, and what runs
-//! benchmarks of agents; skills of others; compilers, linters and a language server; what checks the
-//! files of a release; programs of Debian that Toolhold has to get along with; for the soak, the
-//! clients of MCP that people install.
+//! fixes:
+//!
+//! * clients and servers of MCP, and its conformance suite for the MCP server;
+//! * the sandboxes of Claude Code and sandlock;
+//! * for the web tools, real pages, with the text that other extractors find in them;
+//! * the compilers of plugins that aren't in Rust;
+//! * a server of models with a small model, and what runs benchmarks of agents;
+//! * skills of others;
+//! * compilers, linters and a language server;
+//! * what checks the files of a release;
+//! * programs of Debian that Toolhold has to get along with;
+//! * for the soak, the clients of MCP that people install.
 //!
 //! Tests also pass on a machine without Node or Python, or without access to their registries. So
 //! nothing here is an error: tests and benches report what they can't try.
@@ -74,7 +80,7 @@ const LANGUAGES: [Language; 16] = [
         name: "harbor",
         lock_file: "requirements.txt",
         files: &["trial.py"],
-        // Most of what Harbor depends on is for containers and models of others.
+        // Most dependencies of Harbor are for containers and models of others, so leave them out.
         fetch: |folder| pip_with(folder, &newer_python()?, &["--no-deps"]),
     },
     Language {
@@ -100,7 +106,8 @@ const LANGUAGES: [Language; 16] = [
         name: "release-python",
         lock_file: "requirements.txt",
         files: &[],
-        // Of one of them, the schema of the registry of MCP is all that is read.
+        // One of the packages is only needed for the schema of the registry of MCP, so it needs no
+        // dependencies.
         fetch: |folder| pip_with(folder, OsStr::new("python3"), &["--no-deps"]),
     },
     Language { name: "debian", lock_file: "packages.txt", files: &[], fetch: debian },
@@ -128,7 +135,7 @@ pub(crate) fn folder(name: &str) -> PathBuf {
     cargo::target().join("clients").join(name)
 }
 
-/// Two steps may want the same folder.
+/// Locked while a folder is fetched, because two steps may want the same folder.
 static FETCHING: Mutex<()> = Mutex::new(());
 
 /// The last file that is written: a copy of the file that fixes the versions. An unfinished folder
@@ -265,7 +272,7 @@ fn debian(folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs apt-get. `command`: options, and the subcommand as the last word.
+/// Runs apt-get. `command` has options, and the subcommand as the last word.
 fn apt(folder: &Path, command: &[&str], packages: &[&str]) -> Result<(), String> {
     let mut apt = Command::new("apt-get");
     apt.current_dir(folder).args(["--quiet", "--quiet", "-o", "Acquire::Retries=1"]);
@@ -273,8 +280,8 @@ fn apt(folder: &Path, command: &[&str], packages: &[&str]) -> Result<(), String>
     step::run(&format!("apt-get {subcommand}"), apt.args(command).args(packages))
 }
 
-/// The pages are in source archives. `pip` runs a package's own build to get its metadata, so the
-/// archives are fixed by their digests.
+/// Fetches the pages, which are in source archives. Digests fix the archives, because `pip` runs a
+/// package's own build to get its metadata.
 fn pages(folder: &Path) -> Result<(), String> {
     pip(folder)?;
     let options = [

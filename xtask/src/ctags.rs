@@ -33,7 +33,7 @@ pub(crate) fn command(arguments: &[OsString]) -> CommandResult {
         }
     }
     let comparison = grammars::build_comparison()?;
-    // The judge of TypeScript is the compiler that the checkers are.
+    // The compiler of TypeScript is the judge. It is also one of the checkers.
     if let Err(why) = clients::fetch("checkers-node") {
         eprintln!("NOT TRIED: the judge of TypeScript and JavaScript: {why}");
     }
@@ -63,7 +63,7 @@ fn parse_line(line: &str) -> Result<Package<'_>, String> {
 }
 
 impl Package<'_> {
-    /// Fetches and unpacks it, unless that was done. Returns its folder.
+    /// Fetches and unpacks the package, unless an earlier run did this. Returns its folder.
     fn fetch(&self, all: &Path) -> Result<PathBuf, String> {
         let folder = all.join(format!("{}-{}", self.name, self.version.replace(':', "_")));
         if folder.exists() {
@@ -81,7 +81,8 @@ impl Package<'_> {
         Ok(folder)
     }
 
-    /// Cargo fetches crates only for a package that depends on them.
+    /// Fetches a crate. Writes a package that depends on the crate, because cargo fetches crates
+    /// only for such a package.
     fn vendor(&self, folder: &Path) -> Result<PathBuf, String> {
         let manifest = format!(
             "[package]\nname = \"sources\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\
@@ -118,7 +119,7 @@ impl Package<'_> {
             }
             "debian" => {
                 let mut apt = Command::new("apt-get");
-                // Its own user can't write into the folder.
+                // The other user that apt-get would switch to can't write into the folder.
                 apt.args(["-o", "APT::Sandbox::User=root", "--quiet", "--quiet", "download"]);
                 (apt, format!("{name}={version}"))
             }
@@ -133,7 +134,7 @@ impl Package<'_> {
         let output =
             digest.arg(&archive).output().map_err(|error| step::cannot_start(&digest, &error))?;
         let sum = String::from_utf8_lossy(&output.stdout);
-        // A name with odd letters puts a backslash before its sum.
+        // If the name has unusual characters, `sha256sum` writes a backslash before the sum.
         if sum.trim_start_matches('\\').split(' ').next() != Some(self.sha256) {
             return Err(format!("its SHA-256 isn't {}: {sum}", self.sha256));
         }

@@ -1,5 +1,5 @@
 //! Builds the parts that parse languages into `target/plugins/parts`, one component each. Their
-//! parsers are C, which zig's compiler makes WebAssembly of, the one of plugins in C.
+//! parsers are in C. Zig compiles them to WebAssembly, as it does with plugins in C.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -14,12 +14,14 @@ use crate::{clients, guests, step};
 /// this name beside it.
 const FOLDER: &str = "parts";
 
-/// How the parsers are compiled. They call many small functions, and their own checks guard nothing
-/// that the sandbox doesn't.
+/// The flags with which the parsers are compiled. More functions are inlined than usual, because
+/// the parsers call many small ones. Assertions are left out, because the sandbox guards all that
+/// they would guard.
 const C_FLAGS: &str = "-O3 -DNDEBUG -mllvm -inline-threshold=500";
 
-/// Builds the parts for tests, and puts them where the programs of cargo find them. Without the
-/// compiler there are none, which isn't an error: the host says so when one is needed.
+/// Builds the parts for tests, and puts them where the programs of cargo find them. If the compiler
+/// is missing, no parts are built. This isn't an error, because the host reports a missing part
+/// when the part is needed.
 pub(crate) fn build() -> Result<(), String> {
     let parts = cargo::target().join("plugins").join(FOLDER);
     if let Err(why) = clients::fetch(clients::C_COMPILER) {
@@ -62,7 +64,7 @@ pub(crate) fn build_with(
         let built = target.join(WASM).join("release/examples").join(format!("{name}.wasm"));
         guests::update(&folder.join(format!("{name}.wasm")), &guests::read(&built)?)?;
     }
-    // The build of the binary would name the parts of another version.
+    // Remove the parts of another version, because the build of the binary would name them.
     for entry in fs::read_dir(folder).map_err(|error| cannot_write(folder, &error))? {
         let path = entry.map_err(|error| cannot_write(folder, &error))?.path();
         if !names.iter().any(|name| path.file_stem() == Some(name.as_ref())) {
@@ -107,11 +109,15 @@ pub(crate) fn names() -> Result<Vec<String>, String> {
         .collect()
 }
 
-/// A program that runs a tool of zig. Rust's name of the target isn't one of zig's.
+/// Writes a script that runs a tool of zig, and returns the script's path. The script removes the
+/// option `--target`, because zig doesn't know Rust's name of the target.
 fn wrapper(tool: &str) -> Result<PathBuf, String> {
+    // The C compiler is zig, from a Python package.
     let zig = clients::folder(clients::C_COMPILER).join("bin/python-zig");
     let path = cargo::target().join(format!("zig-{tool}"));
     let target = if tool == "cc" { "-target wasm32-wasi " } else { "" };
+    // The loop takes each word from the front of the arguments, and puts it back at their end
+    // unless it is `--target`.
     let script = format!(
         "#!/bin/sh\n\
          for word in \"$@\"; do\n\

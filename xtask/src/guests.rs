@@ -45,7 +45,7 @@ pub(crate) fn build_with(
     if selection == Selection::All {
         cargo_build.arg("--workspace");
     }
-    // The cargo of the host draws its progress at the same time.
+    // Draw no progress, because the cargo of the host draws its own at the same time.
     cargo_build.env("CARGO_TERM_PROGRESS_WHEN", "never");
     cargo_build.args(["--lib", "--bins", "--release", "--target", WASM]);
     step::run("cargo build of the plugins", cargo_build)?;
@@ -146,8 +146,8 @@ fn guests(selection: Selection, built: &Path, folder: &Path) -> Result<Vec<Guest
     for member in manifest(&workspace)?.strings("workspace", key) {
         let manifest = manifest(&workspace.join(&member))?;
         let is_command = workspace.join(&member).join("src/main.rs").exists();
-        if !is_command && !manifest.strings("lib", "crate-type").iter().any(|kind| kind == "cdylib")
-        {
+        let is_library = manifest.strings("lib", "crate-type").iter().any(|kind| kind == "cdylib");
+        if !is_command && !is_library {
             continue;
         }
         let name = manifest

@@ -1,5 +1,5 @@
-//! Builds the example plugin of each language into `target/plugins/languages`, for the benches.
-//! Like its readers, it uses the language's own compiler.
+//! Builds the example plugin of each language into `target/plugins/languages`, for the benches,
+//! with the language's own compiler, as readers of the example do.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ pub(crate) fn build(toolhold: &Path) -> Result<Vec<(String, String)>, String> {
             with_cargo(&example)
         };
         let installed = folder().join(format!("{name}.wasm"));
-        // An old component would be measured as if it were this one.
+        // Remove an old component, because it would be measured if this build failed.
         let _ = fs::remove_file(&installed);
         match built {
             Ok(component) => fs::copy(&component, &installed)
@@ -53,13 +53,13 @@ fn with_cargo(example: &Path) -> Result<PathBuf, String> {
 /// An example in another language, as `toolhold plugin new` writes it, with the compilers that the
 /// tests use too.
 fn with_toolhold(toolhold: &Path, language: &str) -> Result<PathBuf, String> {
-    let place = cargo::target().join("languages").join(language);
-    if place.exists() {
-        fs::remove_dir_all(&place)
-            .map_err(|error| format!("can't remove {}: {error}", place.display()))?;
+    let project = cargo::target().join("languages").join(language);
+    if project.exists() {
+        fs::remove_dir_all(&project)
+            .map_err(|error| format!("can't remove {}: {error}", project.display()))?;
     }
     let mut new = Command::new(toolhold);
-    new.args(["plugin", "new", "word-count", "--lang", language, "--dir"]).arg(&place);
+    new.args(["plugin", "new", "word-count", "--lang", language, "--dir"]).arg(&project);
     step::run("toolhold plugin new", &mut new)?;
     let clients = cargo::target().join("clients");
     let compilers = [
@@ -73,10 +73,10 @@ fn with_toolhold(toolhold: &Path, language: &str) -> Result<PathBuf, String> {
     path.push(std::env::var_os("PATH").unwrap_or_default());
     let mut build = Command::new(toolhold);
     step::run(
-        &format!("toolhold plugin build {}", place.display()),
-        build.args(["plugin", "build"]).arg(&place).env("PATH", path),
+        &format!("toolhold plugin build {}", project.display()),
+        build.args(["plugin", "build"]).arg(&project).env("PATH", path),
     )?;
-    Ok(place.join("word-count.wasm"))
+    Ok(project.join("word-count.wasm"))
 }
 
 fn subfolders(folder: &Path) -> Result<Vec<String>, String> {

@@ -15,11 +15,12 @@ pub(crate) fn command(arguments: &[OsString]) -> CommandResult {
     no_arguments(arguments)?;
     host::build()?;
     let made = cargo::target().join("tmp").join(PICTURE);
-    // An old one isn't taken for a new one.
+    // Remove an old picture, so that it isn't taken for a new one.
     let _ = std::fs::remove_file(&made);
     let mut test = cargo::host("test");
     test.args(["-q", "--workspace", "--test", "e2e", "--", TEST]);
-    // It fails if the picture differs, which is what this command is for.
+    // Ignore whether the test fails. It fails if the picture has changed, but then this command
+    // makes the new one.
     test.status().map_err(|error| format!("cargo doesn't start: {error}"))?;
     let folder = cargo::root().join("docs/images");
     let copied =

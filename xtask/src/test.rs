@@ -15,7 +15,8 @@ use crate::{CommandResult, clients, dist, forwarded, host, machine, step, tidy};
 
 pub(crate) fn command(arguments: &[OsString]) -> CommandResult {
     let filter = forwarded(arguments);
-    run(if filter.is_empty() { ALL } else { &[BUILD, CLIENTS, TESTS] }, filter, Tally::default())
+    let steps: &[Step] = if filter.is_empty() { ALL } else { &[BUILD, CLIENTS, TESTS] };
+    run(steps, filter, Tally::default())
 }
 
 /// `cargo xtask soak`: runs in full the tests of which `cargo xtask test` runs a small part.
@@ -34,13 +35,16 @@ fn run(steps: &[Step], filter: &[OsString], mut tally: Tally) -> CommandResult {
     // Downloads run while other steps compute.
     let is_soak = tally.soak;
     tally.clients = Some(std::thread::spawn(move || clients::fetch_all(is_soak)));
-    let failed = steps.iter().find(|step| !step.run(&mut tally, filter));
+    let failed_step = steps.iter().find(|step| !step.run(&mut tally, filter));
     tally.times.iter().for_each(|(step, time)| eprintln!("{:>7.1} s  {step}", time.as_secs_f64()));
-    let has_missing =
-        tally.report_not_tried(std::env::var_os("CI").is_some_and(|set| !set.is_empty()));
-    // On stdout and last, where other programs look for it.
-    let failed =
-        failed.map(|step| step.name).or(has_missing.then_some("checks that were not tried"));
+    let is_ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty());
+    let has_missing = tally.report_not_tried(is_ci);
+    let failed = match failed_step {
+        Some(step) => Some(step.name),
+        None if has_missing => Some("checks that were not tried"),
+        None => None,
+    };
+    // Print these lines last and on stdout, because other programs look for them there.
     if let Some(step) = failed {
         println!("failed: {step}");
     }
@@ -326,20 +330,20 @@ impl Tally {
     /// Counts a line like `test result: ok. 3 passed; 0 failed; …`, or a line of
     /// `tests/not_tried.rs`. Other lines are ignored.
     fn count(&mut self, line: &str) {
-        if let Some((test, needed)) =
-            line.trim_end().strip_prefix("NOT TRIED: ").and_then(|rest| rest.split_once(": needs "))
+        let line = line.trim_end();
+        if let Some(rest) = line.strip_prefix("NOT TRIED: ")
+            && let Some((test, needed)) = rest.split_once(": needs ")
         {
             self.not_tried.entry(needed.to_owned()).or_default().insert(test.to_owned());
         }
-        let Some((_, counts)) =
-            line.trim_end().strip_prefix("test result: ").and_then(|rest| rest.split_once(". "))
-        else {
-            return;
-        };
+        let Some(result) = line.strip_prefix("test result: ") else { return };
+        let Some((_, counts)) = result.split_once(". ") else { return };
         for count in counts.split("; ") {
-            match count.split_once(' ').map(|(number, what)| (number.parse::<u64>(), what)) {
-                Some((Ok(number), "passed")) => self.passed += number,
-                Some((Ok(number), "failed")) => self.failed += number,
+            let Some((number, outcome)) = count.split_once(' ') else { continue };
+            let Ok(number) = number.parse::<u64>() else { continue };
+            match outcome {
+                "passed" => self.passed += number,
+                "failed" => self.failed += number,
                 _ => {}
             }
         }

@@ -13,7 +13,7 @@ use crate::{NAME, Release};
 pub(crate) struct Entry<'c> {
     pub(crate) path: String,
     pub(crate) mode: u32,
-    /// `None`: it is a folder.
+    /// The content of a file, or `None` for a folder.
     pub(crate) content: Option<&'c [u8]>,
 }
 
@@ -32,16 +32,15 @@ impl<'c> Entry<'c> {
 }
 
 impl Release {
-    /// The files of the parts in a package, where the program looks for them: in
-    /// `lib/toolhold/parts` beside the folder of the program. `prefix` is what that folder stands
-    /// in.
+    /// The files of the parts in a package. The program looks for them in `lib/toolhold/parts`,
+    /// beside the folder that it is in. `prefix` is the path of the folder that contains both.
     pub(crate) fn parts_in(&self, prefix: &str) -> impl Iterator<Item = Entry<'_>> {
         let file = move |name: &str| format!("{prefix}lib/{NAME}/parts/{name}.wasm");
         self.parts.iter().map(move |(name, wasm)| Entry::file(file(name), wasm))
     }
 }
 
-/// A tar, of root, with these entries in this order.
+/// Makes a tar of these entries, in this order. All entries belong to root.
 pub(crate) fn tar(release: &Release, entries: &[Entry<'_>]) -> io::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
     for Entry { path, mode, content } in entries {
@@ -64,7 +63,7 @@ pub(crate) fn tar(release: &Release, entries: &[Entry<'_>]) -> io::Result<Vec<u8
 
 /// Compresses as gzip, without a name or a time.
 pub(crate) fn gzip(release: &Release, bytes: &[u8]) -> io::Result<Vec<u8>> {
-    // 3 is Unix, whatever this machine is.
+    // 3 stands for Unix. It is fixed, so that the bytes don't depend on this machine.
     let builder = GzBuilder::new().mtime(0).operating_system(3);
     let mut encoder = builder.write(Vec::new(), Compression::new(release.compression));
     encoder.write_all(bytes)?;
@@ -73,18 +72,7 @@ pub(crate) fn gzip(release: &Release, bytes: &[u8]) -> io::Result<Vec<u8>> {
 
 /// A zip with these files in this order.
 pub(crate) fn zip(release: &Release, entries: &[Entry<'_>]) -> io::Result<Vec<u8>> {
-    let time = TimeZone::UTC.to_datetime(release.timestamp()?);
-    // The format begins with 1980.
-    let part = |part: i8| u8::try_from(part).unwrap_or_default();
-    let time = u16::try_from(time.year())
-        .ok()
-        .and_then(|year| {
-            let (month, day) = (part(time.month()), part(time.day()));
-            let (hour, minute, second) =
-                (part(time.hour()), part(time.minute()), part(time.second()));
-            DateTime::from_date_and_time(year, month, day, hour, minute, second).ok()
-        })
-        .unwrap_or_default();
+    let time = zip_time(release)?;
     let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
     for Entry { path, mode, content } in entries {
         let options = SimpleFileOptions::default()
@@ -96,4 +84,15 @@ pub(crate) fn zip(release: &Release, entries: &[Entry<'_>]) -> io::Result<Vec<u8
         archive.write_all(content.unwrap_or_default())?;
     }
     Ok(archive.finish()?.into_inner())
+}
+
+/// Returns the time of a release in the format of zips, which has no times before 1980. An earlier
+/// time becomes the start of 1980.
+fn zip_time(release: &Release) -> io::Result<DateTime> {
+    let time = TimeZone::UTC.to_datetime(release.timestamp()?);
+    let Ok(year) = u16::try_from(time.year()) else { return Ok(DateTime::default()) };
+    let [month, day, hour, minute, second] =
+        [time.month(), time.day(), time.hour(), time.minute(), time.second()]
+            .map(|part| u8::try_from(part).unwrap_or_default());
+    Ok(DateTime::from_date_and_time(year, month, day, hour, minute, second).unwrap_or_default())
 }

@@ -7,13 +7,14 @@ use std::io;
 use crate::archive::{Entry, gzip, tar};
 use crate::{MAINTAINER, NAME, Package, Release, SUMMARY};
 
-/// Where zsh looks for completions of packages on Debian, and where the archive has them.
+/// The folder of zsh's completions in the archive, and the folder in which zsh looks for the
+/// completions of packages on Debian.
 const ZSH: (&str, &str) = ("share/zsh/site-functions/", "share/zsh/vendor-completions/");
 
 /// The package of a release.
 pub(crate) fn deb(release: &Release) -> io::Result<Package> {
     let machine = release.architecture.of_images();
-    // In a version of Debian, `~` comes before everything else, as `-` does in Cargo's.
+    // Debian sorts a version with `~` before the version without it, as Cargo does with `-`.
     let version = release.version.replacen('-', "~", 1);
 
     let mut files = vec![Entry::program(format!("./usr/bin/{NAME}"), &release.program)];
@@ -67,7 +68,7 @@ fn with_folders(files: Vec<Entry<'_>>) -> Vec<Entry<'_>> {
     entries
 }
 
-/// An archive of `ar`: each file has a header of 60 bytes, and begins at an even one.
+/// Makes an archive of `ar`. Each file has a header of 60 bytes, and begins at an even offset.
 fn ar(release: &Release, files: &[(&str, &[u8])]) -> Vec<u8> {
     let mut archive = b"!<arch>\n".to_vec();
     for (name, content) in files {

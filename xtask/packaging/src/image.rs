@@ -16,7 +16,8 @@ const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
 /// The image of a release.
 pub(crate) fn image(release: &Release) -> io::Result<Package> {
-    let (version, machine) = (&release.version, release.architecture);
+    let version = &release.version;
+    let machine = release.architecture;
     let layer = tar(release, &layer_entries(release))?;
     let packed = gzip(release, &layer)?;
     let created = release.timestamp()?.to_string();
@@ -56,12 +57,13 @@ pub(crate) fn image(release: &Release) -> io::Result<Package> {
     let mut listed = described(MANIFEST, manifest.as_bytes());
     listed["annotations"] = json!({ "org.opencontainers.image.ref.name": version });
     listed["platform"] = json!({ "architecture": machine.of_images(), "os": "linux" });
-    let index = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": [listed] });
-    let (index, layout) = (index.to_string(), json!({ "imageLayoutVersion": "1.0.0" }).to_string());
+    let index =
+        json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": [listed] }).to_string();
+    let layout = json!({ "imageLayoutVersion": "1.0.0" }).to_string();
 
     let mut blobs = [config.as_bytes(), manifest.as_bytes(), &packed]
         .map(|blob| Entry::file(format!("blobs/{}", digest(blob).replace(':', "/")), blob));
-    blobs.sort_by(|one, other| one.path.cmp(&other.path));
+    blobs.sort_by(|a, b| a.path.cmp(&b.path));
     let mut entries = vec![
         Entry::file("oci-layout", layout.as_bytes()),
         Entry::file("index.json", index.as_bytes()),
@@ -75,7 +77,8 @@ pub(crate) fn image(release: &Release) -> io::Result<Package> {
     })
 }
 
-/// The folders that Toolhold needs, which an image without a system doesn't have, and its files.
+/// The entries of the layer: Toolhold's files, and the folders that it needs, because an image
+/// without a system has none.
 fn layer_entries(release: &Release) -> Vec<Entry<'_>> {
     let documents = format!("usr/share/doc/{NAME}");
     let mut entries = vec![

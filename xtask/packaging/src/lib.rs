@@ -22,13 +22,13 @@ use std::io;
 pub use publication::Publication;
 pub use release::{Architecture, Release, Repository};
 
-/// The name of the packages. Whoever publishes them has to own it there.
+/// The name of the packages, which their publisher has to own in each registry.
 pub use toolhold_contract::NAME;
 
-/// What packages say that they are.
+/// The description of Toolhold in the metadata of packages.
 const SUMMARY: &str = "Runs the tools of AI agents, each call in a WebAssembly sandbox of its own";
 
-/// Who packages say that they are of.
+/// The maintainer in the metadata of packages.
 const MAINTAINER: &str = "The Toolhold developers";
 
 /// A file that was made.
@@ -48,7 +48,8 @@ pub struct Package {
 ///
 /// The release has something that a format can't hold.
 pub fn packages(release: &Release) -> io::Result<Vec<Package>> {
-    // Compressing takes long, and each package compresses the program in its own way.
+    // Make the packages at the same time, because each of them compresses the program in its own
+    // way, which takes long.
     let made = std::thread::scope(|scope| {
         let threads = MAKERS.map(|make| scope.spawn(move || make(release)));
         threads.map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
@@ -69,9 +70,10 @@ const MAKERS: [Maker; 8] = [
     |release| Ok(vec![npm::sdk(release)?]),
 ];
 
-/// The list of what is in the program, beside the packages that have it inside.
+/// The list of what is in the program, as a file of its own, although packages contain it, too.
 fn sbom(release: &Release) -> Package {
-    let (version, machine) = (&release.version, release.architecture.name());
+    let version = &release.version;
+    let machine = release.architecture.name();
     Package {
         file_name: format!("{NAME}-{version}-{machine}.cdx.json"),
         bytes: release.sbom.clone(),

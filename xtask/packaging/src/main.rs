@@ -15,7 +15,7 @@ use toolhold_packaging::{Architecture, Package, Publication, Release, Repository
 /// The files of the archive that have licences.
 const LICENCES: [&str; 3] = ["LICENSE-APACHE", "LICENSE-MIT", "THIRD-PARTY-LICENSES"];
 
-/// Folders of the SDKs that are left out: what tools have made, and what authors don't need.
+/// Folders of the SDKs that are left out, because tools have made them, or authors don't need them.
 const LEFT_OUT: [&str; 3] = ["__pycache__", "node_modules", "tests"];
 
 /// Files, by their paths.
@@ -89,7 +89,8 @@ fn release(
         if name == "SHA256SUMS" {
             continue;
         }
-        // A package for all kinds of machines is made with each of them.
+        // A package that fits all kinds of machines was made on each of them, so its copies have to
+        // be the same.
         if all.get(name).is_some_and(|other| *other != bytes) {
             return Err(format!("{name} isn't the same for all kinds of machines"));
         }
@@ -127,7 +128,7 @@ fn files(folder: &Path, prefix: &str) -> Result<Files, String> {
         let entry = entry.map_err(failed)?;
         let name = entry.file_name().to_string_lossy().into_owned();
         let path = format!("{prefix}{name}");
-        if LEFT_OUT.contains(&&*name) {
+        if LEFT_OUT.contains(&name.as_str()) {
             continue;
         } else if entry.path().is_dir() {
             found.extend(files(&entry.path(), &format!("{path}/"))?);

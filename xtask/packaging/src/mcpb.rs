@@ -10,7 +10,8 @@ use crate::{MAINTAINER, NAME, Package, Release, SUMMARY};
 
 /// The bundle of a release.
 pub(crate) fn mcpb(release: &Release) -> io::Result<Package> {
-    let (version, program) = (&release.version, format!("bin/{NAME}"));
+    let version = &release.version;
+    let program = format!("bin/{NAME}");
     let mut manifest = json!({
         "manifest_version": "0.3",
         "name": NAME,
@@ -23,8 +24,8 @@ pub(crate) fn mcpb(release: &Release) -> io::Result<Package> {
             "entry_point": program,
             "mcp_config": {
                 "command": format!("${{__dirname}}/{program}"),
-                // Nobody knows in which directory a client starts this. So the tools get the one
-                // that the user chose, and not that.
+                // It is unknown in which directory a client starts the program. So the tools get
+                // the directory that the user chose, and not the current directory.
                 "args": ["serve", "--set", "tools.file.allowed_paths=['${user_config.directory}']"],
             },
         },

@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use crate::archive::{Entry, gzip, tar};
 use crate::{Architecture, NAME, Package, Release, SUMMARY};
 
-/// Starts the program of this machine. npm and pnpm put packages beside each other or inside.
+/// Starts the program of this machine. Looks in two folders, because npm and pnpm put the package
+/// with the program beside this package or inside it.
 const LAUNCHER: &str = r#"#!/bin/sh
 case "$(uname -s)-$(uname -m)" in
 Linux-x86_64) package=@NAME@-linux-x64 ;;
@@ -39,7 +40,7 @@ pub(crate) fn packages(release: &Release) -> io::Result<[Package; 2]> {
     let mut machine = about(release, &name, SUMMARY);
     machine["os"] = json!(["linux"]);
     machine["cpu"] = json!([release.architecture.of_node()]);
-    // The command is that of the other package.
+    // This package has no `bin`, because the other package has the command.
     let machine = text(&machine);
     let mut entries = vec![
         Entry::file("package/package.json", machine.as_bytes()),
@@ -57,11 +58,13 @@ pub(crate) fn packages(release: &Release) -> io::Result<[Package; 2]> {
     about["optionalDependencies"] =
         Architecture::ALL.iter().map(|machine| (of_machine(*machine), json!(version))).collect();
     if let Some(repository) = &release.repository {
-        // The registry of MCP finds out by this name that the package is of the same project.
+        // By this name, the registry of MCP checks that the package belongs to the same project.
         about["mcpName"] = json!(repository.mcp_name());
     }
-    let (about, launcher) = (text(&about), LAUNCHER.replace("@NAME@", NAME));
-    // The same on every kind of machine, so without what differs in the program.
+    let about = text(&about);
+    let launcher = LAUNCHER.replace("@NAME@", NAME);
+    // This package is the same for every kind of machine, so it has nothing that depends on the
+    // program.
     let mut entries = vec![
         Entry::file("package/package.json", about.as_bytes()),
         Entry::file("package/README.md", &release.readme),

@@ -1,6 +1,6 @@
-//! What a release has once, for the packages of all kinds of machines: the script that downloads
-//! and installs it, a formula for Homebrew, its entry for the registry of MCP, and the checksums,
-//! which are what is signed.
+//! The files that a release has once for all kinds of machines: the script that downloads and
+//! installs it, a formula for Homebrew, its entry for the registry of MCP, and the checksums, which
+//! are signed.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub struct Publication {
     pub version: String,
     /// Where the release will be.
     pub repository: Repository,
-    /// The public key that its signature is of, as minisign writes it.
+    /// The public key that verifies its signature, as minisign writes it.
     pub key: String,
     /// Names and contents.
     pub files: BTreeMap<String, Vec<u8>>,
@@ -30,7 +30,7 @@ impl Publication {
     ///
     /// # Errors
     ///
-    /// The name of a file that is missing.
+    /// Fails with the name of a missing file.
     pub fn further(&self) -> Result<Vec<Package>, String> {
         let mut further = vec![
             package("install.sh", self.script()),

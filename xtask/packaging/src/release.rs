@@ -1,4 +1,4 @@
-//! What is packed.
+//! The contents of packages.
 
 use std::fmt;
 use std::io;
@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::NAME;
 
-/// What every package holds.
+/// The contents of every package.
 #[derive(Clone, Debug)]
 pub struct Release {
     /// The version, such as `0.2.0`.
@@ -24,7 +24,8 @@ pub struct Release {
     pub licences: Vec<(String, Vec<u8>)>,
     /// The list of what is in the program, as CycloneDX.
     pub sbom: Vec<u8>,
-    /// What a system's package has below `share`, by its path: manual pages, completions, documents.
+    /// The files below `share` in a system's package, by their paths: manual pages, completions and
+    /// documents.
     pub share: Vec<(String, Vec<u8>)>,
     /// The SDK for plugins in Python: paths and contents.
     pub sdk_python: Vec<(String, Vec<u8>)>,
@@ -46,7 +47,7 @@ pub struct Repository {
 }
 
 impl Repository {
-    /// The one at an address such as `https://github.com/OWNER/NAME`.
+    /// Returns the repository at an address such as `https://github.com/OWNER/NAME`.
     pub fn from_url(url: &str) -> Option<Self> {
         let (owner, name) = url.strip_prefix("https://github.com/")?.split_once('/')?;
         let is_word = |word: &str| {
@@ -56,12 +57,12 @@ impl Repository {
             .then(|| Self { owner: owner.to_owned(), name: name.to_owned() })
     }
 
-    /// Where the files of a release are.
+    /// Returns the address of the folder with the files of a release.
     pub(crate) fn release_url(&self, version: &str) -> String {
         format!("{self}/releases/download/v{version}")
     }
 
-    /// What the registry of MCP calls the server of this repository.
+    /// Returns the name of this repository's server in the registry of MCP.
     pub(crate) fn mcp_name(&self) -> String {
         format!("io.github.{}/{NAME}", self.owner)
     }
@@ -83,10 +84,10 @@ pub enum Architecture {
 }
 
 impl Architecture {
-    /// Each of them.
+    /// All kinds of machines.
     pub(crate) const ALL: [Self; 2] = [Self::X86_64, Self::Aarch64];
 
-    /// The one with this name, as `uname -m` and Rust have it.
+    /// Returns the kind of machine with a name of `uname -m` and Rust.
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "x86_64" => Some(Self::X86_64),
@@ -121,7 +122,7 @@ impl Architecture {
 }
 
 impl Release {
-    /// The licences of Toolhold alone, for what has no code of others.
+    /// The licences of Toolhold alone, for packages without code of others.
     pub(crate) fn own_licences(&self) -> &[(String, Vec<u8>)] {
         let own = self.licences.iter().take_while(|(name, _)| name.starts_with("LICENSE-"));
         &self.licences[..own.count()]

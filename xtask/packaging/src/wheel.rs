@@ -22,7 +22,7 @@ pub(crate) fn wheel(release: &Release) -> io::Result<Package> {
 
     let mut description = String::from_utf8_lossy(&release.readme).into_owned();
     if let Some(repository) = &release.repository {
-        // The registry of MCP finds out by this line that the wheel is of the same project.
+        // By this line, the registry of MCP checks that the wheel belongs to the same project.
         description += &format!("\n<!-- mcp-name: {} -->\n", repository.mcp_name());
     }
     let wheel = Wheel {
@@ -34,7 +34,7 @@ pub(crate) fn wheel(release: &Release) -> io::Result<Package> {
         licences: &release.licences,
         description,
     };
-    // What is in `data` is put below the prefix of the interpreter.
+    // Installing the wheel puts the files in `data` below the prefix of the interpreter.
     let data = format!("{NAME}-{version}.data");
     let mut entries = vec![
         Entry::program(format!("{data}/scripts/{NAME}"), &release.program),
@@ -63,7 +63,7 @@ pub(crate) fn sdk(release: &Release) -> io::Result<Package> {
     pack(release, &wheel, entries.collect(), file_name)
 }
 
-/// What a wheel says of itself.
+/// The metadata of a wheel.
 struct Wheel<'r> {
     name: &'static str,
     summary: &'static str,
@@ -103,7 +103,7 @@ fn pack(
         record += &format!("{path},sha256={digest},{}\n", content.len());
     }
     record += &format!("{info}/RECORD,,\n");
-    // The last one, as wheels have it.
+    // `RECORD` is the last file, as is usual in wheels.
     entries.push(Entry::file(format!("{info}/RECORD"), record.as_bytes()));
     Ok(Package { file_name, bytes: zip(release, &entries)? })
 }

@@ -77,7 +77,12 @@ pub(crate) fn command(arguments: &[OsString]) -> CommandResult {
 
 /// `cargo xtask install`: builds an optimised program, and installs it with what belongs beside it.
 pub(crate) fn install(arguments: &[OsString]) -> CommandResult {
-    if !matches!(arguments, [] | [_, _]) || arguments.first().is_some_and(|it| it != "--prefix") {
+    let is_valid = match arguments {
+        [] => true,
+        [option, _] => option == "--prefix",
+        _ => false,
+    };
+    if !is_valid {
         return Err("usage: cargo xtask install [--prefix DIR]".to_owned());
     }
     let release = Release::build("release")?;
@@ -182,7 +187,8 @@ fn build_plugins(paths: &Paths, components: &Path, compiled: &Path) -> Result<Ve
     Ok(guests)
 }
 
-/// The packages that would give the program features that only they need.
+/// The packages that aren't built with the program, because they would give it features that only
+/// they need.
 const NOT_RELEASED: [&str; 4] = ["xtask", "toolhold-packaging", "toolhold-tests", "toolhold-fuzz"];
 
 /// The target of a release. A static musl binary never loads parts of the machine's C library; a
@@ -191,16 +197,17 @@ pub(crate) fn target() -> String {
     format!("{ARCH}-unknown-linux-musl")
 }
 
-/// Compiles C code with a compiler of this machine. The engine, the allocator and the shell grammar
-/// have C code.
+/// Sets a compiler of this machine for the C code, which is in the engine, the allocator and the
+/// shell grammar.
 pub(crate) fn with_c_compiler(build: &mut Command, target: &str, compiler: &str, paths: &Paths) {
     build.env("CC_SHELL_ESCAPED_FLAGS", "1");
-    for (name, value, always) in
-        [("CC", compiler, ""), ("CFLAGS", C_FLAGS, &*format!(" {}", paths.c_flags()))]
+    let path_flags = format!(" {}", paths.c_flags());
+    // The user can replace the value, but not what is added to it.
+    for (name, value, addition) in [("CC", compiler, ""), ("CFLAGS", C_FLAGS, path_flags.as_str())]
     {
         let name = format!("{name}_{}", target.replace('-', "_"));
         let mut value = std::env::var_os(&name).unwrap_or(value.into());
-        value.push(always);
+        value.push(addition);
         build.env(name, value);
     }
 }
@@ -235,8 +242,8 @@ fn add_parts(archive: &Archive, paths: &Paths) -> Result<(), String> {
     Ok(())
 }
 
-/// The folder of the contract in the archive. `share/toolhold` below the default prefix is the
-/// folder of a user's data.
+/// The folder of the contract in the archive. It can't be `share/toolhold`, because this is the
+/// folder of a user's data below the default prefix.
 const CONTRACT: &str = "share/doc/toolhold/wit";
 
 /// Adds the contract's WIT, for generators of bindings.

@@ -46,8 +46,8 @@ pub(crate) fn folders(workspace: &Path, target: &str) -> Result<Vec<PathBuf>, St
         "--filter-platform",
         target,
     ]))?;
-    // Only the strings after this key are needed, and no other object has such a key. That doesn't
-    // need a JSON parser.
+    // This needs no JSON parser, because only the strings after this key are needed, and no other
+    // object has such a key.
     let manifests =
         json.split(r#""manifest_path":""#).skip(1).filter_map(|rest| rest.split('"').next());
     Ok(manifests.filter_map(|path| Some(Path::new(path).parent()?.to_owned())).collect())

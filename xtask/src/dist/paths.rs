@@ -30,7 +30,7 @@ impl Paths {
             .filter_map(|folder| folder.parent())
             .collect();
         paths.extend(others.into_iter().map(|folder| (folder.to_owned(), "/crates".to_owned())));
-        // The standard library has this name if its sources aren't installed.
+        // Use the name that the standard library has if its sources aren't installed.
         let version = machine::rustc(&["-vV"])?;
         let commit = version
             .lines()
@@ -42,7 +42,7 @@ impl Paths {
 
     /// Sets the flags with which Rust compilers write the other names.
     pub(crate) fn hide_from<'a>(&self, cargo: &'a mut Command) -> &'a mut Command {
-        // The user's flags would change the binary.
+        // Remove the user's flags, because they would change the binary.
         cargo
             .env_remove("RUSTFLAGS")
             .env("CARGO_ENCODED_RUSTFLAGS", self.flags("--remap-path-prefix").join("\x1f"))

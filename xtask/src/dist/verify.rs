@@ -1,9 +1,9 @@
 //! Tests of a release, on the finished files.
 
-use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::{fs, io};
 
 use super::archive::Archive;
 use super::{read, stdout_of};
@@ -71,17 +71,23 @@ fn run_script(archive: &Archive, prefix: &Path, more: &[&str]) -> Result<(), Str
 pub(crate) fn check_runs_alone(binary: &Path) -> Result<(), String> {
     step::headline("run in an empty root folder");
     let root = fresh_folder("root")?;
-    let third_party = cargo::target().join("dist-build/plugins/hostile.wasm");
-    ["proc", "work", "tmp"]
-        .iter()
-        .try_for_each(|folder| fs::create_dir(root.join(folder)))
-        .and_then(|()| fs::copy(binary, root.join("toolhold")).map(drop))
-        .and_then(|()| fs::copy(&third_party, root.join("third-party.wasm")).map(drop))
+    let plugin = cargo::target().join("dist-build/plugins/hostile.wasm");
+    fill_root(&root, binary, &plugin)
         .map_err(|error| format!("can't fill {}: {error}", root.display()))?;
     for check in CHECKS {
         (check.run)(&EmptyRoot { root: &root, program: "/toolhold" })
             .map_err(|why| format!("in an empty root folder, {}: {why}", check.name))?;
     }
+    Ok(())
+}
+
+/// Creates the empty folders of a root folder, and copies the binary and a plugin into the root.
+fn fill_root(root: &Path, binary: &Path, plugin: &Path) -> io::Result<()> {
+    for folder in ["proc", "work", "tmp"] {
+        fs::create_dir(root.join(folder))?;
+    }
+    fs::copy(binary, root.join("toolhold"))?;
+    fs::copy(plugin, root.join("third-party.wasm"))?;
     Ok(())
 }
 

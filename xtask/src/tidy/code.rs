@@ -6,7 +6,7 @@ use super::{Violation, at};
 /// The folders with Rust code.
 const RUST: [&str; 4] = ["host/", "plugins/", "tests/", "xtask/"];
 
-/// The benches. Their pauses are part of what they measure.
+/// The benches, which may sleep, because their pauses are part of what they measure.
 const BENCHES: &str = "tests/src/bin/bench/";
 
 /// The limit of lines in a file. Aim at 400: a longer file often has two concerns.
@@ -136,8 +136,8 @@ pub(crate) fn lines_without_tests(tree: &Tree) -> usize {
         .sum()
 }
 
-/// A crate costs a manifest, a name and a border. Two users make up for that, or a reason:
-/// `metadata.reason` in its manifest.
+/// A crate costs a manifest, a name and a border. So it needs two users, or a reason in
+/// `metadata.reason` of its manifest.
 pub(crate) fn every_crate_has_two_users_or_a_reason(tree: &Tree) -> Vec<Violation> {
     let crates: Vec<_> = tree.manifests(&["host/"]).collect();
     let mut found = Vec::new();
@@ -241,7 +241,8 @@ pub(crate) fn every_dependency_is_used(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-/// `src/lib.rs`, `src/main.rs`, `src/bin/x.rs`, `src/bin/x/main.rs`, `build.rs`, `tests/x.rs`.
+/// Whether a path in the folder of a crate is the root of a program, library or test: `src/lib.rs`,
+/// `src/main.rs`, `src/bin/x.rs`, `src/bin/x/main.rs`, `build.rs` or `tests/x.rs`.
 fn is_crate_root(path: &str) -> bool {
     ["src/lib.rs", "src/main.rs", "build.rs"].contains(&path)
         || ["src/bin/", "tests/"]

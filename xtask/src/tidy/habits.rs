@@ -37,7 +37,7 @@ pub(crate) fn habits_that_make_code_hard_to_read_are_rare(tree: &Tree) -> Vec<Vi
             found.extend(places.iter().map(|(file, line)| at(file, *line, message.clone())));
         }
     }
-    // By file, and so by crate.
+    // Sort by file, and so by crate.
     found.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
     found
 }
@@ -163,7 +163,7 @@ fn after<'w, 's>(words: &'w [&'s str], end: &str) -> Option<&'w [&'s str]> {
             ";" if depth == 0 => return None,
             "(" | "[" | "{" => depth += 1,
             ")" | "]" | "}" => depth = depth.checked_sub(1)?,
-            // In a value, `<` compares.
+            // `<` is a bracket only in a type, which ends with `>`. In a value, `<` compares.
             "<" if end == ">" => depth += 1,
             ">" if end == ">" => depth = depth.checked_sub(1)?,
             _ => {}

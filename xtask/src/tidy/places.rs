@@ -74,7 +74,7 @@ const IO_PATHS: [&str; 15] = [
     "tokio",
 ];
 
-/// A handle of a file. Passing one on is no I/O.
+/// A handle of a file. Crates without I/O may use this type, because passing a handle on is no I/O.
 const HANDLE: &str = "std::os::fd::BorrowedFd";
 
 /// Methods of `Path` that use the file system.
@@ -336,11 +336,10 @@ pub(crate) fn only_requests_depends_on_the_client(tree: &Tree) -> Vec<Violation>
 pub(crate) fn contract_and_policy_do_no_io(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for (file, manifest) in tree.manifests(&WITHOUT_IO) {
-        for dependency in manifest
-            .dependencies()
-            .iter()
-            .filter(|dependency| !dependency.dev && !PURE.contains(&&*dependency.name))
-        {
+        for dependency in manifest.dependencies() {
+            if dependency.dev || PURE.contains(&dependency.name.as_str()) {
+                continue;
+            }
             let advice = "may do I/O: check that it doesn't, then add it to PURE in xtask/src/tidy/places.rs";
             found.push(at(file, dependency.line, format!("`{}` {advice}", dependency.name)));
         }
@@ -348,11 +347,7 @@ pub(crate) fn contract_and_policy_do_no_io(tree: &Tree) -> Vec<Violation> {
     for (file, source) in tree.rust(&WITHOUT_IO) {
         let advice = "this crate does no I/O: take the result as a parameter";
         for (line, path) in source.paths().into_iter().filter(|(line, _)| !file.is_test(*line)) {
-            if path != HANDLE
-                && IO_PATHS.iter().any(|io| {
-                    path == *io || path.strip_prefix(io).is_some_and(|rest| rest.starts_with("::"))
-                })
-            {
+            if path != HANDLE && does_io(&path) {
                 found.push(at(file, line, format!("`{path}`: {advice}")));
             }
         }
@@ -362,6 +357,14 @@ pub(crate) fn contract_and_policy_do_no_io(tree: &Tree) -> Vec<Violation> {
         );
     }
     found
+}
+
+/// Whether a path is one of [`IO_PATHS`], or an item in one of them.
+fn does_io(path: &str) -> bool {
+    IO_PATHS.iter().any(|io_path| {
+        let rest = path.strip_prefix(io_path);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+    })
 }
 
 pub(crate) fn one_place_creates_stores(tree: &Tree) -> Vec<Violation> {
@@ -409,12 +412,12 @@ pub(crate) fn ungranted_paths_are_opened_in_listed_files(tree: &Tree) -> Vec<Vio
 pub(crate) fn unsafe_code_is_in_listed_files(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for (file, source) in tree.rust(&["host/", "tests/", "plugins/", "xtask/"]) {
-        if UNSAFE_FILES.contains(&&*file.path) {
+        if UNSAFE_FILES.contains(&file.path.as_str()) {
             continue;
         }
         for (line, text) in source.code.lines().enumerate() {
-            // A guest names a section with `#[unsafe(link_section = …)]`. This attribute needs no
-            // proof.
+            // Ignore the attribute `#[unsafe(link_section = …)]`, with which a guest names a
+            // section, because it needs no proof.
             if has_word(&text.replace("#[unsafe(", ""), "unsafe") {
                 let message = format!(
                     "`unsafe` is not allowed in this file: remove it, or call {}",
@@ -445,23 +448,23 @@ fn only_one_file(tree: &Tree, patterns: &[&'static str], home: &str, what: &str)
     for (file, source) in
         tree.rust(&["host/"]).filter(|(file, _)| !file.path.ends_with("/build.rs"))
     {
-        // Parts have an engine of their own, without capabilities.
+        // This file is allowed, because parts have an engine of their own, without capabilities.
         if file.path == "host/runtime/compiler/src/parts/run.rs" {
             continue;
         }
         for (line, pattern) in lines_with(file, &source.code, patterns) {
-            let one = *owner.get_or_insert(&file.path);
+            let first_file = *owner.get_or_insert(&file.path);
             if !file.path.starts_with(home) {
                 found.push(at(
                     file,
                     line,
                     format!("`{pattern}` {what}: only one file, below {home}, may do that"),
                 ));
-            } else if one != &file.path {
+            } else if first_file != &file.path {
                 found.push(at(
                     file,
                     line,
-                    format!("`{pattern}` {what}, and {one} already does: use that"),
+                    format!("`{pattern}` {what}, and {first_file} already does: use that"),
                 ));
             }
         }

@@ -99,9 +99,10 @@ impl File {
         // The guests of the tests are programs.
         let is_guest = self.path.starts_with("tests/guests/");
         let folders = format!("/{}", self.path);
-        let by_name = ["/tests/", "/examples/"].iter().any(|folder| folders.contains(folder))
+        let has_test_name = ["/tests/", "/examples/"].iter().any(|folder| folders.contains(folder))
             || self.path.ends_with("tests.rs");
-        !is_guest && by_name || self.source.as_ref().is_some_and(|source| source.is_test(line))
+        let is_test_file = has_test_name && !is_guest;
+        is_test_file || self.source.as_ref().is_some_and(|source| source.is_test(line))
     }
 }
 

@@ -95,9 +95,10 @@ struct Item {
 /// The interfaces and worlds of a file, and their types and functions.
 fn items(text: &str) -> Vec<Item> {
     let mut items: Vec<Item> = Vec::new();
-    // Whether there is a doc comment above the line; and the type that has the line as a member,
-    // with whether all its members so far have doc comments.
+    // Whether there is a doc comment above the line.
     let mut documented = false;
+    // The index of the type that has the line as a member, and whether all its members so far have
+    // doc comments.
     let mut members: Option<(usize, bool)> = None;
     for (number, line) in text.lines().enumerate() {
         let line = line.trim();

@@ -106,13 +106,13 @@ pub(crate) struct TaskClock {
 }
 
 impl TaskClock {
-    /// `waited`: the total time of questions to people so far.
+    /// Starts the clock. `waited` is the total time of questions to people so far, before the task.
     pub(crate) fn start(max: Duration, waited: Duration) -> Self {
         Self { began: Instant::now(), max, waited }
     }
 
-    /// Returns the time that is left, or `None` if no time is left. `waited`: the total time of
-    /// questions to people so far, which doesn't use up the task's time.
+    /// Returns the time that is left, or `None` if no time is left. `waited` is the total time of
+    /// questions to people so far. Questions during the task don't use up its time.
     pub(crate) fn left(&self, waited: Duration) -> Option<Duration> {
         let waited_in_task = waited.saturating_sub(self.waited);
         let used = self.began.elapsed().saturating_sub(waited_in_task);

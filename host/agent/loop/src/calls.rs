@@ -70,7 +70,7 @@ impl WantedCall {
 
 /// The rules and the state for finding calls in texts.
 pub(crate) struct TextForms {
-    /// The tools that may be called in text. `None`: calls in text are ignored.
+    /// The tools that may be called in text, or `None` if calls in text are ignored.
     pub(crate) offered: Option<OfferedTools>,
     pub(crate) is_lenient: bool,
     pub(crate) is_local: bool,
@@ -84,8 +84,8 @@ pub(crate) struct TextForms {
 impl TextForms {
     pub(crate) fn new(settings: &AgentSettings) -> Self {
         let mut earlier = EarlierTexts::default();
-        // The system text contains the project's instructions, which the person accepted. The model
-        // may make the calls in these instructions.
+        // The system text contains the project's instructions. The person accepted them, so a call
+        // in them counts like a call in a message of the person.
         earlier.add_message(&settings.system);
         Self {
             offered: None,
@@ -106,13 +106,14 @@ impl TextForms {
             return;
         }
         let offered = OfferedTools::new(tools.iter().map(|tool| &**tool));
-        // A model with native calls often shows commands in code blocks as examples. Only an
-        // explicit form, such as a `tool_call` block, is then a call.
-        self.offered = Some(if settings.native_tools { offered.explicit_only() } else { offered });
+        // A model with native calls often shows commands in code blocks as examples. So only an
+        // explicit form, such as a `tool_call` block, counts as a call of such a model.
+        let accepted = if settings.native_tools { offered.explicit_only() } else { offered };
+        self.offered = Some(accepted);
     }
 
-    /// Finds the calls of an answer. `number`: the number of the answer's entry, which becomes part
-    /// of the IDs of calls in text.
+    /// Finds the calls of an answer. `number` is the number of the answer's entry. It becomes part
+    /// of the IDs of calls in text, which have no IDs of their own.
     pub(crate) fn wanted(&mut self, answer: &ModelAnswer, number: usize) -> Wanted {
         let native = answer.calls().map(|call| WantedCall {
             id: call.id.clone(),
@@ -145,10 +146,8 @@ impl TextForms {
         hints.extend(found.hint.iter().map(FormHint::for_model));
 
         let mut notice = found.hint.as_ref().and_then(FormHint::for_person);
-        if found.calls.is_empty()
-            && hints.is_empty()
-            && let Some(tool) = shown_call(&text, offered)
-        {
+        let is_only_text = found.calls.is_empty() && hints.is_empty();
+        if is_only_text && let Some(tool) = shown_call(&text, offered) {
             notice = Some(format!(
                 "The model wrote a call of `{tool}` as text, so the tool was not called."
             ));
@@ -178,7 +177,7 @@ impl TextForms {
         if wanted.name != CALL_TOOL {
             return wanted;
         }
-        // An earlier text may contain only the inner call.
+        // An earlier text may contain only the inner call, so look for this one, too.
         let mut inner = wanted.unwrap_call();
         if let Ok(arguments) = &inner.arguments
             && is_echo(&self.earlier, &inner.name, arguments)
@@ -227,9 +226,9 @@ pub(crate) fn invalid(error: impl std::error::Error) -> String {
     )
 }
 
-/// Returns the tools in the provider's form, if the model has native calls: `tools`,
-/// `compress_context`, and `find_tools` with `call_tool` if `has_more`. `has_more`: whether the
-/// host has tools that are not in `tools`.
+/// Returns the tools in the provider's form: `tools` and `compress_context`. If the host has tools
+/// that aren't in `tools` (`has_more`), adds `find_tools` and `call_tool`. Returns no tools if the
+/// model has no native calls.
 pub(crate) fn offered(
     settings: &AgentSettings,
     tools: &[Arc<Definition>],
@@ -292,7 +291,7 @@ pub(crate) fn system_text(settings: &AgentSettings, forms: &TextForms) -> String
 /// Returns the conversation in the provider's form. Results of calls in text become text.
 pub(crate) fn messages(conversation: &Conversation) -> Vec<TurnMessage> {
     // An ID doesn't show whether a call is native, because a server may choose any ID, even
-    // `text-1`. Results are native if the answer before them has native calls.
+    // `text-1`. So results count as native if the answer before them has native calls.
     let mut is_native = false;
     let mut messages: Vec<TurnMessage> = Vec::new();
     for message in conversation.messages() {

@@ -23,7 +23,8 @@ pub(crate) const CALL_TOOL: &str = "call_tool";
 /// Most tools in one answer of `find_tools`.
 const MAX_FOUND: usize = 5;
 
-/// The number of ranked tools that `find_tools` considers. The model may already have many of them.
+/// The number of ranked tools that `find_tools` considers. These are more than [`MAX_FOUND`],
+/// because the model may already have many of them.
 const MAX_RANKED: usize = 4 * MAX_FOUND;
 
 const MAX_ANSWER_BYTES: usize = 24 * 1024;
@@ -67,7 +68,7 @@ pub(crate) static CALL_DEFINITION: LazyLock<Arc<Definition>> = LazyLock::new(|| 
 
 #[derive(Default)]
 pub(crate) struct Choice {
-    /// `None`: all tools are offered.
+    /// The chosen tools, or `None` if all tools are offered.
     pub(crate) tools: Option<Vec<IncludedTool>>,
     pub(crate) notices: Vec<String>,
 }
@@ -90,7 +91,8 @@ pub(crate) async fn choose(
     let embedder = environment.models.embedder.as_ref();
     let (index, vector) =
         with_vectors(embedder, word_index(offered), offered, task, &mut notices).await;
-    // The model also gets `find_tools` and `call_tool` with a selection.
+    // With a selection, the model also gets `find_tools` and `call_tool`, which use up some of the
+    // limit.
     let finding_tokens = tokens_of(&FIND_DEFINITION) + tokens_of(&CALL_DEFINITION);
     let rules = selection_rules(filter, max_tokens.saturating_sub(finding_tokens));
     let selection = select(&index, task, vector.as_deref(), &rules);
@@ -153,10 +155,10 @@ fn max_tool_tokens(filter: &ToolFilter, context_tokens: u64) -> u64 {
     context_tokens.saturating_mul(filter.budget_percent.get()) / 100
 }
 
-/// Returns the rules of a selection. `max_tokens`: the limit of all selected tools together.
+/// Returns the rules of a selection. All selected tools together have at most `max_tokens` tokens.
 fn selection_rules(filter: &ToolFilter, max_tokens: u64) -> SelectionRules {
     SelectionRules {
-        // With 0, only `max_tokens` limits the selection.
+        // 0 means that only `max_tokens` limits the selection.
         top_k: if filter.enabled { to_usize(filter.top_k.get()) } else { 0 },
         min_description_words: to_usize(filter.min_description_words.get()),
         always_on: filter.always_on.clone(),
@@ -215,8 +217,8 @@ pub(crate) enum FindError {
     Host(#[from] HostError),
 }
 
-/// Answers a call of `find_tools`. Also returns notices for the person. `current`: the tools that
-/// the model already has.
+/// Answers a call of `find_tools`. Also returns notices for the person. The model already has the
+/// tools in `current`.
 pub(crate) async fn find(
     environment: &AgentEnvironment,
     current: &[Arc<Definition>],
@@ -251,7 +253,7 @@ pub(crate) async fn find(
     (Ok(found_text(&known, &others, is_native)), notices)
 }
 
-/// Writes the result of `find_tools`. `known`: the found tools that the model already has.
+/// Writes the result of `find_tools`. Of the found tools, the model already has those in `known`.
 fn found_text(known: &[&Definition], others: &[&Definition], is_native: bool) -> String {
     let mut text = String::new();
     if others.is_empty() {
@@ -261,8 +263,8 @@ fn found_text(known: &[&Definition], others: &[&Definition], is_native: bool) ->
             "Call one of these tools with `call_tool`, by its whole name and with its arguments.",
         );
     } else {
-        // The text must not contain `tool_call`. A later call of the model must not look like a
-        // copy of the text.
+        // Don't write `tool_call` here. Otherwise, a later call of the model could look like a copy
+        // of this text.
         text.push_str("Call one of these tools like the tools of your list.");
     }
     for tool in others.iter().take(MAX_FOUND) {

@@ -15,8 +15,8 @@ pub(crate) const COMPRESS_TOOL: &str = "compress_context";
 /// The number of messages at the end that are pruned only if the context is full.
 pub(crate) const RECENT_MESSAGES: usize = 6;
 
-/// The number of messages at the end that are never pruned. The model hasn't read their results
-/// yet.
+/// The number of messages at the end that are never pruned, because the model hasn't read their
+/// results yet.
 pub(crate) const UNREAD_MESSAGES: usize = 1;
 
 /// The number of messages at the end that aren't summarised.
@@ -84,6 +84,7 @@ pub(crate) fn prunable(messages: &[ContextMessage], recent: usize) -> Vec<Replac
 }
 
 /// Returns the number of the last entry that can be summarised, and the text up to this entry.
+/// Returns `None` if there is nothing before this entry except the task.
 pub(crate) fn older(messages: &[ContextMessage]) -> Option<(usize, String)> {
     let mut end = messages.len().saturating_sub(KEPT_MESSAGES);
     // Calls and their results must stay together, so the summary ends before an answer whose
@@ -149,7 +150,8 @@ fn turn(settings: &AgentSettings, instructions: &str, mut text: String) -> Turn 
     let max_bytes = settings.context_tokens.saturating_mul(BYTES_PER_TOKEN);
     let max_bytes = usize::try_from(max_bytes).unwrap_or(usize::MAX);
     if text.len() > max_bytes {
-        // The last third of the context is for the summary.
+        // Keep a third at the start and a third at the end. The last third of the context is for
+        // the summary.
         let part_bytes = max_bytes / 3;
         let start = toolhold_core::text::cut(&text, part_bytes);
         let end_start = text.ceil_char_boundary(text.len() - part_bytes);
@@ -168,7 +170,7 @@ fn turn(settings: &AgentSettings, instructions: &str, mut text: String) -> Turn 
     }
 }
 
-/// Returns the texts in a message, except in a message of the model.
+/// Returns the texts that the model reads in a message. There are none in a message of the model.
 pub(crate) fn texts(message: &TurnMessage) -> impl Iterator<Item = &str> {
     let parts: Vec<&Part> = match message {
         TurnMessage::User(parts) => parts.iter().collect(),

@@ -22,8 +22,10 @@ pub(crate) struct Conversation {
 
 #[derive(Clone, Debug)]
 pub(crate) struct ContextMessage {
+    /// The numbers of the entries that the message consists of.
     pub(crate) entries: Vec<usize>,
     pub(crate) message: TurnMessage,
+    /// The state of each result, if the message has results.
     pub(crate) results: Vec<ResultState>,
 }
 

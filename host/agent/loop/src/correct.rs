@@ -145,14 +145,14 @@ pub(crate) fn shown(arguments: &Value) -> String {
     format!("{}{more}", neutral_line(shown))
 }
 
-/// Makes the note for the calling model. `by`: the name of the correcting model.
-pub(crate) fn note(by: &str, arguments: &Value, error: &str) -> String {
+/// Makes the note that tells the calling model about the correction.
+pub(crate) fn note(corrector_name: &str, arguments: &Value, error: &str) -> String {
     let error = neutral_line(cut(error, MAX_ERROR));
     let arguments = shown(arguments);
     format!(
-        "[Your arguments don't match the tool's schema: {error}. {by} corrected the arguments, and \
-         this is the result of the call with {arguments}. If you meant other arguments, undo the \
-         call's changes and call again.]"
+        "[Your arguments don't match the tool's schema: {error}. {corrector_name} corrected the \
+         arguments, and this is the result of the call with {arguments}. If you meant other \
+         arguments, undo the call's changes and call again.]"
     )
 }
 

@@ -86,7 +86,7 @@ struct Arguments {
     #[serde(default = "read")]
     access: Access,
     tools: Option<Vec<String>>,
-    // The host limits the call by this value.
+    // The host already limits the call by this value.
     #[serde(default, rename = "timeout")]
     _timeout: Option<f64>,
 }
@@ -164,7 +164,7 @@ fn definition() -> Definition {
         title: Some("Hand on a task".to_owned()),
         annotations: Annotations {
             read_only: false,
-            // The policy decides on each call of the sub-agent.
+            // The policy decides on each call of the sub-agent, so delegating itself does no harm.
             destructive: false,
             idempotent: false,
             // The sub-agent may repeat text of web pages or files in its answer.
@@ -221,8 +221,8 @@ impl Shared {
             ))
             .with_suggestion("Do the task yourself."));
         }
-        let place = call.cancel.run_until_cancelled(delegator.places.acquire()).await;
-        let Some(Ok(_place)) = place else { return Err(cancelled()) };
+        let permit = call.cancel.run_until_cancelled(delegator.permits.acquire()).await;
+        let Some(Ok(_permit)) = permit else { return Err(cancelled()) };
 
         let may_delegate = depth < settings.max_depth.get();
         let tools = chosen_tools(&host, &delegator, arguments.tools.as_deref(), may_delegate)?;
@@ -263,8 +263,8 @@ impl Shared {
         let tool_names = offered.iter().map(|tool| tool.definition.name.clone()).collect();
         let budget = Arc::new(TaskBudget::new(&settings, CONFIGURED_TURNS));
         let clock = TaskClock::start(settings.max_time, environment.waited());
-        let places = self.registry.places_of_client(outer.session.name());
-        Ok(ParentAgent::new(environment, settings, tool_names, budget, clock, places))
+        let permits = self.registry.permits_of_client(outer.session.name());
+        Ok(ParentAgent::new(environment, settings, tool_names, budget, clock, permits))
     }
 
     /// Returns the inputs for an agent with the model in `[agent.delegate]`, or with the usual
@@ -296,7 +296,7 @@ impl Shared {
     ) -> Result<(Agent, String), AgentError> {
         let parent_settings = &delegator.settings;
         let mut system = parent_settings.system.clone();
-        // The system text of a sub-agent already contains these instructions.
+        // If the parent is a sub-agent, its system text already contains these instructions.
         let is_parent_sub_agent = delegator.environment.depth > 0;
         if !is_parent_sub_agent {
             system = format!("{system}\n\n{SYSTEM}");
@@ -428,8 +428,8 @@ fn wanted_tools(
     Ok(tools)
 }
 
-/// Returns the result of the delegating call. `text`: the text of the sub-agent, which is also part
-/// of a failure.
+/// Returns the result of the delegating call. A failure also contains `text`, the last text of the
+/// sub-agent.
 fn outcome_of(ending: &TaskEnd, text: String) -> Outcome {
     let (code, summary) = match ending.kind {
         EndKind::Done => return Ok(Output::text(text)),

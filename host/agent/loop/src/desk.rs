@@ -20,7 +20,7 @@ pub(crate) struct ParentAgent {
     pub(crate) budget: Arc<TaskBudget>,
     pub(crate) clock: TaskClock,
     /// Each running sub-agent holds one permit.
-    pub(crate) places: Arc<Semaphore>,
+    pub(crate) permits: Arc<Semaphore>,
     finished: Mutex<Vec<Delegated>>,
 }
 
@@ -31,9 +31,9 @@ impl ParentAgent {
         tools: BTreeSet<String>,
         budget: Arc<TaskBudget>,
         clock: TaskClock,
-        places: Arc<Semaphore>,
+        permits: Arc<Semaphore>,
     ) -> Self {
-        Self { environment, settings, tools, budget, clock, places, finished: Mutex::default() }
+        Self { environment, settings, tools, budget, clock, permits, finished: Mutex::default() }
     }
 
     pub(crate) fn time_left(&self) -> Option<Duration> {
@@ -50,15 +50,15 @@ impl ParentAgent {
     }
 }
 
-/// The name of a session and of the agent in it. `None`: the primary agent.
+/// The name of a session, and the name of an agent in it. The name is `None` for the primary agent.
 type Key = (String, Option<String>);
 
 pub(crate) struct DelegateRegistry {
     /// The number of sub-agents that may work for one agent at the same time.
     at_once: usize,
-    /// The permits of clients by session. Clients call `delegate` without an agent of their own.
+    /// The permits of clients, which call `delegate` without an agent of their own, by session.
     clients: Mutex<HashMap<String, Weak<Semaphore>>>,
-    known: Mutex<HashMap<Key, Arc<ParentAgent>>>,
+    agents: Mutex<HashMap<Key, Arc<ParentAgent>>>,
 }
 
 /// The registry entry of an agent. Dropping this value removes the entry.
@@ -70,42 +70,42 @@ pub(crate) struct RegistryEntry {
 impl DelegateRegistry {
     pub(crate) fn new(at_once: u64) -> Self {
         let at_once = usize::try_from(at_once).unwrap_or(1);
-        Self { at_once, clients: Mutex::default(), known: Mutex::default() }
+        Self { at_once, clients: Mutex::default(), agents: Mutex::default() }
     }
 
-    pub(crate) fn places(&self) -> Arc<Semaphore> {
+    pub(crate) fn permits(&self) -> Arc<Semaphore> {
         Arc::new(Semaphore::new(self.at_once))
     }
 
     /// Returns the semaphore that all running calls of a client share. The semaphore is dropped
     /// with the client's last call.
-    pub(crate) fn places_of_client(&self, session: &str) -> Arc<Semaphore> {
+    pub(crate) fn permits_of_client(&self, session: &str) -> Arc<Semaphore> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        clients.retain(|_, places| places.strong_count() > 0);
-        if let Some(places) = clients.get(session).and_then(Weak::upgrade) {
-            return places;
+        clients.retain(|_, permits| permits.strong_count() > 0);
+        if let Some(permits) = clients.get(session).and_then(Weak::upgrade) {
+            return permits;
         }
-        let places = self.places();
-        clients.insert(session.to_owned(), Arc::downgrade(&places));
-        places
+        let permits = self.permits();
+        clients.insert(session.to_owned(), Arc::downgrade(&permits));
+        permits
     }
 
     pub(crate) fn register(self: &Arc<Self>, delegator: &Arc<ParentAgent>) -> RegistryEntry {
         let AgentEnvironment { session, caller, .. } = &*delegator.environment;
         let key = (session.name().to_string(), caller.clone());
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.insert(key.clone(), Arc::clone(delegator));
+        let mut agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
+        agents.insert(key.clone(), Arc::clone(delegator));
         RegistryEntry { registry: Arc::clone(self), key }
     }
 
     pub(crate) fn find(&self, session: &str, caller: Option<&str>) -> Option<Arc<ParentAgent>> {
         let key = (session.to_owned(), caller.map(str::to_owned));
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
+        self.agents.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
     }
 }
 
 impl Drop for RegistryEntry {
     fn drop(&mut self) {
-        self.registry.known.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
+        self.registry.agents.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
     }
 }

@@ -139,6 +139,7 @@ fn cost(prices: &Prices, parts: [u64; 4]) -> f64 {
     parts.iter().zip(each).map(|(tokens, price)| *tokens as f64 * price.get() / 1e6).sum()
 }
 
+/// Returns `price`, or the usual price if `price` isn't configured.
 fn price_or(price: Amount, usual: Amount) -> Amount {
     if price.get() > 0.0 { price } else { usual }
 }

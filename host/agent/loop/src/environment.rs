@@ -41,13 +41,13 @@ const LOOK_TIME: Duration = Duration::from_secs(2);
 pub(crate) struct AgentEnvironment {
     pub(crate) host: Arc<Host>,
     pub(crate) session: Session,
-    /// The agent's name in the audit log. `None`: the primary agent.
+    /// The agent's name in the audit log, or `None` for the primary agent.
     pub(crate) caller: Option<String>,
     /// The number of agents above this agent: 0 for the primary agent.
     pub(crate) depth: u64,
     pub(crate) phase: Option<Phase>,
     pub(crate) trust: Trust,
-    /// `None`: all calls.
+    /// The calls that a sub-agent may make, or `None` if the agent may make all calls.
     pub(crate) allowed: Option<AllowedCalls>,
     pub(crate) models: AskedModels,
     pub(crate) approver: Arc<MeasuringApprover>,
@@ -56,11 +56,11 @@ pub(crate) struct AgentEnvironment {
 #[derive(Clone, Debug)]
 pub(crate) struct AskedModels {
     pub(crate) model: ChosenModel,
-    /// `None`: `model` summarises.
+    /// The model that summarises, or `None` if `model` does this, too.
     pub(crate) summariser: Option<ChosenModel>,
-    /// `None`: arguments aren't corrected.
+    /// The model that corrects arguments, or `None` if arguments aren't corrected.
     pub(crate) corrector: Option<ChosenModel>,
-    /// Makes vectors for choosing tools. `None`: the choice compares only words.
+    /// Makes vectors for choosing tools. Without an embedder, the choice compares only words.
     pub(crate) embedder: Option<Embedder>,
 }
 
@@ -105,7 +105,8 @@ pub(crate) struct AnsweredCall {
     /// and nothing ran.
     pub(crate) unfit: Option<String>,
     pub(crate) is_refused: bool,
-    /// `None`: the result isn't cut, or the tool is `read_overflow`.
+    /// The facts for summarising a cut result. `None` if the result isn't cut, or if the tool is
+    /// `read_overflow`.
     pub(crate) cut: Option<CutResult>,
 }
 
@@ -136,8 +137,8 @@ impl AgentEnvironment {
         if let Some(allowed) = &self.allowed {
             tools.retain(|offered| allowed.tools.contains(&offered.definition.name));
             if allowed.read_only {
-                // The arguments decide whether a call of some tools only reads. `refusal` therefore
-                // checks each call again.
+                // With some tools, it depends on the arguments whether a call only reads. Keep
+                // these tools, because `refusal` checks each call again.
                 tools.retain(|OfferedTool { definition, .. }| {
                     definition.annotations.read_only || definition.has_read_only_calls()
                 });
@@ -195,7 +196,8 @@ impl AgentEnvironment {
         Some(corrector.ask(turn, &mut |_| {}, cancel).await.map_err(ask_error))
     }
 
-    /// `live_events` gets the events while the calls run.
+    /// Makes calls at the same time, and returns their results in the same order. `live_events`
+    /// gets the events while the calls run.
     pub(crate) async fn call_all(
         self: &Arc<Self>,
         calls: &[ReadyCall],
@@ -306,7 +308,8 @@ impl AgentEnvironment {
         }
         let mut notices = Vec::new();
         for notice in &answer.notices {
-            // The summary replaces the notice that the result was cut.
+            // Leave out the notice that the result was cut, because the summary replaces it. This
+            // notice names the ID of the cut part.
             let is_about_cut = notice.contains(&cut_part.id);
             if !is_about_cut {
                 notices.push(self.without_keys(notice));
@@ -340,8 +343,8 @@ impl AgentEnvironment {
         })
     }
 
-    /// Replaces the providers' keys in a text. A project's file may contain a key, and the text
-    /// goes to other providers and to the session file.
+    /// Replaces the providers' keys in a text, because a project's file may contain a key, and the
+    /// text goes to other providers and to the session file.
     fn without_keys(&self, text: &str) -> String {
         let AskedModels { model, summariser, corrector, .. } = &self.models;
         let mut hidden = model.endpoint().hide_keys(text);
@@ -383,8 +386,8 @@ impl FileFinder {
         let Ok(answer) = tokio::time::timeout(LOOK_TIME, calling).await else { return Vec::new() };
         let Ok(output) = answer.outcome else { return Vec::new() };
 
-        // The text has one path per line, and then notes. Only the structured content says how many
-        // lines are paths.
+        // The text has one path per line, followed by notes. The structured content tells how many
+        // of the lines are paths.
         let text = output.content.iter().find_map(Content::as_text).unwrap_or_default();
         let structured = output.structured.unwrap_or_default();
         let count = structured["paths"].as_u64().unwrap_or_default();
@@ -409,7 +412,8 @@ fn recorded(call: &ReadyCall, answer: Answer) -> RecordedResult {
 }
 
 impl RecordedResult {
-    /// Makes the result of a call. `category`: the kind of failure. A note replaces empty content.
+    /// Makes the result of a call, which failed if there is a `category`. A note replaces empty
+    /// content.
     pub(crate) fn new(call: &ReadyCall, content: Vec<Part>, category: Option<Category>) -> Self {
         let is_blank =
             content.iter().all(|part| matches!(part, Part::Text(text) if text.trim().is_empty()));

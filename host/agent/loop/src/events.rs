@@ -88,7 +88,7 @@ pub enum RunEvent {
         id: String,
         /// The call's ID in this session.
         call: String,
-        /// The agent that makes the call. `None`: the primary agent.
+        /// The agent that makes the call, or `None` for the primary agent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         caller: Option<String>,
         /// The tool's full name.
@@ -104,11 +104,11 @@ pub enum RunEvent {
         /// The change of a file, as a unified diff.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         diff: Option<String>,
-        /// The rule that a permanent approval writes, and the file of the rule. `None`: the call
+        /// The rule that a permanent approval writes, and the file of the rule. `None` if the call
         /// can't be approved permanently.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         always: Option<String>,
-        /// Approvals that also cover other calls. Empty: only this call can be approved.
+        /// Approvals that also cover other calls. Empty if only this call can be approved.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         wider: Vec<WiderApproval>,
     },
@@ -120,7 +120,7 @@ pub enum RunEvent {
         call: String,
         /// The name of the tool and its question, for people.
         text: String,
-        /// The JSON Schema of the answer. `None`: the person opens a URL.
+        /// The JSON Schema of the answer, or `None` if the person opens a URL instead.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         form: Option<Value>,
     },
@@ -130,7 +130,7 @@ pub enum RunEvent {
         id: String,
         /// The answer.
         answer: QuestionAnswer,
-        /// The person or program that answered. Empty: nobody answered.
+        /// The person or program that answered. Empty if nobody answered.
         by: String,
         /// The person's reason for a refusal, or the reason for a missing answer.
         #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -154,7 +154,7 @@ pub enum RunEvent {
         category: Option<String>,
         /// The text for the model, without images.
         text: String,
-        /// The parts that filters left out. `None`: filters left out nothing.
+        /// The parts that filters left out, or `None` if they left out nothing.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         filtered: Option<FilterSummary>,
     },

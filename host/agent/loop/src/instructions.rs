@@ -1,8 +1,8 @@
 //! Finds `AGENTS.md` and `TOOLHOLD.md` in the working directory and the directories above it, and
 //! remembers which files a person has seen.
 //!
-//! The files are as untrusted as their repository. A file applies after a person has seen its
-//! current content.
+//! The files are as untrusted as their repository, so a file applies only after a person has seen
+//! its current content.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -23,7 +23,7 @@ const FILE_NAMES: [&str; 2] = ["AGENTS.md", "TOOLHOLD.md"];
 /// Larger files are left out.
 const MAX_BYTES: u64 = 64 * 1024;
 
-/// The user ID of root. An unreadable owner of the working directory is taken for root.
+/// The user ID of root.
 const ROOT_USER: u32 = 0;
 
 /// The number of searched directories, from the working directory upwards.
@@ -57,7 +57,9 @@ pub fn find_instructions(
     let mut files = Vec::new();
     let mut left_out = Vec::new();
     let directories: Vec<&Path> = directory.ancestors().take(MAX_DIRECTORIES).collect();
-    // In a directory such as `/tmp`, another user may create `AGENTS.md`.
+    // Only read files of these users, because another user may create `AGENTS.md` in a directory
+    // such as `/tmp`. If the owner of the working directory is unknown, take root, who is trusted
+    // anyway.
     let directory_owner = directory.metadata().map_or(ROOT_USER, |metadata| metadata.uid());
     let trusted_owners = [directory_owner, rustix::process::geteuid().as_raw(), ROOT_USER];
     // The digests of the seen files, read when the first file is found.
@@ -149,8 +151,8 @@ fn read(path: &Path, owners: &[u32]) -> Result<Option<String>, InstructionError>
     if !target.starts_with(folder) {
         return Err(InstructionError::LinkOutside);
     }
-    // A rule may hide a file such as `.env` from tools. A link with the name `AGENTS.md` must not
-    // reveal such a file.
+    // The target has to be Markdown as well. Otherwise, a link with the name `AGENTS.md` could
+    // reveal a file such as `.env`, which a rule may hide from tools.
     let extension = target.extension().unwrap_or_default();
     if !extension.eq_ignore_ascii_case("md") {
         return Err(InstructionError::NotMarkdown);
@@ -170,7 +172,7 @@ fn read_target(target: &Path, owners: &[u32]) -> Result<String, InstructionError
         return Err(InstructionError::Owner);
     }
     let mut text = String::new();
-    // The additional byte shows that the file is too large.
+    // Read one byte more than the limit, to see whether the file is too large.
     file.take(MAX_BYTES + 1).read_to_string(&mut text)?;
     if text.len() as u64 > MAX_BYTES {
         return Err(InstructionError::TooLarge);

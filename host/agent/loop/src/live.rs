@@ -15,7 +15,7 @@ use crate::events::{RunEvent, RunEvents};
 /// The most bytes of one call's output that may wait. The start of longer output is dropped.
 const MAX_WAITING: usize = 16 * 1024;
 
-/// The time between two events with output. Fast output therefore becomes a few large events.
+/// The time between two events with output, so that fast output becomes a few large events.
 const OUTPUT_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Default)]
@@ -40,8 +40,8 @@ impl LiveEvents {
         // `take` stores the waker of this task, so that a new event also wakes this task.
         poll_fn(|context| {
             let result = work.as_mut().poll(context);
-            let is_due = result.is_ready() || next_output.as_mut().poll(context).is_ready();
-            let due_events = self.take(is_due, context.waker());
+            let is_output_due = result.is_ready() || next_output.as_mut().poll(context).is_ready();
+            let due_events = self.take(is_output_due, context.waker());
             if !due_events.is_empty() && result.is_pending() {
                 next_output.as_mut().reset(Instant::now() + OUTPUT_INTERVAL);
                 // A sleep registers a new deadline only when it is polled.
@@ -56,13 +56,13 @@ impl LiveEvents {
     }
 
     /// Takes the waiting events, and stores the waker for the next event. If all events are output,
-    /// takes no events before `is_due`.
-    fn take(&self, is_due: bool, waker: &Waker) -> VecDeque<RunEvent> {
+    /// takes no events before `is_output_due`.
+    fn take(&self, is_output_due: bool, waker: &Waker) -> VecDeque<RunEvent> {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.waker = Some(waker.clone());
         let has_only_output =
             waiting.events.iter().all(|event| matches!(event, RunEvent::CallOutput { .. }));
-        if is_due || !has_only_output {
+        if is_output_due || !has_only_output {
             std::mem::take(&mut waiting.events)
         } else {
             VecDeque::new()
@@ -112,6 +112,7 @@ fn shorten(text: &mut String, left_out: &mut u64) {
 pub(crate) struct CallEvents {
     call: String,
     live_events: Arc<LiveEvents>,
+    /// Replaces the providers' keys in a text.
     hide: Box<dyn Fn(&str) -> String + Send + Sync>,
 }
 

@@ -18,7 +18,7 @@ pub(crate) fn show_event(
         ModelEvent::Text(text) => {
             let shown = match splitter {
                 None => ShownText { text, ..ShownText::default() },
-                // The splitter keeps text that may be the start of a call.
+                // The splitter holds text back that may be the start of a call.
                 Some(splitter) => splitter.push(&text),
             };
             show(shown, events);
@@ -28,7 +28,7 @@ pub(crate) fn show_event(
         ModelEvent::Retrying { attempts, wait, why } => {
             let wait = wait.as_secs_f64();
             let attempts = counted(attempts, "failed attempt");
-            let text = format!("asking again in {wait:.1} s, after {attempts}: {why}");
+            let text = format!("the model is asked again in {wait:.1} s, after {attempts}: {why}");
             events.event(RunEvent::Notice { text: text.clone() });
             return Some(text);
         }

@@ -58,8 +58,8 @@ impl PathWarning {
         let path = &self.path;
         match self.reason {
             Reason::Unseen => format!(
-                "the model may have made up `{path}`: the path doesn't exist, and no text that the \
-                 model has read names this path"
+                "the model may have made up `{path}`, which doesn't exist and isn't named in any \
+                 text that the model has read"
             ),
             Reason::Placeholder => {
                 format!("the model names `{path}`, which is an example path")
@@ -72,8 +72,8 @@ pub(crate) fn paths_in(text: &str) -> BTreeSet<&str> {
     paths(text).filter(|path| path.len() <= MAX_PATH).take(MAX_PATHS).collect()
 }
 
-/// Finds made-up paths in a model's text. `is_known`: whether the model has read the path or the
-/// path exists. Each path is passed to `is_known` once.
+/// Finds made-up paths in a model's text. `is_known` tells whether the model has read a path, or
+/// the path exists. It is called once for each path.
 pub(crate) fn check_text(text: &str, is_known: impl Fn(&str) -> bool) -> Vec<PathWarning> {
     find_made_up(paths(text), is_known)
 }
@@ -147,7 +147,8 @@ fn path_in(word: &str) -> Option<&str> {
         path = before;
     }
     let (folders, name) = path.rsplit_once('/')?;
-    if path.contains("//") || path.contains(is_rare_in_paths) || path.starts_with(['-', '~']) {
+    let has_rare_part = path.contains("//") || path.contains(is_rare_in_paths);
+    if has_rare_part || path.starts_with(['-', '~']) {
         return None;
     }
 
@@ -157,7 +158,7 @@ fn path_in(word: &str) -> Option<&str> {
     let is_absolute = path.starts_with('/') && folders.len() > 1;
     let is_relative = path.starts_with("./") || path.starts_with("../");
     let is_rooted = (is_absolute || is_relative) && !name.is_empty();
-    // Words such as "and/or", "1/2" and "TCP/IP" aren't paths.
+    // Other words with a slash, such as "and/or", "1/2" and "TCP/IP", aren't paths.
     if has_extension || is_rooted { Some(path) } else { None }
 }
 

@@ -53,7 +53,7 @@ impl RecordedSession {
             replay.show(number, entry, events);
         }
         replay.end_if_killed(events);
-        Ok(replay.last)
+        Ok(replay.last_end)
     }
 }
 
@@ -65,9 +65,9 @@ struct Replay {
     /// The calls of the last answer that haven't started yet.
     waiting: VecDeque<WantedCall>,
     spent: Spent,
-    /// The tokens and costs before the running task. `None`: no task is running.
+    /// The tokens and costs before the running task, or `None` if no task is running.
     spent_before_task: Option<Spent>,
-    last: EndKind,
+    last_end: EndKind,
 }
 
 impl Replay {
@@ -140,7 +140,7 @@ impl Replay {
         let text = text_of(&task.parts);
         let forms = self.forms.get_or_insert_with(|| TextForms::new(&task.settings));
         forms.earlier.add_message(&text);
-        // `None`: the tools of the task before stay.
+        // Tools are only recorded if they differ from those of the task before.
         if let Some(tools) = task.tools {
             self.tools = tools;
         }
@@ -168,7 +168,7 @@ impl Replay {
 
     fn end(&mut self, ending: TaskEnd, events: &mut dyn RunEvents) {
         let before = self.spent_before_task.take().unwrap_or(self.spent);
-        self.last = ending.kind;
+        self.last_end = ending.kind;
         self.waiting = VecDeque::new();
         let spent = self.spent.since(&before);
         events.event(RunEvent::Ended { ending, spent, session: self.spent });

@@ -1,5 +1,5 @@
-//! Rewrites the input schemas of tools for all providers. A provider refuses a whole request
-//! because of a single schema.
+//! Rewrites the input schemas of tools so that all providers accept them. A single schema that a
+//! provider doesn't accept makes it refuse the whole request.
 
 use serde_json::{Map, Value, json};
 use toolhold_core::text::neutral_line;
@@ -81,8 +81,9 @@ fn is_accepted_name(name: &str) -> bool {
 }
 
 /// Adds the schemas in `allOf`, `anyOf` and `oneOf` of `schema` to `found`, each with its keyword.
-/// `outer_alternative`: the `anyOf` or `oneOf` around `schema`, which replaces the keyword, because
-/// an argument in an alternative is optional. `whole`: the schema that references refer to.
+/// If `schema` is itself in an `anyOf` or `oneOf`, `outer_alternative` is this keyword. It is added
+/// instead of the keyword in `schema`, because an argument in an alternative is optional.
+/// References refer to parts of `whole`.
 fn add_parts(
     schema: &Value,
     whole: &Value,

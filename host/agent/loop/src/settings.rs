@@ -29,7 +29,7 @@ pub struct AgentSettings {
     pub is_local: bool,
     /// Whether an answer that is only JSON may be a call.
     pub lenient_text: bool,
-    /// The least complexity of a tool that gets a field for thoughts. `None`: no such field.
+    /// The least complexity of a tool that gets a field for thoughts. `None` if no tool gets one.
     pub thoughts: Option<f64>,
     /// The settings for selecting the offered tools.
     #[serde(default)]
@@ -45,15 +45,15 @@ pub struct AgentSettings {
     pub max_turns: u64,
     /// The time limit of one task.
     pub max_time: Duration,
-    /// The most tokens of one task. 0: no limit.
+    /// The most tokens of one task, or 0 for no limit.
     pub max_tokens: u64,
-    /// The maximum cost of one task. 0: no limit.
+    /// The maximum cost of one task, or 0 for no limit.
     pub max_cost: f64,
     /// The prices of a million tokens.
     pub prices: Prices,
     /// The prices of the model that summarises.
     pub summary_prices: Prices,
-    /// The model that corrects arguments. `None`: arguments aren't corrected.
+    /// The model that corrects arguments, or `None` if arguments aren't corrected.
     pub corrector: Option<Box<CorrectorSettings>>,
 }
 

@@ -43,7 +43,7 @@ pub struct AgentStart<'a> {
     pub directory: &'a Path,
     /// The model from the command line: a provider, a model, or `PROVIDER/MODEL`.
     pub model: Option<&'a str>,
-    /// The ID of the session to resume. `None`: a new session.
+    /// The ID of the session to resume, or `None` to start a new session.
     pub session: Option<&'a str>,
     /// The phase of work of the agent's calls.
     pub phase: Phase,
@@ -51,7 +51,7 @@ pub struct AgentStart<'a> {
     pub front_end: &'static str,
     /// The project's instructions.
     pub instructions: &'a [InstructionFile],
-    /// The text about skills for the model. Empty: there are no skills.
+    /// The text about skills for the model. Empty if there are no skills.
     pub skills: &'a str,
 }
 
@@ -99,7 +99,7 @@ impl AgentStart<'_> {
         let directory = self.directory.display().to_string();
         let session = Session::new(format!("agent {id}"));
         if let Some(began) = &recorded.began {
-            // The conversation and the instructions belong to one directory.
+            // The conversation and its instructions are about another directory.
             if began.directory != directory {
                 let directory = toolhold_core::text::neutral_line(&began.directory);
                 return Err(AgentError::Elsewhere { id, directory });
@@ -114,7 +114,8 @@ impl AgentStart<'_> {
             file.append(&SessionEntry::Began(began)).await?;
         }
 
-        // Providers cache a conversation only while its system text stays the same.
+        // Keep the system text of the session, because providers cache a conversation only while
+        // this text stays the same.
         let system = match &recorded.task {
             Some(task) => task.settings.system.clone(),
             None => models.model.endpoint().hide_keys(&self.system()),
@@ -165,7 +166,8 @@ impl AgentStart<'_> {
     }
 
     /// Returns the tools that the filter selects for `task`, and notices for the person. The model
-    /// isn't asked: `context_tokens` in the configuration or the usual size limits the selection.
+    /// isn't asked for the size of its context, so `context_tokens` in the configuration or the
+    /// usual size limits the selection.
     ///
     /// # Errors
     ///
@@ -186,7 +188,7 @@ impl AgentStart<'_> {
             name => providers.get(name),
         };
         let context_tokens = match provider.map(|provider| provider.context_tokens.get()) {
-            // 0: the configuration doesn't set the size.
+            // 0 means that the configuration doesn't set the size.
             None | Some(0) => USUAL_CONTEXT,
             Some(tokens) => tokens,
         };

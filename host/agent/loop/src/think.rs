@@ -56,7 +56,7 @@ impl Augmenter {
         });
         let mut augmented = Map::from_iter([(THOUGHTS_FIELD.to_owned(), thoughts)]);
         for (name, property) in properties {
-            // `strip` removes arguments with such names from each call.
+            // Don't offer such a property, because `strip` removes it from each call.
             if is_thought(name) {
                 continue;
             }
@@ -158,7 +158,7 @@ impl Shape {
                     | "dependentSchemas",
                     Value::Object(schemas),
                 ) => schemas.values().for_each(|schema| self.read_schema(schema)),
-                // Values, not schemas.
+                // These keywords have values, not schemas.
                 ("const" | "default" | "examples", _) => {}
                 (_, Value::Array(schemas)) => {
                     schemas.iter().for_each(|schema| self.read_schema(schema));

@@ -81,8 +81,8 @@ impl TokenMeter {
         self.counted.saturating_add(added as u64)
     }
 
-    /// Returns how full a context of `window` tokens is. `answer`: the tokens that are reserved for
-    /// the answer.
+    /// Returns how full a context of `window` tokens is, if `answer` of these tokens are reserved
+    /// for the answer.
     pub(crate) fn fill(&self, window: u64, answer: u64) -> Fill {
         let used = self.tokens() as f64;
         let request_window = window.saturating_sub(answer) as f64;

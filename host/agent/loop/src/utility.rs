@@ -12,7 +12,7 @@ use toolhold_core::config::Utility;
 use crate::environment::ReadyCall;
 use crate::selection::names_tool;
 
-/// Each delay costs a turn.
+/// Most calls that are delayed in a task. The number is low, because each delay costs a turn.
 const MAX_PUT_OFF: usize = 3;
 
 /// The number of calls after which the model is assumed to know enough.
@@ -31,7 +31,7 @@ const PHRASES: [&str; 7] = [
 
 #[derive(Default)]
 pub(crate) struct UtilityGate {
-    /// In lower case.
+    /// The text of the task, in lower case.
     task: String,
     calls: u32,
     made_calls: HashSet<String>,
@@ -43,7 +43,7 @@ impl UtilityGate {
         Self { task: task.to_lowercase(), ..Self::default() }
     }
 
-    /// Returns the message about a delayed call, or `None` if the call is made. `used`: the used
+    /// Returns the message about a delayed call, or `None` if the call is made. `used` is the used
     /// part of the task's tokens, from 0 to 1.
     pub(crate) fn refusal(
         &mut self,
@@ -96,7 +96,8 @@ fn has_command(text: &str) -> bool {
     codes.any(|code| code.contains(['|', '&', ';', '<', '>', '$']))
 }
 
-/// `used`: the used part of the task's tokens. `calls`: the number of calls so far.
+/// Returns the utility of a call, from the used part of the task's tokens and the number of calls
+/// so far.
 fn utility(tool: &str, used: f64, is_repeated: bool, calls: u32) -> f64 {
     let cost = used.clamp(0.0, 1.0);
     let redundancy = if is_repeated { 1.0 } else { 0.0 };

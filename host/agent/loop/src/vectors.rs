@@ -19,7 +19,7 @@ const MAX_FILE: usize = 64 * 1024 * 1024;
 /// The most cache files, one for each model. All files are removed before the limit is exceeded.
 const MAX_FILES: usize = 8;
 
-/// In a vector.
+/// The bytes of a number in a vector.
 const NUMBER_BYTES: usize = size_of::<f32>();
 
 /// The bytes of a SHA-256 digest.
@@ -35,7 +35,7 @@ pub(crate) struct Embedder {
 }
 
 impl Embedder {
-    /// `cache`: Toolhold's cache folder.
+    /// Makes an embedder that keeps vectors in Toolhold's cache folder `cache`.
     pub(crate) fn new(model: ChosenModel, cache: &Path) -> Self {
         Self { model, folder: cache.join("vectors") }
     }
@@ -66,7 +66,7 @@ impl Embedder {
         let mut vectors = self.embed(&texts).await?;
         let text_vector = vectors.remove(0);
         if known.values().any(|vector| vector.len() != text_vector.len()) {
-            // The cache belongs to an earlier model with the same name.
+            // The cache belongs to an earlier model with the same name, so make all vectors anew.
             known.clear();
             missing = (0..keys.len()).collect();
             vectors = self.embed(&tools).await?;
@@ -79,7 +79,7 @@ impl Embedder {
             let folder = self.folder.clone();
             let file = self.file();
             let saved = encode(&keys, &known);
-            // The cache is optional.
+            // The cache is optional, so ignore errors.
             let _ = tokio::task::spawn_blocking(move || save(&folder, &file, &saved)).await;
         }
         let vectors = keys.iter().map(|key| known.get(key).cloned().unwrap_or_default());

@@ -24,8 +24,11 @@ pub(crate) struct MeasuringApprover {
 
 #[derive(Default)]
 struct Waits {
+    /// The number of questions that are open now.
     open: usize,
+    /// The time since which at least one question has been open.
     since: Option<Instant>,
+    /// The total time of earlier waits.
     waited: Duration,
 }
 
@@ -103,7 +106,7 @@ impl Approver for MeasuringApprover {
 pub(crate) struct AnnouncingApprover {
     approver: Arc<MeasuringApprover>,
     events: Arc<CallEvents>,
-    /// Questions of the tool itself.
+    /// The number of questions that the tool itself has asked.
     inquiries: AtomicU64,
 }
 
@@ -126,7 +129,7 @@ impl<'a> OpenQuestion<'a> {
         Self { events, id, is_answered: false }
     }
 
-    /// Announces the answer. `by`: the person or rule that answered, or an empty string.
+    /// Announces the answer. `by` is the person or rule that answered. It is empty if nobody did.
     fn answer(&mut self, answer: QuestionAnswer, by: &str, reason: &str) {
         self.is_answered = true;
         self.events.push(RunEvent::Answered {
@@ -247,7 +250,7 @@ fn wider_approvals(question: &Question) -> Vec<WiderApproval> {
     for (scope, rule) in
         [(Scope::AlwaysTool, wider_rules.tool()), (Scope::AlwaysSource, wider_rules.all())]
     {
-        // The question already offers its own proposal.
+        // The question itself already offers the rule that it proposes.
         if let Some(rule) = rule
             && question.always.proposal() != Some(rule)
         {

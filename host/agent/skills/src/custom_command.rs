@@ -30,7 +30,8 @@ const MAX_ENTRIES: usize = 1_000;
 /// Most bytes of a command's file.
 const MAX_FILE: u64 = 64 * 1024;
 
-/// Most bytes of a message. Each place for the arguments may repeat long arguments.
+/// Most bytes of a message. A short file can make a huge message, because the arguments are
+/// inserted at each placeholder.
 const MAX_MESSAGE: usize = 1024 * 1024;
 
 /// Most characters of a description.
@@ -39,7 +40,7 @@ const MAX_DESCRIPTION: usize = 60;
 /// The most unusable files that are listed with a reason. More files are only counted.
 const MAX_LEFT_OUT: usize = 5;
 
-/// The place for all arguments, after `$`.
+/// The placeholder for all arguments, without its `$`.
 const ALL_ARGUMENTS: &str = "ARGUMENTS";
 
 /// A command that a file defines.
@@ -47,7 +48,7 @@ const ALL_ARGUMENTS: &str = "ARGUMENTS";
 pub struct CustomCommand {
     /// The name of the file without `.md`. A person writes `/` before the name.
     pub name: String,
-    /// The purpose of the command, on one line. Empty if nobody has seen the file.
+    /// The purpose of the command, on one line. Empty if the command isn't usable.
     pub description: String,
     /// The real path of the file.
     pub path: PathBuf,
@@ -104,16 +105,16 @@ enum CommandFileError {
 
 /// The rules for the files of a folder.
 struct FolderRules<'a> {
-    /// The digests of the project's files that a person has seen, by path. `None`: the folder is
-    /// the user's.
+    /// The digests of the project's files that a person has seen, by path, or `None` if the folder
+    /// is the user's and needs no trust.
     trusted: Option<&'a BTreeMap<String, String>>,
     /// Checks whether a word such as `/help` is a built-in command of the chat.
     is_built_in: fn(&str) -> bool,
 }
 
 impl CustomCommands {
-    /// Finds the commands of the user and of the project. `is_built_in`: whether a word such as
-    /// `/help` is a built-in command of the chat. Blocks.
+    /// Finds the commands of the user and of the project. A file can't replace a built-in command
+    /// of the chat, so `is_built_in` has to tell whether a word such as `/help` is one. Blocks.
     ///
     /// # Errors
     ///
@@ -131,7 +132,7 @@ impl CustomCommands {
             let trusted = config::trusted(folders)?;
             commands.add_all(&folder, &FolderRules { trusted: Some(&trusted), is_built_in });
         }
-        commands.found.sort_by(|one, other| one.name.cmp(&other.name));
+        commands.found.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(commands)
     }
 
@@ -169,12 +170,13 @@ impl CustomCommands {
         insert_arguments(body.trim(), arguments).map(Some)
     }
 
-    /// Returns lines about files that can't be used, and about commands that nobody has seen.
+    /// Returns messages for the person: which files can't be used, and which of the project's
+    /// commands aren't trusted yet.
     pub fn notices(&self) -> Vec<String> {
         let mut notices = self.left_out.clone();
         if self.further_left_out > 0 {
             let files = counted(self.further_left_out, "more file");
-            notices.push(format!("{files} of commands can't be used"));
+            notices.push(format!("{files} in the folders of commands can't be used"));
         }
         let names: Vec<String> =
             self.untrusted().map(|command| format!("/{}", command.name)).collect();
@@ -331,19 +333,19 @@ fn describe(source: &str) -> String {
 fn insert_arguments(text: &str, arguments: &str) -> Result<String, ExpandError> {
     let words: Vec<&str> = arguments.split_whitespace().collect();
     let mut message = String::new();
-    let mut has_place = false;
+    let mut has_placeholder = false;
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('$') {
         message.push_str(before);
         if let Some(after_name) = after.strip_prefix(ALL_ARGUMENTS) {
             message.push_str(arguments);
-            has_place = true;
+            has_placeholder = true;
             rest = after_name;
         } else if let Some(index) = argument_index(after) {
-            // A missing argument is empty.
+            // If the person gave fewer arguments, insert nothing.
             message.push_str(words.get(index).copied().unwrap_or_default());
-            has_place = true;
-            // A digit is one byte.
+            has_placeholder = true;
+            // Skip the digit, which is one byte.
             rest = &after[1..];
         } else {
             message.push('$');
@@ -354,15 +356,15 @@ fn insert_arguments(text: &str, arguments: &str) -> Result<String, ExpandError> 
         }
     }
     message.push_str(rest);
-    if !has_place && !arguments.is_empty() {
+    if !has_placeholder && !arguments.is_empty() {
         message.push_str("\n\n");
         message.push_str(arguments);
     }
     if message.len() > MAX_MESSAGE { Err(ExpandError::TooLong) } else { Ok(message) }
 }
 
-/// Returns the index of the argument after `$`: 0 for `1`. A number of several digits, such as an
-/// amount of money, isn't an argument.
+/// Returns the index of the argument whose number is at the start of the text, so 0 for `1`. A
+/// number of several digits isn't an argument, because it is probably an amount of money.
 fn argument_index(text: &str) -> Option<usize> {
     let mut bytes = text.bytes();
     let digit = bytes.next()?;

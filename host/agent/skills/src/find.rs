@@ -50,18 +50,20 @@ impl Skills {
             return Ok(skills);
         }
 
-        // The real paths of the folders that were read. Two links may lead to the same folder.
+        // The real paths of the folders that were read, so that a folder isn't read again if two
+        // links lead to it.
         let mut roots = Vec::new();
         skills.add_user_skills(&config.skill_folders(folders, directory), &mut roots);
         skills.add_project_skills(folders, directory, &mut roots)?;
 
         let trusted = skills.usable.iter().filter(|skill| skill.origin == SkillOrigin::Trusted);
         skills.readable.extend(trusted.map(|skill| skill.folder.clone()));
-        skills.usable.sort_by(|one, other| one.name.cmp(&other.name));
+        skills.usable.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(skills)
     }
 
-    /// `roots`: the real paths of the folders that were already read.
+    /// Adds the skills of the user's folders. Skips folders whose real path is in `roots`, and adds
+    /// the paths of the folders that it reads.
     fn add_user_skills(&mut self, folders: &[PathBuf], roots: &mut Vec<PathBuf>) {
         for path in folders {
             let Some(root) = self.resolve(path) else { continue };
@@ -81,8 +83,9 @@ impl Skills {
         }
     }
 
-    /// `roots`: the real paths of the folders that were already read. Fails if the list of trusted
-    /// skills can't be read.
+    /// Adds the skills of the project's folders. Skips folders whose real path is in `roots`, and
+    /// adds the paths of the folders that it reads. Fails if the list of trusted skills can't be
+    /// read.
     fn add_project_skills(
         &mut self,
         folders: &Folders,
@@ -129,8 +132,8 @@ impl Skills {
     /// Returns the real path of a folder. Returns `None` if the folder is missing or can't be used,
     /// and records why it can't be used.
     fn resolve(&mut self, path: &Path) -> Option<PathBuf> {
-        // Most of these folders don't exist. `canonicalize` makes a system call for each folder of
-        // the path, and this check makes only one.
+        // Most of these folders don't exist, so check this first: it takes one system call, while
+        // `canonicalize` needs one for each folder of the path.
         if path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
             return None;
         }
@@ -155,8 +158,8 @@ impl Skills {
         }
     }
 
-    /// Adds the skills of a folder. `trusted`: the digests of the project's skills that a person
-    /// has seen, by path. `None`: the folder is the user's.
+    /// Adds the skills of a folder. `trusted` has the digests of the project's skills that a person
+    /// has seen, by path. It is `None` for a folder of the user, which needs no trust.
     fn add_all(&mut self, root: &SkillFolder, trusted: Option<&BTreeMap<String, String>>) {
         let (names, is_truncated) = match root.names(MAX_ENTRIES) {
             Ok(names) => names,
@@ -208,8 +211,8 @@ impl Skills {
     }
 }
 
-/// Reads the skill in a folder. `trusted`: the digests of the project's skills that a person has
-/// seen, by path. `None`: the folder is the user's.
+/// Reads the skill in a folder. `trusted` has the digests of the project's skills that a person has
+/// seen, by path. It is `None` for a folder of the user, which needs no trust.
 fn read_skill(
     name: String,
     folder: SkillFolder,

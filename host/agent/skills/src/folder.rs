@@ -98,7 +98,7 @@ const EXECUTABLE: RawMode = 0o111;
 pub enum Owners {
     /// The current user and root.
     User,
-    /// Every user. The digest makes sure that a person has seen the bytes.
+    /// Every user, because the digest makes sure that a person has seen the bytes.
     Any,
 }
 
@@ -165,7 +165,7 @@ impl FileTree {
     pub fn digest(&self) -> String {
         let mut hasher = Sha256::new_with_prefix("skill");
         for file in &self.files {
-            // The length shows where the path ends.
+            // Without its length, the path could run into the fields after it.
             hasher.update((file.path.len() as u64).to_le_bytes());
             hasher.update(&file.path);
             hasher.update(file.size.to_le_bytes());
@@ -232,13 +232,13 @@ impl SkillFolder {
         statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 
-    /// Reads the first `max_bytes` bytes of a file. `path`: the path in the folder. Each folder on
-    /// the path is opened from its parent, so that no link leads out of the folder.
+    /// Reads the first `max_bytes` bytes of the file at `path` in the folder. Each folder on the
+    /// path is opened from its parent, so that no link leads out of the folder.
     pub(crate) fn read(&self, path: &str, max_bytes: u64) -> Result<FileBytes, FolderError> {
         let path = plain_path(path)?;
         let (folders, file_name) = path.rsplit_once('/').unwrap_or(("", &path));
 
-        // `None`: the skill's folder.
+        // The last opened folder on the path, or `None` if this is the skill's folder itself.
         let mut innermost: Option<OwnedFd> = None;
         for name in folders.split_terminator('/') {
             let parent = innermost.as_ref().map_or(self.dir.as_fd(), AsFd::as_fd);
@@ -250,7 +250,7 @@ impl SkillFolder {
         let parent = innermost.as_ref().map_or(self.dir.as_fd(), AsFd::as_fd);
         let mut file = self.open_file(parent, file_name)?;
         let mut bytes = Vec::new();
-        // One byte more shows whether the file is longer.
+        // Read one byte more, to see whether the file is longer.
         (&mut file).take(max_bytes + 1).read_to_end(&mut bytes)?;
         let is_truncated = bytes.len() as u64 > max_bytes;
         bytes.truncate(usize::try_from(max_bytes).unwrap_or(usize::MAX));
@@ -264,32 +264,34 @@ impl SkillFolder {
 
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::RDONLY;
         let file = openat(dir, name, flags, Mode::empty())?;
-        // Another process may have replaced the file since the first check.
+        // Another process may have replaced the file since the first check, so check again.
         let stat = fstat(&file)?;
         check_regular(&stat)?;
         self.owners.check(&stat)?;
         Ok(File::from(file))
     }
 
-    /// Lists all files below the folder. `reads_files`: whether to make digests of the files. Fails
-    /// if there are too many files, bytes or levels, or if a file can't be read.
+    /// Lists all files below the folder, with digests of their contents if `reads_files` is set.
+    /// Fails if there are too many files, bytes or levels, or if a file can't be read.
     pub(crate) fn tree(&self, reads_files: bool) -> Result<FileTree, FolderError> {
-        let mut walk = Walk { tree: FileTree::default(), entries: 0, bytes: 0, reads_files };
+        let mut builder =
+            TreeBuilder { tree: FileTree::default(), entries: 0, bytes: 0, reads_files };
         let top_path = "";
         let depth = 0;
-        self.walk(self.dir.as_fd(), top_path, depth, &mut walk)?;
-        walk.tree.files.sort_by(|one, other| one.path.cmp(&other.path));
-        walk.tree.others.sort_unstable();
-        Ok(walk.tree)
+        self.walk(self.dir.as_fd(), top_path, depth, &mut builder)?;
+        builder.tree.files.sort_by(|a, b| a.path.cmp(&b.path));
+        builder.tree.others.sort_unstable();
+        Ok(builder.tree)
     }
 
-    /// Adds the files below a folder to `walk`. `parent`: the path of the folder in the tree.
+    /// Adds the files below the folder `dir` to `builder`. Their paths start with `parent`, the
+    /// path of this folder.
     fn walk(
         &self,
         dir: BorrowedFd<'_>,
         parent: &str,
         depth: usize,
-        walk: &mut Walk,
+        builder: &mut TreeBuilder,
     ) -> Result<(), FolderError> {
         if depth > MAX_DEPTH {
             return Err(FolderError::TooDeep);
@@ -302,54 +304,55 @@ impl SkillFolder {
             }
             let path = if parent.is_empty() { name.to_owned() } else { format!("{parent}/{name}") };
 
-            walk.entries += 1;
-            if walk.entries > MAX_FILES {
+            builder.entries += 1;
+            if builder.entries > MAX_FILES {
                 return Err(FolderError::TooManyFiles);
             }
 
             let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
             let file_type = FileType::from_raw_mode(stat.st_mode);
-            if let Err(error) = self.owners.check(&stat)
-                && !file_type.is_symlink()
-            {
-                walk.tree.foreign.push(format!("{path}: {error}"));
+            // Links aren't followed, so it doesn't matter who owns them.
+            let is_link = file_type.is_symlink();
+            if !is_link && let Err(error) = self.owners.check(&stat) {
+                builder.tree.foreign.push(format!("{path}: {error}"));
                 continue;
             }
             match file_type {
                 FileType::Directory => {
                     let child = open_folder(dir, name)?;
-                    self.walk(child.as_fd(), &path, depth + 1, walk)?;
+                    self.walk(child.as_fd(), &path, depth + 1, builder)?;
                 }
                 FileType::RegularFile => match self.open_file(dir, name) {
-                    Ok(file) => walk.add(file, path)?,
+                    Ok(file) => builder.add(file, path)?,
                     Err(error) => return Err(FolderError::File { path, error: error.into() }),
                 },
-                _ => walk.tree.others.push(path),
+                _ => builder.tree.others.push(path),
             }
         }
         Ok(())
     }
 }
 
-struct Walk {
+struct TreeBuilder {
     tree: FileTree,
     entries: usize,
     bytes: u64,
     reads_files: bool,
 }
 
-impl Walk {
+impl TreeBuilder {
     /// Adds a file to the tree. With `reads_files`, makes the file's digest, unless the file is too
     /// large for the limit. Fails if the tree has more bytes than the limit.
     fn add(&mut self, mut file: File, path: String) -> Result<(), FolderError> {
         let stat = fstat(&file)?;
         let mut size = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
         let mut digest = Vec::new();
-        let room = MAX_TREE - self.bytes;
-        if self.reads_files && size <= room {
+        let remaining = MAX_TREE - self.bytes;
+        if self.reads_files && size <= remaining {
             let mut hasher = Sha256::new();
-            // The file may have grown, and one byte more shows this.
-            let mut bounded = (&mut file).take(room + 1);
+            // The file may have grown since `fstat`. Read up to one byte more than the limit
+            // allows, so that the check below notices this.
+            let mut bounded = (&mut file).take(remaining + 1);
             size = io::copy(&mut bounded, &mut hasher)?;
             digest = hasher.finalize().to_vec();
         }

@@ -116,7 +116,7 @@ pub(crate) fn parse(yaml: &str) -> Result<FrontMatter, FrontMatterError> {
         Ok(matter) => return Ok(matter),
         Err(mistake) => mistake,
     };
-    // The most common mistake is a colon in a value without quotes.
+    // The most common mistake is a colon in a value without quotes, so try again with quotes.
     match parse_yaml(&quote_values(yaml)) {
         Ok(matter) => Ok(FrontMatter { mistake: Some(mistake), ..matter }),
         Err(_) => Err(FrontMatterError::Invalid(mistake)),
@@ -169,8 +169,8 @@ fn parse_yaml(yaml: &str) -> Result<FrontMatter, YamlError> {
     if is_table { Ok(matter) } else { Err(YamlError::NoKeys) }
 }
 
-/// Sets the value of a known key, and ignores unknown keys. `None`: the value is a list or a table.
-/// Fails if the key needs a string, or already has a value.
+/// Sets the value of a known key, and ignores unknown keys. `value` is `None` if it is a list or a
+/// table in the YAML. Fails if the key needs a string, or already has a value.
 fn set_value(
     matter: &mut FrontMatter,
     line: usize,

@@ -1,9 +1,9 @@
 //! Skills: folders with a `SKILL.md`, whose instructions a model loads when a task needs them.
 //! Custom commands: files with messages that a person sends by a name.
 //!
-//! Other people write the skills and commands. Reading has size limits and stays in the folder. A
-//! model gets no text of a project's skill or command before a person has seen it. A skill or
-//! command grants nothing.
+//! Skills and commands are often written by other people. So reading has size limits and stays in
+//! the folder, and a model gets no text of a project's skill or command before a person has seen
+//! it. A skill or command never gives a model more rights.
 
 mod custom_command;
 mod find;

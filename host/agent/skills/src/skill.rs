@@ -76,7 +76,8 @@ pub struct Skill {
     pub folder: PathBuf,
     /// The skill's origin, and whether models can load it.
     pub origin: SkillOrigin,
-    /// The digest that a person has seen. `None`: a skill of the user.
+    /// The digest of the files that a person has seen. `None` unless the origin is
+    /// [`SkillOrigin::Trusted`].
     #[serde(skip)]
     pub(crate) digest: Option<String>,
 }
@@ -115,7 +116,7 @@ pub enum SkillError {
     /// The skill's folder has a link or another entry that isn't a regular file.
     #[error("`{0}` is a link or not a regular file; replace the entry with a file")]
     NotAFile(String),
-    /// The `SKILL.md` differs from the file of the digest.
+    /// The `SKILL.md` that was read isn't the one that the digest covers.
     #[error(
         "{SKILL_FILE} is larger than {MAX_TEXT} bytes, the limit, or changed while Toolhold read \
          the file"
@@ -137,8 +138,8 @@ pub enum SkillTextError {
     NoDescription,
 }
 
-/// Checks whether a folder's name can be the name of a skill. Terminals and models get the name
-/// unescaped.
+/// Checks whether a folder's name can be the name of a skill. Few characters are allowed, because
+/// terminals and models get the name unescaped.
 pub(crate) fn is_name(name: &str) -> bool {
     name.len() <= MAX_NAME
         && name.starts_with(|first: char| first.is_ascii_alphanumeric())
@@ -188,12 +189,13 @@ impl SkillText {
         Self::parse(file.bytes, file.is_truncated).map_err(SkillError::Text)
     }
 
-    /// Parses the content of a `SKILL.md`. `is_truncated`: whether `bytes` lack the end of the
-    /// file.
+    /// Parses the content of a `SKILL.md`. `is_truncated` tells whether `bytes` lack the end of the
+    /// file, and may thus end within a character.
     pub(crate) fn parse(bytes: Vec<u8>, is_truncated: bool) -> Result<Self, SkillTextError> {
         let text = match std::str::from_utf8(&bytes) {
             Ok(text) => text,
-            // `error_len` is `None` if the bytes end within a character.
+            // `error_len` is `None` if the only fault is that the last character is cut. Leave this
+            // character out.
             Err(error) if is_truncated && error.error_len().is_none() => {
                 std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default()
             }
@@ -207,7 +209,7 @@ impl SkillText {
         Ok(Self { description, matter, body, bytes, is_truncated })
     }
 
-    /// `name`: the name of the skill's folder.
+    /// Returns warnings about the skill, whose folder has the name `name`.
     fn findings(&self, name: &str) -> Vec<String> {
         let mut findings = self.matter_findings(name);
         if self.body.trim().is_empty() {
@@ -276,8 +278,8 @@ impl SkillText {
     }
 }
 
-/// Returns the finding for a value of more than `max_chars` characters. `consequence`: the end of
-/// the message.
+/// Returns a finding if a value has more than `max_chars` characters. The message ends with
+/// `consequence`.
 fn check_length(
     key: &str,
     value: Option<&String>,
@@ -311,7 +313,7 @@ pub fn read_whole(folder: &SkillFolder) -> Result<(FileTree, SkillText), SkillEr
     Ok((tree, text))
 }
 
-/// Returns the faults of the skill in a folder, and its files. `name`: the name of the folder.
+/// Checks the skill in a folder with the name `name`. Returns its faults and its files.
 pub fn check(folder: &SkillFolder, name: &str) -> (Vec<SkillFinding>, FileTree) {
     let mut findings = Vec::new();
     if !is_name(name) {

@@ -58,8 +58,8 @@ struct Loader {
 }
 
 impl SkillLoader {
-    /// Makes the source of the tool, or returns `None` if there are no skills. `lists`: whether the
-    /// tool's description lists the skills.
+    /// Makes the source of the tool, or returns `None` if there are no skills. If `lists` is set,
+    /// the tool's description lists the skills.
     ///
     /// # Errors
     ///
@@ -109,8 +109,8 @@ impl SkillLoader {
 }
 
 impl Loader {
-    /// Answers a call with the instructions or another file of a skill. A person must have seen the
-    /// current state of a project's skill.
+    /// Answers a call with the instructions or another file of a skill. Fails if a project's skill
+    /// has changed since a person saw it.
     fn load(&self, call: &Call) -> Outcome {
         let arguments = Arguments::deserialize(&*call.arguments)
             .map_err(|error| Failure::new(Category::InvalidParameters, error.to_string()))?;
@@ -152,7 +152,7 @@ impl Loader {
             Some(tree) => Some(tree),
             None => {
                 let reads_files = false;
-                // An unreadable tree is optional here.
+                // If the files can't be listed, the model still gets the instructions.
                 folder.tree(reads_files).ok()
             }
         };
@@ -168,7 +168,8 @@ impl Loader {
         text: SkillText,
         tree: Option<&FileTree>,
     ) -> Outcome {
-        // The instructions may use a file that another user has written, so they aren't shown.
+        // If another user may have written one of the files, don't show the instructions, because
+        // the model may use this file when it follows them.
         if let Some(foreign) = tree.and_then(|tree| tree.foreign.first()) {
             let why = format!("a file next to {SKILL_FILE}: {}", neutral_line(foreign));
             return Err(unreadable_error(skill, SKILL_FILE, why));
@@ -198,7 +199,8 @@ impl Loader {
         Ok(())
     }
 
-    /// Returns the error for a name of no usable skill: the skill isn't trusted or doesn't exist.
+    /// Returns the error for a call that names no usable skill. The skill isn't trusted or doesn't
+    /// exist.
     fn unknown_skill(&self, arguments: &Arguments) -> Failure {
         let mut untrusted = self.skills.untrusted.iter();
         if let Some(skill) = untrusted.find(|skill| skill.name == arguments.name) {
@@ -218,12 +220,13 @@ impl Loader {
     }
 }
 
-/// Returns the text of a skill's file. `shown`: the path of the file, for errors.
+/// Returns the text of a skill's file. Errors name the file by the path `shown`.
 fn show_file(skill: &Skill, shown: &str, file: FileBytes) -> Outcome {
     let is_truncated = file.is_truncated;
     let text = match String::from_utf8(file.bytes) {
         Ok(text) => text,
-        // `error_len` is `None` if the bytes end within a character.
+        // `error_len` is `None` if the only fault is that the last character is cut. Leave this
+        // character out.
         Err(error) if is_truncated && error.utf8_error().error_len().is_none() => {
             let valid = error.utf8_error().valid_up_to();
             String::from_utf8_lossy(&error.as_bytes()[..valid]).into_owned()
@@ -290,7 +293,7 @@ fn describe_files(tree: &FileTree) -> String {
 fn allowed_owners(skill: &Skill) -> Owners {
     match skill.digest {
         None => Owners::User,
-        // The digest already covers every byte.
+        // The digest covers every byte, so it doesn't matter who can write the files.
         Some(_) => Owners::Any,
     }
 }

@@ -10,7 +10,7 @@ pub(crate) struct Block {
     pub(crate) body_start: usize,
     /// The end of the body in `raw`, for a fenced block.
     pub(crate) body_end: usize,
-    /// Whether the block's end was found. Complete JSON needs no end.
+    /// Whether the block's end was found. A tag with complete JSON is a call even without its end.
     pub(crate) is_closed: bool,
     /// Whether the end of a code block is unclear, in this block or before it.
     pub(crate) is_ambiguous: bool,

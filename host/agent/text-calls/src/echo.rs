@@ -25,8 +25,9 @@ const NAME_WORDS: [&str; 7] =
 
 /// A value of a call, and the words before it.
 struct Part {
-    /// The name of the argument, or the tag of the call.
+    /// The name of the argument, and the tag of the call. One of them precedes the value in a text.
     words_before: Vec<String>,
+    /// The forms in which the value may be written.
     spellings: Vec<String>,
 }
 
@@ -43,7 +44,7 @@ pub struct EarlierTexts {
     /// The texts in normal form, each with whether it is a message of the user.
     texts: Vec<(String, bool)>,
     /// The number of bytes that can still be added.
-    room: usize,
+    bytes_left: usize,
     /// Whether a text didn't fit. Every call is then treated as an echo.
     is_full: bool,
 }
@@ -55,8 +56,8 @@ impl Default for EarlierTexts {
 }
 
 impl EarlierTexts {
-    pub(super) fn with_room(room: usize) -> Self {
-        Self { texts: Vec::new(), room, is_full: false }
+    pub(super) fn with_room(bytes: usize) -> Self {
+        Self { texts: Vec::new(), bytes_left: bytes, is_full: false }
     }
 
     /// Treats every call as an echo from now on, because some earlier texts are unknown.
@@ -67,28 +68,31 @@ impl EarlierTexts {
     /// Adds a message of the user. Only calls in the form [`CallForm::Json`] are compared with
     /// messages.
     pub fn add_message(&mut self, text: &str) {
-        self.add_from(text, true);
+        let is_message = true;
+        self.add_from(text, is_message);
     }
 
     /// Adds a result, a file or a page.
     ///
     /// Above 32 MiB of letters and digits, every call is treated as an echo.
     pub fn add(&mut self, text: &str) {
-        self.add_from(text, false);
+        let is_message = false;
+        self.add_from(text, is_message);
     }
 
-    /// Adds a text. `is_message`: whether the text is a message of the user.
+    /// Adds a text, which is a message of the user if `is_message` is set.
     fn add_from(&mut self, text: &str, is_message: bool) {
         if self.is_full {
             return;
         }
         let normalized = normalize(text);
-        match self.room.checked_sub(normalized.len()) {
-            Some(remaining_room) => {
-                self.room = remaining_room;
+        match self.bytes_left.checked_sub(normalized.len()) {
+            Some(bytes_left) => {
+                self.bytes_left = bytes_left;
                 self.texts.push((normalized, is_message));
             }
-            // After a missing text, every call is an echo, so no stored text is needed.
+            // From now on, every call is an echo, because a text is missing. So the stored texts
+            // aren't needed any more.
             None => *self = Self { is_full: true, ..Self::with_room(0) },
         }
     }
@@ -103,9 +107,9 @@ impl EarlierTexts {
     /// Checks whether an earlier text contains a call. Returns `true` if some earlier texts are
     /// unknown.
     ///
-    /// `tag`: the word that starts the call, if no field or attribute names the tool. Only calls in
-    /// the form [`CallForm::Json`] are compared with messages of the user, because a user may ask
-    /// for a call.
+    /// If no field or attribute names the tool, `tag` is the word that starts the call. Only calls
+    /// in the form [`CallForm::Json`] are compared with messages of the user, because a user may
+    /// ask for a call.
     pub fn contain(&self, call: &TextCall, tag: Option<&str>) -> bool {
         if self.is_full {
             return true;
@@ -115,8 +119,8 @@ impl EarlierTexts {
         }
 
         let parts = compared_parts(call, tag);
-        // A copy of the call has all parts within a window of this length. The length is doubled
-        // for small arguments between the parts, which aren't compared.
+        // A copy of the call has all parts within a window of this length. The length is doubled,
+        // because there may be small arguments between the parts that aren't compared.
         let length: usize = parts.iter().map(|part| part.length() + MAX_GAP).sum();
         let window = 2 * length + MAX_OTHER_TEXT;
         for (text, is_message) in &self.texts {
@@ -159,8 +163,8 @@ fn drop_short_parts(parts: &mut Vec<Part>) {
     });
 }
 
-/// Adds each value inside `value` as a part. `name`: the name of the argument or field, or empty
-/// for items of a list. `tag`: see [`EarlierTexts::contain`].
+/// Adds each value inside `value` as a part. `name` is the name of the argument or field. It is
+/// empty for items of a list. [`EarlierTexts::contain`] explains `tag`.
 fn add_parts(parts: &mut Vec<Part>, name: &str, tag: Option<&str>, value: &Value) {
     match value {
         Value::Object(fields) => {
@@ -188,7 +192,7 @@ fn add_parts(parts: &mut Vec<Part>, name: &str, tag: Option<&str>, value: &Value
 
 /// Checks whether a section of the text, two windows long, contains all parts.
 fn has_all(text: &str, parts: &[Part], window: usize) -> bool {
-    // Most texts lack a part, and this test is fast.
+    // Begin with a fast test, because most texts lack a part.
     if !parts.iter().all(|part| part.has_spelling_in(text)) {
         return false;
     }
@@ -295,8 +299,9 @@ fn without_number(line: &str) -> &str {
     }
 }
 
-/// Adds the character of a JSON escape at the start of `text`, but no control character such as `
-/// `. JSON inside JSON has several backslashes. Returns the length of the escape.
+/// Adds the character of a JSON escape at the start of `text`, but no control character such as
+/// `\n`. JSON inside JSON has several backslashes, which count as one. Returns the length of the
+/// escape.
 fn add_escape(normalized: &mut String, text: &str) -> usize {
     let escaped = text.trim_start_matches('\\');
     let backslashes = text.len() - escaped.len();

@@ -83,8 +83,8 @@ pub struct FindOptions<'a> {
     pub is_loopback: bool,
     /// Whether the model used native calls in this session.
     pub used_native_calls: bool,
-    /// The texts that the model may repeat. `None`: no call is an echo, and lenient calls are
-    /// refused.
+    /// The texts that the model may repeat. If they are `None`, no call is an echo, and lenient
+    /// calls are refused.
     pub earlier: Option<&'a EarlierTexts>,
 }
 

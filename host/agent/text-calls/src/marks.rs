@@ -40,7 +40,8 @@ pub(super) fn read_tag(text: &str) -> Result<(Tag<'_>, usize), NoTag> {
     let mut bytes = after_bracket.bytes().take(MAX_TAG_OR_FENCE - "<".len());
     let Some(length) = bytes.position(|byte| b">\n<".contains(&byte)) else {
         let may_continue = text.len() < MAX_TAG_OR_FENCE;
-        return Err(if may_continue { NoTag::Incomplete } else { NoTag::Missing });
+        let reason = if may_continue { NoTag::Incomplete } else { NoTag::Missing };
+        return Err(reason);
     };
     if after_bracket.as_bytes()[length] != b'>' {
         return Err(NoTag::Missing);
@@ -54,7 +55,7 @@ pub(super) fn read_tag(text: &str) -> Result<(Tag<'_>, usize), NoTag> {
     Ok((tag, length + "<>".len()))
 }
 
-/// `inner`: the text between `<` and `>`.
+/// Reads an opening tag. `inner` is the text between `<` and `>`.
 fn opening_tag(inner: &str) -> Tag<'_> {
     let (name, attributes) = inner.split_at(name_length(inner));
     if let Some(family) = family_of(name) {
@@ -128,7 +129,7 @@ impl Fence {
         if indentation > MAX_INDENTATION || length < MIN_FENCE {
             return None;
         }
-        // In Markdown, this line is inline code.
+        // In Markdown, a line with more backticks after the first ones is inline code.
         if mark == '`' && info.contains('`') {
             return None;
         }
@@ -153,8 +154,8 @@ pub(super) enum LineRole {
     End,
 }
 
-/// Checks whether an incomplete tag may become a known tag. Other text can be shown at once. `text`
-/// starts with `<`.
+/// Checks whether an incomplete tag may become a known tag. If not, the text can be shown at once.
+/// `text` starts with `<`.
 pub(super) fn may_be_tag(text: &str) -> bool {
     let inner = text[1..].trim_start_matches('/').trim_ascii_start();
     let name = &inner[..name_length(inner)];

@@ -37,7 +37,7 @@ pub(super) fn read_block(
         BlockKind::Fence(info) => read_fence(info, &without_indentation(block, body), offered),
         BlockKind::Tag(TagFamily::Tools) if !block.is_closed => Err(BlockError::Tools),
         BlockKind::Tag(TagFamily::Tools) => {
-            // The body of a tag ends with the closing tag.
+            // Leave out the closing tag, which is part of the body.
             let json = body.rfind('<').map_or("", |end| &body[..end]);
             let call = canonical_call(json, offered).ok_or(BlockError::Tools)?;
             Ok(vec![TextCall { form: CallForm::Tag, ..call }])
@@ -126,8 +126,8 @@ fn has_all_arguments(tool: &OfferedTool, fields: &Map<String, Value>) -> bool {
     fields.keys().all(|name| tool.has_argument(name))
 }
 
-/// Reads the body of a fenced block. `info`: the text after the opening fence: `tool_call`, `tool
-/// NAME` or a tool's tag.
+/// Reads the body of a fenced block. `info` is the text after the opening fence, which is
+/// `tool_call`, `tool NAME` or a tool's tag.
 fn read_fence(info: &str, body: &str, offered: &OfferedTools) -> Result<Vec<TextCall>, BlockError> {
     if info == "tool_call" {
         let mut calls = Vec::new();
@@ -153,8 +153,8 @@ fn read_fence(info: &str, body: &str, offered: &OfferedTools) -> Result<Vec<Text
     Ok(vec![call])
 }
 
-/// Returns the body of a fenced block without the block's indentation. Line ends become `
-/// `, because commands need Unix line ends.
+/// Returns the body of a fenced block without the block's indentation, and with Unix line ends,
+/// because commands need them.
 fn without_indentation<'a>(block: &Block, body: &'a str) -> Cow<'a, str> {
     let indentation = block.raw.bytes().take_while(|byte| *byte == b' ').count();
     let body = if body.contains("\r\n") {
@@ -183,7 +183,7 @@ fn add_json(
     let values = match value {
         Value::Array(values) => values,
         Value::Object(mut fields) => match fields.remove("tool_calls") {
-            // An object with a name is a call.
+            // An object with a name is a call itself, so it can't be a list of calls, too.
             Some(Value::Array(values)) if !fields.contains_key("name") => values,
             Some(_) => return Err(BlockError::ToolCalls),
             None => vec![Value::Object(fields)],
@@ -395,7 +395,7 @@ fn insert_argument(
     name: &str,
     text: &str,
 ) -> Result<(), CallError> {
-    // Models often put line ends around the value.
+    // Remove the line ends that models often put around the value.
     let text = text.strip_prefix('\n').unwrap_or(text);
     let value = text.strip_suffix('\n').unwrap_or(text);
     let value = match tool {

@@ -26,7 +26,7 @@ const HOST_TAGS: [&str; 6] =
 /// doesn't depend on the order of `offered`, because providers cache the start of a conversation.
 pub fn system_text(offered: &OfferedTools) -> String {
     let mut tools: Vec<&OfferedTool> = offered.tools().iter().collect();
-    tools.sort_by(|one, other| one.name.cmp(&other.name));
+    tools.sort_by(|a, b| a.name.cmp(&b.name));
     let example = match tools.iter().find(|tool| offered.fence_of(&tool.name).is_none()) {
         Some(tool) => example_call(tool),
         None => json!({ "name": "NAME", "arguments": {} }),
@@ -59,8 +59,8 @@ pub fn tool_result(name: &str, text: &str) -> String {
     format!("<tool_result name=\"{name}\">\n{text}{end}</tool_result>")
 }
 
-/// Adds the description of a tool, the form of its calls and its parameters. `fence`: the tool's
-/// own fence tag.
+/// Adds the description of a tool, the form of its calls and its parameters. `fence` is the tool's
+/// own fence tag, if it has one.
 fn add_tool(text: &mut String, tool: &OfferedTool, fence: Option<&str>) {
     let _ = write!(text, "## {}\n{}\n", tool.name, escape_host_tags(tool.description.trim()));
     text.push_str(&describe_call(tool, fence));
@@ -110,8 +110,8 @@ fn example_value(property: &Value) -> Value {
     }
 }
 
-/// Describes the type of a parameter, for the model. `root`: the schema that references refer to.
-/// `levels`: the number of nested types and references that are still followed.
+/// Describes the type of a parameter, for the model. References refer to parts of `root`. At most
+/// `levels` nested types and references are followed.
 fn describe_type(root: &Value, property: &Value, levels: usize) -> String {
     if let Some(Value::Array(allowed)) = property.get("enum") {
         let shown = allowed.iter().filter(|value| !value.is_null()).take(MAX_VALUES);
@@ -179,7 +179,7 @@ fn escape_host_tags(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// Checks whether a `<` starts a tag that only the host or the model's server may write. `rest`:
+/// Checks whether a `<` starts a tag that only the host or the model's server may write. `rest` is
 /// the text after the `<`.
 fn is_host_tag(rest: &str) -> bool {
     let head = cut(rest, MAX_TAG_OR_FENCE);

@@ -35,8 +35,8 @@ pub struct ShownText {
 }
 
 impl<'a> CallSplitter<'a> {
-    /// Makes the splitter of one message. `is_lenient`: whether a message that is one block of JSON
-    /// may be a call.
+    /// Makes the splitter of one message. If `is_lenient` is set, a message that is one block of
+    /// JSON may be a call.
     pub fn new(offered: &'a OfferedTools, is_lenient: bool) -> Self {
         Self {
             scanner: Scanner::new(offered, is_lenient),
@@ -193,7 +193,7 @@ impl<'a> CallSplitter<'a> {
             &self.held_back
         };
         let Some(json) = json_block(message) else {
-            // A task ends after a message without calls, unless there is a hint.
+            // Add a hint, because otherwise the task ends after this message without calls.
             if let Some(call) = canonical_call(message.trim(), self.offered) {
                 let hint = FormHint::Json { tool: call.name, lenient_helps: false };
                 self.found.hint = Some(hint);

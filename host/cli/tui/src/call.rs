@@ -83,12 +83,12 @@ impl CallBlock {
         self.arguments.len() + self.output.len() + result + diff + OTHER_FIELDS
     }
 
-    /// Adds live output, and keeps only the end of all output. `left_out`: the number of dropped
-    /// bytes before `text`.
+    /// Adds live output, and keeps only the end of all output. Before `text`, `left_out` bytes were
+    /// already dropped.
     pub(crate) fn add_output(&mut self, text: &str, left_out: u64) {
         self.output.push_str(&neutral(text));
         self.left_out += left_out;
-        // Text is moved less often if it is cut only at twice the length.
+        // Cut the output only at twice the length, because this moves the text less often.
         if self.output.len() > 2 * MAX_OUTPUT {
             let start = self.output.ceil_char_boundary(self.output.len() - MAX_OUTPUT);
             self.left_out += start as u64;
@@ -123,8 +123,8 @@ impl CallBlock {
         self.answers.push(line);
     }
 
-    /// Ends the call. `text`: the result or the error. `category`: the category of a failed call.
-    /// `filtered`: what a filter removed from the result.
+    /// Ends the call. `text` is the result, or the error of a failed call, which also has a
+    /// `category`. `filtered` describes what a filter removed from the result.
     pub(crate) fn end(
         &mut self,
         failed: bool,
@@ -155,12 +155,10 @@ impl CallBlock {
         for answer in &self.answers {
             lines.put(answer, Role::Faint, Breaks::Words);
         }
-        // Before the person answers, the question shows the diff.
+        // Before the person answers, the question shows the diff, so don't show it here as well.
         let is_failed = matches!(self.state, CallState::Failed { .. });
-        if !self.answers.is_empty()
-            && !is_failed
-            && let Some(diff) = &self.diff
-        {
+        let shows_diff = !self.answers.is_empty() && !is_failed;
+        if shows_diff && let Some(diff) = &self.diff {
             lines.put_diff(diff, limits);
         }
 
@@ -239,8 +237,8 @@ impl CallBlock {
     }
 }
 
-/// Returns arguments on one line. A single argument has no name. Among several arguments, a string
-/// with spaces or quotes is shown as JSON.
+/// Returns arguments on one line. A single argument is shown without its name. Among several
+/// arguments, a string with spaces or quotes is shown as JSON.
 fn arguments_text(arguments: &Value) -> String {
     let Some(fields) = arguments.as_object() else { return arguments.to_string() };
     let is_single = fields.len() == 1;

@@ -50,11 +50,11 @@ pub(crate) fn word_to_complete(before: &str) -> Option<&str> {
     if word.starts_with('@') { Some(word) } else { None }
 }
 
-/// Returns the commands that begin with a word. `custom`: the commands of the user and of the
-/// project.
+/// Returns the commands that begin with a word, including the commands in `custom`, which the user
+/// and the project have made.
 pub(crate) fn offer_commands(word: &str, custom: &CustomCommands) -> Popup {
     let mut offers = Vec::new();
-    // After a whole command, Enter must send this command and not a longer command.
+    // Offer nothing after a whole command, so that Enter sends this command and not a longer one.
     let is_complete = is_command(word) || custom.named(word).is_some();
     if !is_complete {
         for (name, meaning) in COMMANDS {
@@ -75,7 +75,8 @@ pub(crate) fn offer_commands(word: &str, custom: &CustomCommands) -> Popup {
 pub(crate) fn offer_paths(word: &str, paths: &[String]) -> Popup {
     let mut offers = Vec::new();
     for path in paths {
-        // On the screen, control characters hide the path's real name. A space ends the path.
+        // Leave out a path with control characters, which would hide its real name on the screen,
+        // and a path with a space, which would end the path in the message.
         let has_control_characters = neutral_line(path) != *path;
         let can_be_typed = !has_control_characters && !path.contains(char::is_whitespace);
         let text = format!("@{path}");

@@ -27,7 +27,7 @@ pub enum ScreenEffect {
     Inform(String, InquiryAnswer),
     /// Find the paths that start with this string.
     Complete(String),
-    /// Report the choice in a dialog by its index. `None`: the person chose nothing.
+    /// Report the choice in a dialog by its index, or `None` if the person chose nothing.
     Picked(Option<usize>),
     /// Save this message for later chats.
     Remember(String),

@@ -40,7 +40,7 @@ pub enum FromSession {
         text: String,
         /// The choices. Enter takes the first choice.
         choices: Vec<String>,
-        /// Whether the person didn't ask for the dialog. The next keys may then be meant for a
+        /// Whether the person didn't ask for the dialog, so that the next keys may be meant for a
         /// message.
         is_sudden: bool,
     },
@@ -64,6 +64,7 @@ pub(crate) enum InboxItem {
     Message(FromSession),
     Log(String),
     Signal,
+    /// The terminal is closed.
     Gone,
 }
 
@@ -152,7 +153,7 @@ impl Inbox {
         items.extend(waiting.keys.drain(..).map(InboxItem::Terminal));
         items.extend(waiting.log.drain(..).map(InboxItem::Log));
 
-        // Many events must not delay the next keys.
+        // Take only some of the events, so that many events don't delay the next keys.
         let mut bytes = 0;
         for _ in 0..MAX_EVENTS_AT_ONCE {
             let Some(item) = waiting.session.pop_front() else { break };
@@ -188,7 +189,7 @@ impl Inbox {
 impl Waiting {
     /// Adds an event. Text is joined with the text of the last event.
     fn add(&mut self, event: RunEvent) {
-        // A model may write faster than the screen is drawn. Joined text is drawn at once.
+        // Join text, because a model may write faster than the screen can draw each part.
         if let Some(InboxItem::Session(last)) = self.session.back_mut() {
             match (&mut **last, &event) {
                 (RunEvent::TextPart { text }, RunEvent::TextPart { text: more })

@@ -72,21 +72,22 @@ impl ScreenState {
     /// Returns the time of the picture's next change without input.
     pub(crate) fn next_change(&self, now: Duration) -> Option<Duration> {
         if let Some(question) = self.questions.front() {
-            // The task's clock stands still. Only the hint changes, when keys start to answer.
+            // The task's clock stands still during a question. Only the hint changes, at the time
+            // from which keys answer the question.
             if !self.editor.is_empty() {
                 return None;
             }
             let quiet_from = self.quiet_from(question.visible_since)?;
             return if quiet_from > now { Some(quiet_from) } else { None };
         }
-        // The picture shows the task's time in seconds.
+        // While a task runs, its time in seconds is shown, and changes every second.
         if self.is_busy() { Some(now + Duration::from_secs(1)) } else { None }
     }
 
     fn key(&mut self, key: KeyEvent, now: Duration) -> Vec<ScreenEffect> {
         let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
         let (columns, lines) = self.shown;
-        // The lines of a terminal always fit.
+        // The number of lines always fits, because a terminal has few lines.
         let page = isize::try_from(lines.saturating_sub(OVERLAP).max(1)).unwrap_or(1);
         match key.code {
             KeyCode::Char('c') if is_control => return self.interrupt_or_leave(),
@@ -141,7 +142,7 @@ impl ScreenState {
 
     fn dialog_key(&mut self, key: KeyEvent, now: Duration) -> Vec<ScreenEffect> {
         let Some(dialog) = &self.dialog else { return Vec::new() };
-        // The dialog may have opened while the person typed a message.
+        // If the dialog opened while the person typed a message, the key may belong to the message.
         let takes_keys = !dialog.is_sudden || self.is_quiet(dialog.visible_since, now);
         if !takes_keys && key.code != KeyCode::Esc {
             self.wrote_at = now;
@@ -177,8 +178,8 @@ impl ScreenState {
 
     fn answer(&mut self, key: KeyEvent, now: Duration) -> Vec<ScreenEffect> {
         let Some(question) = self.questions.front_mut() else { return Vec::new() };
-        // Enter confirms the answer of a letter. A second letter shows that the person is writing a
-        // message, which starts with both letters.
+        // Only Enter confirms the answer of a letter. A second letter shows that the person is
+        // writing a message, so insert both letters into the message.
         if let KeyCode::Char(letter) = key.code
             && let Some(answer_letter) = question.take_letter()
         {
@@ -296,17 +297,15 @@ impl ScreenState {
         let is_folder = text.ends_with('/');
         let space = if is_command || is_folder { "" } else { " " };
         self.editor.replace_before(bytes, &format!("{text}{space}"));
-        // Next, the paths in the folder are offered.
+        // After a folder, offer the paths in it.
         if is_folder { self.complete() } else { Vec::new() }
     }
 
     /// Takes back the last waiting message, or shows an older message of the history. Index 0 is
     /// the newest message of the history.
     fn recall_older(&mut self) {
-        if self.recalled.is_none()
-            && self.editor.is_empty()
-            && let Some(text) = self.queued.pop_back()
-        {
+        let has_typed_nothing = self.recalled.is_none() && self.editor.is_empty();
+        if has_typed_nothing && let Some(text) = self.queued.pop_back() {
             self.editor.set(&text);
             return;
         }
@@ -364,7 +363,8 @@ impl ScreenState {
                 return Vec::new();
             }
         };
-        // A message may start with a path.
+        // A message may start with a path, so text with several words is a command only if the
+        // first word is a known command.
         let word = text.split_whitespace().next().unwrap_or_default();
         let is_single_word = word.len() == text.len();
         let is_command = word.starts_with('/') && (is_single_word || complete::is_command(word));
@@ -392,7 +392,7 @@ impl ScreenState {
         effects
     }
 
-    /// Only `/model` takes an argument.
+    /// Runs a command of the chat. Only `/model` takes an argument.
     fn command(&mut self, text: &str) -> Vec<ScreenEffect> {
         let mut name = text;
         let mut model = "";

@@ -46,8 +46,8 @@ struct Gap {
     bytes: usize,
 }
 
-/// Breaks text into lines. `first`: the prefix of the first line. `indent`: the prefix of later
-/// lines.
+/// Breaks text into lines. The first line gets the prefix `first`, and later lines get the prefix
+/// `indent`.
 pub(crate) fn wrap(
     pieces: &[Piece],
     width: usize,
@@ -62,7 +62,7 @@ pub(crate) fn wrap(
         spans: vec![first.clone()],
         column: first_columns,
         gap: None,
-        // A wide character takes two columns.
+        // Besides the prefix, a line needs at least the two columns of a wide character.
         width: width.max(prefix_columns + 2),
         indent,
     };
@@ -109,7 +109,7 @@ impl Breaker<'_> {
 
     /// Adds text to the last span, or to a new span if the style differs.
     fn push_text(&mut self, text: &str, style: Style) {
-        // The prefix stays a separate span.
+        // Don't add text to the prefix, which stays a separate span.
         let has_only_prefix = self.spans.len() <= 1;
         match self.spans.last_mut() {
             Some((last, last_style)) if *last_style == style && !has_only_prefix => {
@@ -158,7 +158,7 @@ impl Breaker<'_> {
     }
 }
 
-/// Lays out a text with its line ends, in one style. `indent`: the prefix of all lines.
+/// Lays out a text with its line ends, in one style. All lines get the prefix `indent`.
 pub(crate) fn text(
     text: &str,
     style: Style,

@@ -21,8 +21,8 @@ const MAX_RULE: usize = 40;
 /// The bar between two cells of a table.
 const CELL_BAR: &str = " │ ";
 
-/// Lays out Markdown without control characters. `fence`: the opening line of a code block that
-/// started before `text`.
+/// Lays out Markdown without control characters. If `text` starts inside a code block, `fence` is
+/// the opening line of this block.
 pub(crate) fn lines(
     text: &str,
     fence: Option<&str>,
@@ -47,7 +47,7 @@ struct Renderer {
     lines: Vec<Line<'static>>,
     pieces: Vec<Piece>,
     styles: Vec<Style>,
-    /// The number of the next item in each open list. `None`: bullets instead of numbers.
+    /// The number of the next item in each open list, or `None` if the list has bullets.
     lists: Vec<Option<u64>>,
     /// The bullet or number for the next line.
     marker: Option<String>,
@@ -245,7 +245,7 @@ impl Renderer {
             TagEnd::Emphasis | TagEnd::Strong | TagEnd::Strikethrough => self.pop_style(),
             TagEnd::Link | TagEnd::Image => {
                 self.pop_style();
-                // Before opening a link, the person must see its target.
+                // Show the target, because the person must see it before opening the link.
                 let target = self.link.take().unwrap_or_default();
                 let is_shown = self.pieces.last().is_some_and(|(text, _)| *text == target);
                 if !is_shown && !target.is_empty() {
@@ -297,7 +297,7 @@ impl Renderer {
             breaks = Breaks::Anywhere;
             first += "  ";
             indent += "  ";
-            // The last line end must not add an empty line.
+            // Remove the last line end, because it would add an empty line.
             if let Some((last, _)) = pieces.last_mut()
                 && last.ends_with('\n')
             {

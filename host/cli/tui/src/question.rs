@@ -16,8 +16,8 @@ use crate::editor::Editor;
 use crate::layout::{Breaks, wrap};
 use crate::theme::{Role, Theme};
 
-/// A key answers a question only if no other key was typed for this time. An earlier key may be
-/// meant for a message.
+/// A key answers a question only if no other key was typed for this time, because a key right after
+/// another key may be meant for a message.
 pub(crate) const QUIET: Duration = Duration::from_millis(500);
 
 /// The approver's name in the audit log.
@@ -40,11 +40,19 @@ pub(crate) struct OpenQuestion {
 
 #[derive(Debug)]
 enum Kind {
-    /// `rule`: the rule that a permanent approval writes. `wider_approvals` also cover other calls.
-    Approval { rule: Option<String>, wider_approvals: Vec<WiderApproval> },
-    /// `original`: the tool's unchanged text. If there are no fields, the tool asks the person to
-    /// open an address.
-    Inquiry { original: String, fields: Vec<FormField> },
+    Approval {
+        /// The rule that a permanent approval writes, if the call can be approved permanently.
+        rule: Option<String>,
+        /// Approvals that also cover other calls.
+        wider_approvals: Vec<WiderApproval>,
+    },
+    Inquiry {
+        /// The tool's unchanged text.
+        original: String,
+        /// The fields of the answer. If there are none, the tool asks the person to open an
+        /// address.
+        fields: Vec<FormField>,
+    },
 }
 
 #[derive(Debug)]
@@ -68,13 +76,14 @@ enum Stage {
 #[derive(Debug, PartialEq)]
 pub(crate) enum QuestionReply {
     Approval(Reply),
-    /// The tool's unchanged text, with the answer. The asker knows no ID of the question.
+    /// The tool's unchanged text, with the answer. The text identifies the question, because the
+    /// asker knows no ID of the question.
     Inquiry(String, InquiryAnswer),
 }
 
 impl OpenQuestion {
-    /// Makes the question about the approval of a call. `rule`: the rule that a permanent approval
-    /// writes.
+    /// Makes the question about the approval of a call. A permanent approval writes `rule`. Without
+    /// a rule, the call can't be approved permanently.
     pub(crate) fn approval(
         id: String,
         call: String,
@@ -305,7 +314,7 @@ impl OpenQuestion {
         None
     }
 
-    /// Returns the hint about the keys. `others`: the number of other questions.
+    /// Returns the hint about the keys, and about the number of other questions.
     pub(crate) fn hint(&self, others: usize) -> String {
         let more = match others {
             0 => String::new(),
@@ -418,15 +427,15 @@ impl OpenQuestion {
         }
 
         // The scroll position takes one line.
-        let room = height.saturating_sub(1);
-        let max_scrolled = count - room;
+        let text_height = height.saturating_sub(1);
+        let max_scrolled = count - text_height;
         if self.is_choosing() {
             self.scrolled = self.scrolled.min(max_scrolled);
         } else {
             // After the first choice, the end must be visible, for example the rule.
             self.scrolled = max_scrolled;
         }
-        let end = (self.scrolled + room).min(count);
+        let end = (self.scrolled + text_height).min(count);
         let mut visible: Vec<_> = lines.drain(self.scrolled..end).collect();
 
         let first = self.scrolled + 1;
@@ -436,7 +445,7 @@ impl OpenQuestion {
     }
 }
 
-/// If the text starts with a bar, each of its rows starts with a bar.
+/// Lays out one line of a question. If the line starts with a bar, each of its rows does.
 fn question_line(text: &str, style: Style, width: usize) -> Vec<Line<'static>> {
     let none = (String::new(), style);
     let bar = (BAR.to_owned(), style);

@@ -31,7 +31,7 @@ const OUTPUT_BUFFER: usize = 64 * 1024;
 /// The fewest columns to which the text of a conversation is wrapped.
 const MIN_TEXT: u16 = 20;
 
-/// As in shells: 128 plus the number of SIGTERM.
+/// The exit code after a second signal. As in shells, it is 128 plus the number of SIGTERM.
 const ENDED: i32 = 143;
 
 #[derive(Default)]
@@ -113,7 +113,7 @@ impl Screen {
             let items = self.inbox.take(self.timeout(needs_drawing, drawn_at));
             let now = self.opened_at.elapsed();
 
-            // There is no item if the wait for the next picture has ended.
+            // If there is no item, the wait for the next picture has ended.
             if items.is_empty() {
                 needs_drawing = true;
             }
@@ -133,8 +133,8 @@ impl Screen {
                 }
             }
 
-            let is_due = drawn_at.is_none_or(|drawn_at| now >= drawn_at + FRAME);
-            let may_draw = !self.is_outside && (has_input || is_due);
+            let is_frame_over = drawn_at.is_none_or(|drawn_at| now >= drawn_at + FRAME);
+            let may_draw = !self.is_outside && (has_input || is_frame_over);
             if needs_drawing && may_draw {
                 drawn_at = Some(self.draw_picture(now));
                 needs_drawing = false;
@@ -142,7 +142,7 @@ impl Screen {
         }
     }
 
-    /// Returns the longest wait for an item. `None`: only an item changes the picture.
+    /// Returns the longest wait for an item, or `None` if only an item changes the picture.
     fn timeout(&self, needs_drawing: bool, drawn_at: Option<Duration>) -> Option<Duration> {
         let now = self.opened_at.elapsed();
         if needs_drawing && !self.is_outside {
@@ -153,7 +153,7 @@ impl Screen {
         Some(next_change.saturating_sub(now))
     }
 
-    /// Returns the time after drawing.
+    /// Draws the state, and returns the time after drawing.
     fn draw_picture(&mut self, now: Duration) -> Duration {
         let state = &mut self.state;
         if self.terminal.draw(|frame| draw(state, frame, now)).is_err() {
@@ -315,7 +315,7 @@ impl ScreenHandle {
     pub fn arm(&self) -> CancellationToken {
         let token = CancellationToken::new();
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        // The person may interrupt before the work starts.
+        // If the person interrupted before the work started, cancel it at once.
         if running.is_interrupted {
             running.is_interrupted = false;
             token.cancel();

@@ -85,7 +85,7 @@ pub struct ScreenState {
     pub(crate) session: String,
     pub(crate) directory: String,
     pub(crate) model: String,
-    /// The size of the model's context in tokens. 0: unknown.
+    /// The size of the model's context in tokens, or 0 if it is unknown.
     context_limit: u64,
     /// The tokens of the context in the last request.
     context_used: u64,
@@ -98,7 +98,8 @@ pub struct ScreenState {
     pub(crate) dialog: Option<Dialog>,
     pub(crate) editor: Editor,
     pub(crate) popup: Popup,
-    /// The index of the recalled message, from the end of the history. `None`: a new text.
+    /// The index of the recalled message, from the end of the history. `None` while the person
+    /// writes a new message.
     pub(crate) recalled: Option<usize>,
     /// The typed text before a message was recalled.
     pub(crate) draft: String,
@@ -121,7 +122,7 @@ pub struct ScreenState {
     pub(crate) wrote_at: Duration,
     /// Whether the terminal is large enough for the picture.
     pub(crate) is_visible: bool,
-    /// `None`: the terminal reports no focus.
+    /// Whether the terminal has the focus, or `None` if it doesn't report this.
     pub(crate) has_focus: Option<bool>,
     /// The columns and lines of the transcript on the screen.
     pub(crate) shown: (usize, usize),
@@ -166,7 +167,7 @@ impl ScreenState {
         }
     }
 
-    /// Applies an event, and returns its effects. `now`: the time of a monotonic clock.
+    /// Applies an event, and returns its effects. `now` is the time of a monotonic clock.
     pub fn apply(&mut self, event: RunEvent, now: Duration) -> Vec<ScreenEffect> {
         match event {
             RunEvent::Session { id, directory } => {

@@ -57,7 +57,7 @@ pub fn restore() {
     if !IS_OPEN.swap(false, Ordering::SeqCst) {
         return;
     }
-    // A closed terminal needs no restoring.
+    // Ignore errors, because a closed terminal needs no restoring.
     let _ = execute!(
         io::stdout(),
         DisableFocusChange,
@@ -103,7 +103,7 @@ pub(crate) fn catch_stderr(inbox: &Arc<Inbox>) -> io::Result<()> {
     if !io::stderr().is_terminal() {
         return Ok(());
     }
-    // Descriptors below 3 are stdin, stdout and stderr.
+    // Take a descriptor from 3 on, because the lower ones are stdin, stdout and stderr.
     let stderr = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 3)?;
     let (pipe, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     rustix::stdio::dup2_stderr(&writer)?;

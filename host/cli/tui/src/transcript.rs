@@ -77,7 +77,7 @@ struct LineEnd {
 struct Entry {
     block: Block,
     bytes: usize,
-    /// `None` after a change of the block.
+    /// The laid-out lines, or `None` after a change of the block.
     layout: Option<Layout>,
 }
 
@@ -102,7 +102,7 @@ pub(crate) struct Transcript {
     bytes: usize,
     /// Whether the last answer is still incomplete.
     is_open: bool,
-    /// `None`: the end of the transcript is visible.
+    /// The first visible line, or `None` if the end of the transcript is visible.
     top: Option<Top>,
     is_long: bool,
     theme: Theme,
@@ -139,7 +139,7 @@ impl Transcript {
         }
     }
 
-    /// The last block is never dropped.
+    /// Checks whether the oldest block must be dropped. The last block is never dropped.
     fn is_too_large(&self) -> bool {
         let is_over_limit = self.bytes > MAX_BYTES || self.entries.len() > MAX_BLOCKS;
         is_over_limit && self.entries.len() > 1
@@ -165,7 +165,7 @@ impl Transcript {
             && let Block::Thinking(text) = &mut entry.block
         {
             text.push_str(&part);
-            // Text is moved less often if it is cut only at twice the length.
+            // Cut the text only at twice the length, because this moves the text less often.
             if text.len() > 2 * MAX_THOUGHT {
                 let start = text.ceil_char_boundary(text.len() - MAX_THOUGHT);
                 text.drain(..start);
@@ -180,7 +180,7 @@ impl Transcript {
         let part = neutral(part);
         let mut remaining: &str = &part;
         while !remaining.is_empty() {
-            // With small steps, a part ends soon after it has reached its size.
+            // Add the text in small steps, so that a part ends soon after it has reached its size.
             let step = remaining.ceil_char_boundary(MIN_PART.min(remaining.len()));
             let (text, later) = remaining.split_at(step);
             remaining = later;
@@ -266,13 +266,13 @@ impl Transcript {
 
     /// Returns the scroll position at which the transcript's end is at the bottom.
     fn last_top(&mut self, width: usize, height: usize) -> Top {
-        let mut room = height;
+        let mut lines_left = height;
         for index in (0..self.entries.len()).rev() {
             let lines = self.entry_lines(index, width).len();
-            if lines >= room {
-                return Top { block: self.dropped + index as u64, line: lines - room };
+            if lines >= lines_left {
+                return Top { block: self.dropped + index as u64, line: lines - lines_left };
             }
-            room -= lines;
+            lines_left -= lines;
         }
         Top { block: self.dropped, line: 0 }
     }
@@ -333,7 +333,7 @@ impl Transcript {
         Top { block: self.dropped + index as u64, line }
     }
 
-    /// Returns the visible lines. `session`: the session's ID for the note about dropped blocks.
+    /// Returns the visible lines. The note about dropped blocks names the session's ID, `session`.
     pub(crate) fn visible(
         &mut self,
         width: usize,
@@ -356,9 +356,9 @@ impl Transcript {
         // Only the first visible block can have hidden lines above.
         let mut hidden_lines = top.line;
         for index in first..self.entries.len() {
-            let room = height.saturating_sub(lines.len());
+            let lines_left = height.saturating_sub(lines.len());
             let entry_lines = self.entry_lines(index, width);
-            lines.extend(entry_lines.iter().skip(hidden_lines).take(room).cloned());
+            lines.extend(entry_lines.iter().skip(hidden_lines).take(lines_left).cloned());
             hidden_lines = 0;
             if lines.len() >= height {
                 break;
@@ -414,7 +414,7 @@ fn bounded(text: &str) -> String {
 }
 
 impl Entry {
-    /// Updates the sizes after a change. `total`: the bytes of all blocks.
+    /// Updates the size of the block after a change, and the size of all blocks, `total`.
     fn note_change(&mut self, total: &mut usize) {
         let bytes = self.block.bytes();
         *total = *total + bytes - self.bytes;
@@ -467,8 +467,8 @@ impl AnswerPart {
     }
 }
 
-/// Returns the opening line of the code block around the end of `line`. `opening`: the opening line
-/// of the code block around the start of `line`.
+/// Returns the opening line of the code block that is open at the end of `line`. `opening` is the
+/// opening line of the code block that is open at its start.
 fn fence_after(line: &str, opening: Option<String>) -> Option<String> {
     let start = line.trim_start();
     let is_fence = start.starts_with("```") || start.starts_with("~~~");
@@ -496,7 +496,7 @@ impl Block {
         }
     }
 
-    /// The first line is empty.
+    /// Lays out the block. The first line is empty, unless the block continues an answer.
     fn lines(&self, width: usize, theme: Theme, is_long: bool) -> Vec<Line<'static>> {
         let mut lines = vec![Line::default()];
         match self {

@@ -53,7 +53,7 @@ const LABEL_COLUMNS: usize = 9;
 /// The most visible messages that wait.
 const MAX_QUEUED: usize = 3;
 
-/// `now`: the time of the clock in [`ScreenState::apply`].
+/// Draws the state at the time `now` of the clock that [`ScreenState::apply`] uses.
 pub(crate) fn draw(state: &mut ScreenState, frame: &mut Frame<'_>, now: Duration) {
     let area = frame.area();
     state.is_visible = area.width >= MIN_COLUMNS && area.height >= MIN_LINES;
@@ -73,7 +73,7 @@ pub(crate) fn draw(state: &mut ScreenState, frame: &mut Frame<'_>, now: Duration
         main.width -= PANEL_COLUMNS;
         let panel = Rect { x: main.width, width: PANEL_COLUMNS, ..area };
         put_panel(state, frame.buffer_mut(), panel, now);
-        // One empty column separates the panel.
+        // Leave one column between the panel and the conversation empty.
         main.width -= 1;
     }
 
@@ -180,10 +180,11 @@ fn push_dialog(
     theme: Theme,
 ) {
     lines.extend(text(&dialog.text, theme.style(Role::Plain), width, "", Breaks::Words));
-    let room = height.saturating_sub(lines.len() + LINES_BELOW_QUESTION).max(MIN_QUESTION_LINES);
+    let max_choices =
+        height.saturating_sub(lines.len() + LINES_BELOW_QUESTION).max(MIN_QUESTION_LINES);
     // The choices are scrolled so that the chosen choice is visible.
-    let first = (dialog.chosen + 1).saturating_sub(room);
-    for (index, choice) in dialog.choices.iter().enumerate().skip(first).take(room) {
+    let first = (dialog.chosen + 1).saturating_sub(max_choices);
+    for (index, choice) in dialog.choices.iter().enumerate().skip(first).take(max_choices) {
         let (mark, role) = choice_look(index == dialog.chosen);
         let line = format!("{mark}{}", shortened(choice, width - MARK));
         lines.push(Line::styled(line, theme.style(role)));
@@ -209,8 +210,9 @@ fn push_question(
     let others = state.questions.len().saturating_sub(1);
     let Some(question) = state.questions.front_mut() else { return };
 
-    let room = height.saturating_sub(lines.len() + LINES_BELOW_QUESTION).max(MIN_QUESTION_LINES);
-    lines.extend(question.lines(width, room, theme));
+    let question_lines =
+        height.saturating_sub(lines.len() + LINES_BELOW_QUESTION).max(MIN_QUESTION_LINES);
+    lines.extend(question.lines(width, question_lines, theme));
     let hint = if is_answering {
         question.hint(others)
     } else if state.editor.is_empty() {
@@ -248,11 +250,11 @@ fn push_input(
 
     let rows = editor.rows(width - MARK, mask);
     let free_lines = height.saturating_sub(lines.len() + LINES_BESIDES_MESSAGE);
-    let room = MAX_ROWS.min(free_lines).max(1);
+    let max_rows = MAX_ROWS.min(free_lines).max(1);
     // The rows are scrolled so that the cursor is visible.
-    let first = (rows.cursor_row + 1).saturating_sub(room);
+    let first = (rows.cursor_row + 1).saturating_sub(max_rows);
     let cursor_row = lines.len() + rows.cursor_row - first;
-    for (index, text) in rows.texts.into_iter().enumerate().skip(first).take(room) {
+    for (index, text) in rows.texts.into_iter().enumerate().skip(first).take(max_rows) {
         let mark = if index == 0 { "❯ " } else { "  " };
         lines.push(Line::from_iter([
             Span::styled(mark, theme.style(Role::Person)),
@@ -282,15 +284,15 @@ fn status(state: &ScreenState, width: usize, now: Duration) -> String {
         line_facts.push((fact, comes_first));
     }
 
-    // The last fact needs no gap.
-    let room = width + columns(GAP);
+    // Each fact is counted with the gap after it, but the last fact needs no gap.
+    let max_columns = width + columns(GAP);
     let mut used = 0;
     let mut is_shown = vec![false; line_facts.len()];
     // The first pass is for cost and turns.
     for is_first_pass in [true, false] {
         for (index, (fact, comes_first)) in line_facts.iter().enumerate() {
             let needed = columns(fact) + columns(GAP);
-            if *comes_first == is_first_pass && used + needed <= room {
+            if *comes_first == is_first_pass && used + needed <= max_columns {
                 used += needed;
                 is_shown[index] = true;
             }
@@ -391,7 +393,7 @@ impl ScreenState {
 
     pub(crate) fn cost_in_words(&self) -> String {
         let mut text = String::new();
-        // The time only matters for facts that are left out here.
+        // Any time will do, because the time only matters for facts that are left out here.
         for (name, value) in facts(self, self.last_key) {
             if matches!(name, "tokens" | "cache" | "cost" | "turns") {
                 text.push_str(&format!("{name:LABEL_COLUMNS$} {value}\n"));

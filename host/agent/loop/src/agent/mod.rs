@@ -52,7 +52,7 @@ pub struct Agent {
     file: SessionFile,
     conversation: Conversation,
     tools: Vec<Arc<Definition>>,
-    /// `None`: all tools are offered.
+    /// The tools that were chosen for the session, or `None` if all tools are offered.
     chosen: Option<Vec<IncludedTool>>,
     utility: UtilityGate,
     /// The tools in the last task of the session file.
@@ -65,7 +65,7 @@ pub struct Agent {
     /// The key or the option that sets `max_turns`, for people.
     turns_setting: &'static str,
     clock: TaskClock,
-    /// Sub-agents find this agent in the registry. `None`: the agent can't delegate.
+    /// The registry in which sub-agents find this agent, or `None` if the agent can't delegate.
     registry: Option<Arc<DelegateRegistry>>,
     delegator: Option<Arc<ParentAgent>>,
     /// The number of truncated or empty answers since the last complete answer.
@@ -205,8 +205,8 @@ impl Agent {
         FileFinder::new(&self.environment)
     }
 
-    /// Returns `PROVIDER/MODEL` if the model wrote a call as plain JSON. For such calls, the user
-    /// must add the model to `lenient_models` in `[agent]`.
+    /// Returns `PROVIDER/MODEL` if the model wrote a call as plain JSON. Such calls are ignored
+    /// until the user adds the model to `lenient_models` in `[agent]`.
     pub fn suggested_lenient_model(&self) -> Option<String> {
         if !self.forms.lenient_helps {
             return None;
@@ -221,8 +221,8 @@ impl Agent {
         self.forms.lenient_helps = false;
     }
 
-    /// Lowers the number of answers that the model may give in one task to `turns`. The limit is
-    /// never raised. `option`: the command-line option that sets `turns`.
+    /// Lowers the number of answers that the model may give in one task to `turns`, but never
+    /// raises it. Messages about the limit name `option`, the command-line option that sets it.
     pub fn limit_turns(&mut self, turns: u64, option: &'static str) {
         if turns <= self.settings.max_turns {
             self.settings.max_turns = turns;
@@ -294,7 +294,8 @@ impl Agent {
             self.environment.session.begin_turn();
         }
         let spent_before = self.spent;
-        // The end of this task must not list approvals that an earlier task left open.
+        // Drop the approvals that an earlier task left open, so that the end of this task doesn't
+        // list them.
         self.environment.approver.take_pending();
 
         let mut ending = match self.work(task, events, cancel).await {
@@ -304,13 +305,14 @@ impl Agent {
         if ending.kind == EndKind::Denied {
             ending.pending = self.environment.approver.take_pending();
         }
-        // A skill's variables apply to one task.
+        // A skill's variables apply only to the task that loaded the skill.
         if !is_sub_agent {
             self.environment.session.clear_variables();
         }
 
         let entry = SessionEntry::Ended(Ended { ending: ending.clone(), spent: self.spent });
-        // After an error of the task, a notice about the entry would hide the cause.
+        // If the task ended with an error, don't add a notice about this entry, because it would
+        // hide the cause.
         if let Err(error) = self.append(&entry).await
             && ending.kind != EndKind::Error
         {
@@ -327,7 +329,7 @@ impl Agent {
         events: &mut dyn RunEvents,
         cancel: &CancellationToken,
     ) -> Result<TaskEnd, AgentError> {
-        let _entry = self.start_task(task, events).await?;
+        let _registry_entry = self.start_task(task, events).await?;
         loop {
             if cancel.is_cancelled() {
                 return Ok(TaskEnd::new(EndKind::Cancelled, ""));
@@ -338,6 +340,7 @@ impl Agent {
             if let Next::End(ending) = self.fit(events, cancel).await? {
                 return Ok(ending);
             }
+            // If `fit` used up the time, the check of the limits above ends the task.
             let Some(time) = self.time_left() else { continue };
             let budget = Arc::clone(&self.budget);
             let Some(reserved_answer) = budget.reserve_answer() else {
@@ -352,7 +355,8 @@ impl Agent {
                     return Ok(TaskEnd::new(EndKind::Cancelled, ""));
                 }
                 Some(Err(error)) => {
-                    // The provider's limit may be lower than `context_tokens` in the configuration.
+                    // The provider's limit may be lower than `context_tokens` in the configuration,
+                    // so make room and ask again.
                     let is_full = matches!(error, AskError::ContextFull(_));
                     if is_full && self.make_room(events, cancel).await? {
                         continue;
@@ -437,13 +441,13 @@ impl Agent {
         let tools = self.tool_tokens();
         events.event(RunEvent::Asking { tokens: self.meter.tokens(), tools });
         let started_at = Instant::now();
-        let mut first = None;
+        let mut time_to_first_event = None;
         let answer = tokio::time::timeout(
             time,
             self.environment.ask(
                 &turn,
                 &mut |event| {
-                    first.get_or_insert_with(|| started_at.elapsed());
+                    time_to_first_event.get_or_insert_with(|| started_at.elapsed());
                     notices.extend(show_event(event, splitter.as_mut(), &mut *events));
                 },
                 cancel,
@@ -459,7 +463,7 @@ impl Agent {
         for text in notices {
             self.append(&SessionEntry::Notice(text)).await?;
         }
-        let reading_time = first.unwrap_or_else(|| started_at.elapsed());
+        let reading_time = time_to_first_event.unwrap_or_else(|| started_at.elapsed());
         self.advise_fewer_tools(reading_time, tools, events).await?;
         Ok(answer.ok())
     }
@@ -496,7 +500,7 @@ impl Agent {
             tool_names,
             Arc::clone(&self.budget),
             self.clock,
-            registry.places(),
+            registry.permits(),
         ));
         let entry = registry.register(&delegator);
         self.delegator = Some(delegator);
@@ -533,8 +537,8 @@ impl Agent {
         Ok(())
     }
 
-    /// Returns the calls of the last answer that have no result. The process was killed during
-    /// these calls.
+    /// Returns the calls of the last answer that have no result, because the process was killed
+    /// while they ran.
     fn lost_calls(&mut self) -> Vec<ReadyCall> {
         let Some((number, answer, results)) = self.conversation.last_answer() else {
             return Vec::new();
@@ -573,7 +577,8 @@ impl Agent {
             self.notice(text.clone(), events).await?;
         }
 
-        // `make_calls` compares each single call with earlier calls.
+        // This check finds a whole answer that is repeated. `make_calls` compares each single call
+        // with earlier calls.
         if !wanted.text.trim().is_empty()
             && let Some(repeated) = self.repetition.check_output(&answer_without_ids(&wanted))
         {
@@ -617,7 +622,8 @@ impl Agent {
     }
 
     /// Makes the calls of an answer. Consecutive calls that only read run at the same time. Every
-    /// other call runs alone. `is_cut`: whether the answer is truncated.
+    /// other call runs alone. If the answer is truncated (`is_cut`), its last call may be
+    /// incomplete.
     async fn make_calls(
         &mut self,
         wanted: Wanted,
@@ -629,13 +635,13 @@ impl Agent {
         let mut all_denied = true;
         let mut ending = None;
         let mut queue: Vec<ReadyCall> = Vec::new();
-        for (at, call) in wanted.calls.into_iter().enumerate() {
+        for (index, call) in wanted.calls.into_iter().enumerate() {
             let mut arguments = match call.arguments {
                 Ok(arguments) => arguments,
                 Err(error) => {
                     let ready = ReadyCall::without_arguments(&call.id, &call.name);
                     self.flush(&mut queue, &mut all_denied, events, cancel).await?;
-                    let is_last = at + 1 == count;
+                    let is_last = index + 1 == count;
                     let error = if is_cut && is_last { ArgumentsError::Cut } else { error };
                     let text = calls::invalid(error);
                     self.refuse(&ready, &text, Category::InvalidParameters, events).await?;
@@ -752,8 +758,9 @@ impl Agent {
             SessionEntry::Task(task) => {
                 let text = text_of(&task.parts);
                 self.meter.add(text.len());
-                // The person may want the calls in a message to be made. A sub-agent's task comes
-                // from the parent agent, which may have copied the text from a web page.
+                // A person who writes a call in a message may want the model to make it. But a
+                // sub-agent's task comes from the parent agent, which may have copied a call from a
+                // web page.
                 if self.is_sub_agent() {
                     self.forms.earlier.add(&text);
                 } else {

@@ -50,7 +50,8 @@ impl Agent {
     }
 
     /// Corrects, checks and records an answered call. Returns whether the call was denied.
-    /// `unrecorded_begun`: the number of calls that began together, or 0 after it was recorded.
+    /// `unrecorded_begun` is the number of calls that began together. It becomes 0 as soon as an
+    /// entry contains it.
     async fn record_call(
         &mut self,
         call: ReadyCall,
@@ -74,8 +75,8 @@ impl Agent {
         let mut result = answered.result;
         result.begun = std::mem::take(unrecorded_begun);
         let category = result.category.as_deref();
-        // A person's refusal doesn't count, because the model can follow the person's answer and
-        // finish the task. If all calls are denied, the task ends.
+        // If all calls are denied, the task can end as denied. A person's refusal doesn't count for
+        // this, because the model can follow the person's answer and finish the task.
         let is_denied = !answered.is_refused
             && matches!(category, Some("policy_blocked" | "confirmation_required"));
         let for_model = path_warnings.iter().map(PathWarning::for_model);
@@ -190,7 +191,7 @@ impl Agent {
             return Ok(None);
         }
         let result = &mut answered.result.result;
-        // The error message of a failed call stays unchanged.
+        // The first part of a failed call is its error message, which stays unchanged.
         let first = usize::from(result.failed).min(result.content.len());
         let text = text_of(&result.content[first..]);
         let Some(turn) = context::result_turn(&self.settings, call, &text) else {
@@ -249,7 +250,7 @@ impl Agent {
         if !self.settings.hallucination_detection {
             return Ok(());
         }
-        // The file system is asked only about paths that the model hasn't read.
+        // Only look for paths that the model hasn't read.
         let earlier = &self.forms.earlier;
         let mut paths = plausible::paths_in(text);
         paths.retain(|path| !earlier.contain_path(path));
@@ -288,7 +289,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Answers a call without making the call. `text`: the reason, for the model.
+    /// Answers a call without making it. `text` tells the model why.
     pub(super) async fn refuse(
         &mut self,
         call: &ReadyCall,

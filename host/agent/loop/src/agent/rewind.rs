@@ -17,7 +17,7 @@ impl Agent {
     }
 
     /// Takes the conversation back to the entry before `message`. The later entries stay in the
-    /// session file, but the model no longer gets them. `notice`: the text that the person sees.
+    /// session file, but the model no longer gets them. The person sees `notice`.
     ///
     /// # Errors
     ///
@@ -30,7 +30,7 @@ impl Agent {
     ) -> Result<(), AgentError> {
         let rewound = Rewound { to: message.entry, notice: notice.clone() };
         self.append(&SessionEntry::Rewound(rewound)).await?;
-        // Messages that a summary replaced may be in the conversation again.
+        // Read the conversation again, because messages that a summary replaced may be back in it.
         let recorded = self.file.read(Recorded::read).await?;
         self.conversation = Conversation::from_recorded(&recorded);
         self.measure();

@@ -60,6 +60,8 @@ impl Agent {
     ) -> Result<Next, AgentError> {
         let window = self.settings.context_tokens;
         let answer_tokens = self.settings.max_output.into();
+        // If the context is rather full, leave out old results. If it is still too full after that,
+        // also leave out recent results, but none that the model hasn't read yet.
         for (fill, recent) in
             [(Fill::Soft, context::RECENT_MESSAGES), (Fill::Hard, context::UNREAD_MESSAGES)]
         {
@@ -76,7 +78,7 @@ impl Agent {
             Err(error) if cancel.is_cancelled() => {
                 return Ok(Next::End(TaskEnd::new(EndKind::Cancelled, error.to_string())));
             }
-            // Before the next request, the agent finds that the time is over and ends the task.
+            // The agent checks the time before the next request, and then ends the task.
             Err(_) if self.time_left().is_none() => return Ok(Next::Ask),
             Err(error) => {
                 let text = format!("the conversation isn't summarised: {error}");
@@ -120,7 +122,7 @@ impl Agent {
         let summary = self.conversation.summaries_with(summary);
         let compressed = Compressed { through: last_entry, summary, method, usage: answer.usage };
         self.append(&SessionEntry::Compressed(compressed)).await?;
-        // After a call of the model, the person sees the result of this call instead.
+        // If the model called `compress_context`, the person sees the result of this call instead.
         if method != CompressionMethod::Autonomous {
             let text = "the older part of the conversation is summarised".to_owned();
             self.notice(text, events).await?;
@@ -182,7 +184,7 @@ impl Agent {
     }
 }
 
-/// Returns the advice for the person. `tokens`: the tokens that describe the tools.
+/// Returns the advice for the person. The descriptions of the tools have `tokens` tokens.
 fn fewer_tools_advice(reading_time: Duration, tools: usize, tokens: u64) -> String {
     format!(
         "the model took {} s to read the conversation, of which about {} tokens describe {tools} \

@@ -30,7 +30,7 @@ pub enum SessionEntry {
     Note(String),
     /// Toolhold said something to the person.
     Notice(String),
-    /// The tokens of a request for a summary of a result. Also the tokens of an unusable summary.
+    /// The tokens of a request for a summary of a result, or of an unusable summary.
     Summary(TokenUsage),
     /// A model was asked to correct the arguments of a call.
     Corrected(Corrected),
@@ -60,7 +60,7 @@ pub struct Began {
     pub directory: String,
     /// When the session started, in seconds since 1970.
     pub at: u64,
-    /// The session of the agent that delegated this session. `None`: a person started the session.
+    /// The session of the agent that delegated this session, or `None` if a person started it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within: Option<String>,
 }
@@ -72,14 +72,15 @@ pub struct Task {
     pub parts: Vec<Part>,
     /// The settings of the agent.
     pub settings: AgentSettings,
-    /// The tools that the model may call in its text. `None`: the same tools as in the last task.
+    /// The tools that the model may call in its text, or `None` if they are those of the last task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<Arc<Definition>>>,
-    /// The tools that were chosen for the session, with the reasons. `None`: all tools are offered.
+    /// The tools that were chosen for the session, with the reasons. `None` if all tools are
+    /// offered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chosen: Option<Vec<IncludedTool>>,
     /// The start of the turn, in nanoseconds since 1970. The saved changes of the turn have the
-    /// same number. `None`: an earlier version recorded the task.
+    /// same number. `None` if an earlier version recorded the task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<u64>,
 }
@@ -92,8 +93,8 @@ pub struct RecordedResult {
     /// The category of a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub category: Option<String>,
-    /// The number of calls that started together, this call included. Only the first recorded call
-    /// of them has the number. The others have 0.
+    /// The number of calls that started together, this call included. Only the first entry about
+    /// one of these calls has the number. The others have 0.
     pub begun: usize,
     /// The place where the model can read the cut part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -127,11 +128,12 @@ impl RecordedResult {
 pub struct Corrected {
     /// The call's ID.
     pub call: String,
-    /// The number in the call's later [`RecordedResult`].
+    /// The same number as in [`RecordedResult::begun`]. If it is in this entry, the later result of
+    /// the call has 0.
     pub begun: usize,
     /// The notice for the person.
     pub notice: String,
-    /// The tokens of the answer. `None`: there was no answer.
+    /// The tokens of the answer, or `None` if there was no answer.
     pub usage: Option<TokenUsage>,
 }
 

@@ -32,8 +32,8 @@ struct Open {
 
 /// Takes the lock of a session. Blocks.
 ///
-/// A new child process keeps its parent's open files until it executes its program. The lock of a
-/// parent that has just ended can therefore be taken a moment later.
+/// Tries for a while, because a new child process keeps its parent's open files until it executes
+/// its program. So the lock of a parent that has just ended may be free only a moment later.
 fn take_lock(folder: &PrivateFolder, id: &str) -> Result<File, AgentError> {
     let name = format!("{id}.lock");
     for attempt in 0..LOCK_ATTEMPTS {
@@ -119,7 +119,7 @@ impl SessionFile {
 }
 
 impl Open {
-    /// Returns the number of the entry. Blocks.
+    /// Writes the line of an entry, and returns the entry's number. Blocks.
     fn write_line(&mut self, line: &[u8]) -> Result<usize, AgentError> {
         let new_length = self.bytes + line.len() as u64;
         if new_length > self.limit {
@@ -132,7 +132,7 @@ impl Open {
             return Err(AgentError::Io { id: self.id.clone(), source: std::io::Error::other(why) });
         }
         if let Err(error) = self.file.write_all(line) {
-            // The next entry must not follow a part of this line.
+            // Remove the written part of this line, so that the next entry doesn't follow it.
             let _ = self.file.set_len(self.bytes);
             return Err(AgentError::Io { id: self.id.clone(), source: error });
         }

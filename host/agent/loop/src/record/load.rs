@@ -16,16 +16,19 @@ use crate::events::text_of;
 
 const CHUNK: usize = 256 * 1024;
 
+/// The bytes at the start of a line that tell the kind of its entry.
+const KIND_BYTES: usize = 16;
+
 /// The content of a session's file.
 #[derive(Debug, Default)]
 pub struct Recorded {
-    /// The start of the session. `None`: the file is new.
+    /// The start of the session, or `None` if the file is new.
     pub began: Option<Began>,
     /// The last task, even if the person went back to before this task.
     pub task: Option<Task>,
     /// The last message of the person in the conversation, with the number of its entry.
     pub(crate) last_message: Option<(usize, Vec<Part>)>,
-    /// The end of the last task. `None`: the task was interrupted, or there was no task.
+    /// The end of the last task. `None` if the task was interrupted, or if there was no task.
     pub ended: Option<Ended>,
     /// The summary that replaces the entries before `conversation`.
     pub summary: Option<Compressed>,
@@ -59,7 +62,7 @@ pub struct EarlierMessage {
 }
 
 struct Line {
-    at: u64,
+    offset: u64,
     len: usize,
     kind: Kind,
     /// Whether the person went back to before this entry.
@@ -108,12 +111,12 @@ impl Kind {
 }
 
 impl Recorded {
-    /// Only entries in the model's context are parsed.
+    /// Reads a session file. Parses only the entries that resuming the session needs.
     pub(crate) fn read(file: &mut File) -> io::Result<Self> {
         let Lines { mut lines, is_damaged } = find_lines(file)?;
         let mut recorded = Self {
             entries: lines.len(),
-            bytes: lines.last().map_or(0, |line| line.at + line.len as u64 + 1),
+            bytes: lines.last().map_or(0, |line| line.offset + line.len as u64 + 1),
             ..Self::default()
         };
         let mut parser = LineParser { file, buffer: Vec::new() };
@@ -184,8 +187,8 @@ impl Recorded {
         Ok(())
     }
 
-    /// Reads the entries after the summary. `replacements`: the short results in place of pruned
-    /// results, by entry number.
+    /// Reads the entries after the summary. `replacements` has the short results that replace
+    /// pruned results, by entry number.
     fn read_conversation(
         &mut self,
         lines: &[Line],
@@ -243,7 +246,7 @@ impl EarlierMessage {
 }
 
 /// Marks the lines that are no longer in the conversation: each step back of the person, and the
-/// lines that the step removes. The last step comes first, because a step can remove earlier steps.
+/// lines that the step removes. Begins with the last step, because it can remove earlier steps.
 fn mark_rewound(lines: &mut [Line], parser: &mut LineParser<'_>) -> io::Result<()> {
     let mut end = lines.len();
     while let Some(number) = lines[..end].iter().rposition(|line| line.kind == Kind::Rewound) {
@@ -260,7 +263,7 @@ fn mark_rewound(lines: &mut [Line], parser: &mut LineParser<'_>) -> io::Result<(
     Ok(())
 }
 
-/// Reads the short results in place of pruned results, by entry number.
+/// Reads the short results that replace pruned results, by entry number.
 fn read_replacements(
     lines: &[Line],
     parser: &mut LineParser<'_>,
@@ -287,7 +290,7 @@ struct LineParser<'a> {
 
 impl LineParser<'_> {
     fn parse(&mut self, line: &Line) -> io::Result<SessionEntry> {
-        self.file.seek(SeekFrom::Start(line.at))?;
+        self.file.seek(SeekFrom::Start(line.offset))?;
         self.buffer.resize(line.len, 0);
         self.file.read_exact(&mut self.buffer)?;
         parse_entry(&self.buffer)
@@ -329,9 +332,9 @@ fn find_lines(file: &mut File) -> io::Result<Lines> {
     file.seek(SeekFrom::Start(0))?;
     let mut reader = BufReader::with_capacity(CHUNK, file);
     let mut lines = Vec::new();
-    let mut at = 0;
-    // The kind of an entry is in the first bytes of its line.
-    let mut start = Vec::with_capacity(16);
+    let mut offset = 0;
+    // The first bytes of the current line, which tell the kind of the entry.
+    let mut start = Vec::with_capacity(KIND_BYTES);
     let mut len = 0;
     loop {
         let chunk = reader.fill_buf()?;
@@ -340,8 +343,8 @@ fn find_lines(file: &mut File) -> io::Result<Lines> {
         }
         let end = memchr::memchr(b'\n', chunk);
         let part = &chunk[..end.unwrap_or(chunk.len())];
-        let missing = 16_usize.saturating_sub(start.len()).min(part.len());
-        start.extend_from_slice(&part[..missing]);
+        let missing = KIND_BYTES.saturating_sub(start.len());
+        start.extend_from_slice(&part[..missing.min(part.len())]);
         len += part.len();
         if len > MAX_LINE {
             return Err(damaged(format!("a line is longer than {MAX_LINE} bytes, the limit")));
@@ -356,11 +359,11 @@ fn find_lines(file: &mut File) -> io::Result<Lines> {
             return Err(damaged(format!("the file has more than {MAX_ENTRIES} lines, the limit")));
         }
         let kind = Kind::from_line(&start);
-        lines.push(Line { at, len, kind, is_rewound: false });
+        lines.push(Line { offset, len, kind, is_rewound: false });
         if kind == Kind::Unknown {
             return Ok(Lines { lines, is_damaged: true });
         }
-        at += len as u64 + 1;
+        offset += len as u64 + 1;
         start.clear();
         len = 0;
     }

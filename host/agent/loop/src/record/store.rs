@@ -45,7 +45,7 @@ pub struct StoredSession {
     /// Whether a model has answered, or may have answered after the start of a long file.
     #[serde(skip)]
     pub has_answer: bool,
-    /// The session of the agent that delegated this session. `None`: a person started the session.
+    /// The session of the agent that delegated this session, or `None` if a person started it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within: Option<String>,
 }
@@ -96,7 +96,7 @@ impl SessionStore {
     /// Fails if the session doesn't exist, if another process has it open, or if its file can't be
     /// read.
     pub fn open(&self, id: &str, limit: u64) -> Result<(SessionFile, Recorded), AgentError> {
-        // A missing file must not be created.
+        // Fail if the file is missing, because `SessionFile::open` would create it.
         self.file(id)?;
         let folder = PrivateFolder::open(&self.path).map_err(self.failed())?;
         SessionFile::open(&folder, id, limit)
@@ -128,8 +128,8 @@ impl SessionStore {
         files.sort_by(StoredFile::newest_first);
         let mut sessions = Vec::new();
         for file in files.into_iter().take(max_sessions) {
-            // A session with a damaged file is listed without directory and title. The person can
-            // then remove the session.
+            // List a session with a damaged file without directory and title, so that the person
+            // can remove the session.
             let head = self.head(&file.id).unwrap_or_default();
             let changed = file.changed.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
             sessions.push(StoredSession {
@@ -184,7 +184,8 @@ impl SessionStore {
     ///
     /// Fails if the session doesn't exist, if it is open, or if its file can't be removed.
     pub fn remove(&self, id: &str) -> Result<(), AgentError> {
-        // A damaged session can be removed too, so the content isn't read.
+        // Only check that the file exists. Its content isn't read, so that a damaged session can be
+        // removed, too.
         self.file(id)?;
         let folder = PrivateFolder::open(&self.path).map_err(self.failed())?;
         let lock_name = format!("{id}.lock");
@@ -193,7 +194,7 @@ impl SessionStore {
         };
         let removed = folder.remove(&format!("{id}.jsonl"));
         drop(lock);
-        // A lock file that remains does no harm.
+        // A lock file that remains does no harm, so ignore errors.
         let _ = folder.remove(&lock_name);
         removed.map_err(AgentError::io(id))
     }

@@ -23,7 +23,8 @@ const AUTH_WORDS: [&str; 3] = ["auth", "authorization", "authentication"];
 /// `api_key`, `API-Key` and `api key` contain `apikey`.
 const KEY_NAMES: [&str; 2] = ["apikey", "privatekey"];
 
-/// Longer values don't count as secrets.
+/// If a longer text would be hidden, the call can't be judged, because the text may be more than a
+/// secret.
 const MAX_SECRET: usize = 4096;
 
 /// The reason why a call can't be judged. The reviewing model must see every command, and a hidden
@@ -165,8 +166,8 @@ fn is_plain(c: char) -> bool {
 /// secret isn't recognised. Fails if a secret has more than one word.
 fn hide_secrets(arguments: &Value) -> Result<Value, &'static str> {
     let is_in_secret = false;
-    // Values with a secret name are first replaced by their lengths. Redaction doesn't change these
-    // numbers.
+    // Replace values with a secret name in two steps: first by their lengths, because redaction
+    // doesn't change numbers, and after the redaction by texts with these lengths.
     let with_lengths = replace_secrets(arguments, is_in_secret, &secret_length)?;
     let hidden = toolhold_redaction::json(with_lengths.clone(), Keys::Settings);
     check_json_hidden(&with_lengths, &hidden)?;
@@ -185,7 +186,7 @@ fn secret_length(secret: &Value) -> Result<Value, &'static str> {
 type Hide<'a> = dyn Fn(&Value) -> Result<Value, &'static str> + 'a;
 
 /// Replaces the values in fields with secret names. `hide` returns the replacement of a value.
-/// `is_in_secret`: whether `value` is in such a field.
+/// `is_in_secret` tells whether `value` itself is in such a field.
 fn replace_secrets(
     value: &Value,
     is_in_secret: bool,
@@ -213,8 +214,8 @@ fn replace_secrets(
     }
 }
 
-/// Checks whether a text is one word, except for a scheme such as `Bearer` before it. Real secrets
-/// are single words. A command contains spaces or shell characters.
+/// Checks whether a text is one word, as real secrets are, except for a scheme such as `Bearer`
+/// before it. A command isn't one word, because it contains spaces or shell characters.
 fn is_one_word(text: &str) -> bool {
     let schemes = ["Bearer ", "Basic ", "Token ", "token "];
     let scheme_removed = schemes.iter().find_map(|scheme| text.strip_prefix(scheme));
@@ -223,8 +224,8 @@ fn is_one_word(text: &str) -> bool {
         && secret.chars().all(|c| c.is_ascii_alphanumeric() || "_-+/=.~:@%!#^*,?[]".contains(c))
 }
 
-/// Checks that redaction replaced at most one word of `text`. `shown`: the redacted text. The
-/// replaced part is between the common start and the common end of both texts.
+/// Checks that redaction replaced at most one word of `text`. `shown` is the redacted text. The
+/// replaced part is between the start and the end that both texts have in common.
 fn check_hidden(text: &str, shown: &str) -> Result<(), &'static str> {
     let text_length = text.chars().count();
     let same_start = count_same(text.chars(), shown.chars());
@@ -240,8 +241,8 @@ fn count_same(one: impl Iterator<Item = char>, other: impl Iterator<Item = char>
     one.zip(other).take_while(|(one, other)| one == other).count()
 }
 
-/// Checks that redaction replaced at most one word in each string of `value`. `shown`: the redacted
-/// value.
+/// Checks that redaction replaced at most one word in each string of `value`. `shown` is the
+/// redacted value.
 fn check_json_hidden(value: &Value, shown: &Value) -> Result<(), &'static str> {
     match (value, shown) {
         (Value::Object(fields), Value::Object(shown_fields)) => {

@@ -68,7 +68,8 @@ impl ModelReviewer {
         if !review.enabled {
             return None;
         }
-        // `choose_model` takes an unknown name for a model of the agent's provider.
+        // Look up the provider here, because `choose_model` takes an unknown name for a model of
+        // the agent's provider.
         let provider = config.values.providers.get(&review.provider)?;
         let provider_max = u32::try_from(provider.max_output_tokens.get()).unwrap_or(u32::MAX);
         Some(Self {
@@ -91,8 +92,8 @@ impl ModelReviewer {
         }
         let model = Arc::clone(&self.model);
         let choice = self.choice.clone();
-        // The program that prints the key may run longer than a review. The choice has a task of
-        // its own, so that a later review finds the key.
+        // The program that prints the key may run longer than a review. So the choice runs in a
+        // task of its own, and a later review finds the key.
         let choosing =
             tokio::spawn(async move { model.get_or_try_init(|| choice.choose()).await.cloned() });
         let chosen = choosing.await?;
@@ -112,7 +113,7 @@ impl CallReviewer for ModelReviewer {
                 Ok(turn) => turn,
                 Err(why) => return ReviewVerdict::Deny(why.to_owned()),
             };
-            // The host drops this future when the call is cancelled.
+            // No token is needed, because the host drops this future when the call is cancelled.
             let never = CancellationToken::new();
             match model.ask(&turn, &mut |_| {}, &never).await {
                 Ok(answer) => verdict(&answer),

@@ -22,14 +22,15 @@ const SATURATION: f64 = 1.2;
 /// The weight of a word that may mean the same as a word of the task.
 const ALIKE_WEIGHT: f64 = 0.35;
 
-/// The weight of a field's words. `length_effect`: how strongly the length of the field reduces the
-/// weight.
+/// The weight of a field's words.
 struct Field {
     weight: f64,
+    /// How strongly the length of the field reduces the weight, from 0 to 1.
     length_effect: f64,
 }
 
-/// Tool name, server name, description, parameter names, parameter descriptions.
+/// In this order: the tool's name, the server's name, the description, the names of the parameters,
+/// and the descriptions of the parameters.
 const FIELDS: [Field; 5] = [
     Field { weight: 3.0, length_effect: 0.4 },
     Field { weight: 2.0, length_effect: 0.0 },
@@ -90,7 +91,7 @@ impl WordIndex {
         for stem in task_stems.iter().flat_map(|stem| alike(stem)) {
             weights.insert(stem, ALIKE_WEIGHT);
         }
-        // These weights overwrite the weights of similar stems.
+        // Words of the task itself have the full weight, even if they resemble another word of it.
         for stem in &task_stems {
             weights.insert(stem, 1.0);
         }
@@ -150,7 +151,7 @@ fn fields<'t>(texts: &ToolTexts<'t>, known: &mut KnownWords<'t>) -> [Vec<usize>;
     add_stems(&mut name, texts.name, known, &mut words_left);
     let mut server = Vec::new();
     add_stems(&mut server, texts.server, known, &mut words_left);
-    // The server's name is often repeated in the name of its tool.
+    // Remove the server's name, which is often repeated in the name of its tool.
     name.retain(|stem| !server.contains(stem));
     add_stems(&mut name, texts.title, known, &mut words_left);
     let mut description = Vec::new();
@@ -164,7 +165,7 @@ fn fields<'t>(texts: &ToolTexts<'t>, known: &mut KnownWords<'t>) -> [Vec<usize>;
     [name, server, description, parameters, parameter_texts]
 }
 
-/// Adds the number of each stem in `text` to `stems`. `words_left`: the limit of words.
+/// Adds the number of each stem in `text` to `stems`. Stops when no words are left of the limit.
 fn add_stems<'t>(
     stems: &mut Vec<usize>,
     text: &'t str,

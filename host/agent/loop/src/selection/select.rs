@@ -76,8 +76,8 @@ impl ToolIndex {
         self.tools.iter().map(|tool| tool.tokens).sum()
     }
 
-    /// Returns the positions of the tools that match a text, the best first. `vector`: the vector
-    /// of the text. The same model must have made the vectors of the tools.
+    /// Returns the positions of the tools that match a text, the best first. The same model must
+    /// have made `vector`, the vector of the text, and the vectors of the tools.
     pub fn ranked(&self, text: &str, vector: Option<&[f32]>) -> Vec<usize> {
         let scores = self.scores(text, vector);
         let mut order = in_order(&scores);
@@ -117,17 +117,18 @@ impl ToolIndex {
 /// Returns the positions of the scores in descending order. Equal scores keep their order.
 fn in_order(scores: &[f64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..scores.len()).collect();
-    order.sort_by(|one, other| scores[*other].total_cmp(&scores[*one]).then(one.cmp(other)));
+    order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]).then(a.cmp(b)));
     order
 }
 
 /// The limits of a selection, and the tools that are always selected.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SelectionRules {
-    /// The number of tools that are selected by rank. 0: only `max_tokens` limits the selection.
+    /// The number of tools that are selected by rank. If it is 0, only `max_tokens` limits the
+    /// selection.
     pub top_k: usize,
-    /// A description with fewer words can't be ranked well. Tools with such a description are also
-    /// selected, up to `max_tokens`.
+    /// Tools whose description has fewer words are also selected, up to `max_tokens`, because such
+    /// a description can't be ranked well.
     pub min_description_words: usize,
     /// The full names of tools that are always selected, even above `max_tokens`.
     pub always_on: Vec<String>,
@@ -195,12 +196,11 @@ pub fn tokens_of(tool: &Definition) -> u64 {
     (bytes as u64).div_ceil(4)
 }
 
-/// Selects tools for a task. `vector`: the vector of the task. The same model must have made the
-/// vectors of the tools.
+/// Selects tools for a task. The same model must have made `vector`, the vector of the task, and
+/// the vectors of the tools.
 ///
 /// In the first round, each server gets at most half of the places and half of the tokens, unless
 /// the task names the server. The second round fills the remaining places without this limit.
-/// limit.
 pub fn select(
     index: &ToolIndex,
     task: &str,
@@ -214,37 +214,38 @@ pub fn select(
         reasons: vec![None; tools.len()],
         order: Vec::new(),
         tokens: 0,
-        most: rules.max_tokens,
+        max_tokens: rules.max_tokens,
     };
-    for (at, tool) in tools.iter().enumerate() {
+    for (position, tool) in tools.iter().enumerate() {
         if rules.always_on.contains(&tool.name) {
-            chosen.add(at, InclusionReason::AlwaysOn, tool.tokens);
+            chosen.add(position, InclusionReason::AlwaysOn, tool.tokens);
         }
     }
     let lower_task = cut(task, MAX_NAMING).to_ascii_lowercase();
-    for at in order.iter().copied() {
-        let tool = &tools[at];
-        if is_named(&lower_task, &tool.name) && chosen.can_add(at, tool.tokens) {
-            chosen.add(at, InclusionReason::NameMentioned, tool.tokens);
+    for position in order.iter().copied() {
+        let tool = &tools[position];
+        if is_named(&lower_task, &tool.name) && chosen.can_add(position, tool.tokens) {
+            chosen.add(position, InclusionReason::NameMentioned, tool.tokens);
         }
     }
 
     let places = if rules.top_k == 0 { tools.len() } else { rules.top_k };
-    let room = rules.max_tokens.saturating_sub(chosen.tokens);
+    let tokens_left = rules.max_tokens.saturating_sub(chosen.tokens);
     let mut shares =
-        Shares { places: places.div_ceil(2), tokens: room / 2, by_server: HashMap::new() };
-    let mut ranked = 0;
-    // The second round has no shares.
+        Shares { places: places.div_ceil(2), tokens: tokens_left / 2, by_server: HashMap::new() };
+    let mut ranked_tools = 0;
+    // Only the first round limits each server to its share.
     for is_shared in [true, false] {
-        for at in order.iter().copied() {
-            if ranked >= places {
+        for position in order.iter().copied() {
+            if ranked_tools >= places {
                 break;
             }
-            let tool = &tools[at];
-            // Tools without a common word come last, in the second round, if `top_k` is 0.
-            let takes_spare_room = rules.top_k == 0 && !is_shared;
-            let fits = scores[at] > 0.0 || takes_spare_room;
-            if !fits || !chosen.can_add(at, tool.tokens) {
+            let tool = &tools[position];
+            // If `top_k` is 0, the second round also takes tools that have no word in common with
+            // the task.
+            let takes_every_tool = rules.top_k == 0 && !is_shared;
+            let fits = scores[position] > 0.0 || takes_every_tool;
+            if !fits || !chosen.can_add(position, tool.tokens) {
                 continue;
             }
             let (server, _) = split(&tool.name);
@@ -258,29 +259,29 @@ pub fn select(
             } else {
                 InclusionReason::SimilarityRank
             };
-            chosen.add(at, reason, tool.tokens);
-            ranked += 1;
+            chosen.add(position, reason, tool.tokens);
+            ranked_tools += 1;
         }
     }
 
-    let mut short = 0;
-    for at in order.iter().copied() {
-        let tool = &tools[at];
+    let mut short_tools = 0;
+    for position in order.iter().copied() {
+        let tool = &tools[position];
         let is_short = tool.description_words < rules.min_description_words;
-        if is_short && short < places && chosen.can_add(at, tool.tokens) {
-            chosen.add(at, InclusionReason::ShortDescription, tool.tokens);
-            short += 1;
+        if is_short && short_tools < places && chosen.can_add(position, tool.tokens) {
+            chosen.add(position, InclusionReason::ShortDescription, tool.tokens);
+            short_tools += 1;
         }
     }
 
-    let included = chosen
-        .order
-        .iter()
-        .map(|(at, reason)| IncludedTool { name: tools[*at].name.clone(), reason: *reason });
-    let excluded = order.iter().filter(|at| chosen.reasons[**at].is_none());
+    let included = chosen.order.iter().map(|(position, reason)| IncludedTool {
+        name: tools[*position].name.clone(),
+        reason: *reason,
+    });
+    let excluded = order.iter().filter(|position| chosen.reasons[**position].is_none());
     Selection {
         included: included.collect(),
-        excluded: excluded.map(|at| tools[*at].name.clone()).collect(),
+        excluded: excluded.map(|position| tools[*position].name.clone()).collect(),
         tokens: chosen.tokens,
         all_tokens: index.tokens(),
     }
@@ -290,18 +291,18 @@ struct Chosen {
     reasons: Vec<Option<InclusionReason>>,
     order: Vec<(usize, InclusionReason)>,
     tokens: u64,
-    most: u64,
+    max_tokens: u64,
 }
 
 impl Chosen {
-    fn add(&mut self, at: usize, reason: InclusionReason, tokens: u64) {
-        self.reasons[at] = Some(reason);
-        self.order.push((at, reason));
+    fn add(&mut self, position: usize, reason: InclusionReason, tokens: u64) {
+        self.reasons[position] = Some(reason);
+        self.order.push((position, reason));
         self.tokens += tokens;
     }
 
-    fn can_add(&self, at: usize, tokens: u64) -> bool {
-        self.reasons[at].is_none() && self.tokens.saturating_add(tokens) <= self.most
+    fn can_add(&self, position: usize, tokens: u64) -> bool {
+        self.reasons[position].is_none() && self.tokens.saturating_add(tokens) <= self.max_tokens
     }
 }
 

@@ -91,7 +91,7 @@ pub(crate) fn stems(word: &str) -> Vec<String> {
 
 fn add_stem(found: &mut Vec<String>, word: &str) {
     let word = word.to_lowercase();
-    if STOP_WORDS.binary_search(&&*word).is_err() {
+    if STOP_WORDS.binary_search(&word.as_str()).is_err() {
         found.push(stem(&word));
     }
 }
@@ -140,9 +140,9 @@ fn stem(word: &str) -> String {
         {
             stem = format!("{rest}{replacement}");
             // The last letter may be doubled, as in "running".
-            if let [.., one, other] = stem.as_bytes()
-                && one == other
-                && !b"aeiouls".contains(one)
+            if let [.., before_last, last] = stem.as_bytes()
+                && before_last == last
+                && !b"aeiouls".contains(last)
             {
                 stem.pop();
             }

@@ -83,7 +83,7 @@ enum Step {
 }
 
 impl<'a> Scanner<'a> {
-    /// Makes the scanner of one message. `allows_json`: whether a fenced block of JSON at the
+    /// Makes the scanner of one message. If `allows_json` is set, a fenced block of JSON at the
     /// message's start may be a call.
     pub(crate) fn new(offered: &'a OfferedTools, allows_json: bool) -> Self {
         Self {
@@ -107,12 +107,14 @@ impl<'a> Scanner<'a> {
 
     pub(crate) fn push(&mut self, piece: &str) -> Vec<Segment> {
         self.buffer.push_str(piece);
-        self.run(false)
+        let is_end = false;
+        self.run(is_end)
     }
 
     /// Ends the text, and returns the last segments, including a block without an end.
     pub(crate) fn finish(&mut self) -> Vec<Segment> {
-        let mut segments = self.run(true);
+        let is_end = true;
+        let mut segments = self.run(is_end);
         if matches!(self.state, State::FencedBlock(_) | State::TaggedBlock(_)) {
             self.block.body_end = self.block.raw.len();
             let is_closed = false;
@@ -122,7 +124,7 @@ impl<'a> Scanner<'a> {
         segments
     }
 
-    /// Reads the buffer, as far as possible. `is_end`: whether the message is complete.
+    /// Reads the buffer, as far as possible. `is_end` tells that the message is complete.
     fn run(&mut self, is_end: bool) -> Vec<Segment> {
         while self.position < self.buffer.len() {
             if let Step::NeedsMore = self.step(is_end) {
@@ -135,7 +137,7 @@ impl<'a> Scanner<'a> {
         std::mem::take(&mut self.segments)
     }
 
-    /// Reads the next part of the text. `is_end`: whether the message is complete.
+    /// Reads the next part of the text. `is_end` tells that the message is complete.
     fn step(&mut self, is_end: bool) -> Step {
         match self.state {
             State::Start { after_block } => self.read_start(after_block, is_end),
@@ -279,8 +281,8 @@ impl<'a> Scanner<'a> {
         Step::Done
     }
 
-    /// Returns the kind of a fenced block that may be a call, or `None` for other code. `info`: the
-    /// text after the fence.
+    /// Returns the kind of a fenced block that may be a call, or `None` for other code. `info` is
+    /// the text after the fence.
     fn block_kind(&self, info: &str) -> Option<BlockKind> {
         let names_tool =
             info.strip_prefix("tool").is_some_and(|name| name.starts_with([' ', '\t']));
@@ -326,7 +328,8 @@ impl<'a> Scanner<'a> {
                 self.state = State::Quotation(name);
             }
             Tag::EndOfThoughts if indentation == 0 || after_block => {
-                // `read_prose` reads the white space before the tag, or the tag.
+                // `read_prose` reads the tag. If there is white space before it, `read_prose` reads
+                // only this white space, and the next step reads the tag.
                 self.read_prose(is_end);
                 self.state = State::Start { after_block: true };
             }
@@ -340,7 +343,8 @@ impl<'a> Scanner<'a> {
     /// Reads a call `tool/argument>value` or `tool/{…}` on one line. After a block in any other
     /// form, such a line is prose.
     fn start_line(&mut self, indentation: usize, is_end: bool) -> Step {
-        if self.has_blocks || self.is_quoted || !self.offered.allows_lines() {
+        let may_be_call = !self.has_blocks && !self.is_quoted;
+        if !may_be_call || !self.offered.allows_lines() {
             return self.begin_prose(indentation);
         }
         let (name, after_name) = split_tool_name(&self.rest()[indentation..]);
@@ -366,7 +370,7 @@ impl<'a> Scanner<'a> {
         let is_closed = true;
         let block = self.take_block(is_closed);
         self.segments.push(Segment::Block(block));
-        // More calls on one line may follow this call, but no other block.
+        // Don't count this call as a block, so that more calls on one line may follow it.
         self.has_blocks = false;
         self.state = State::Start { after_block: false };
         Step::Done

@@ -98,8 +98,8 @@ impl Scanner<'_> {
         }
     }
 
-    /// Reads a JSON value up to its end, or up to the end of the buffer. The value isn't parsed:
-    /// brackets outside of strings are counted.
+    /// Reads a JSON value up to its end, or up to the end of the buffer. To find the end, only
+    /// counts the brackets outside of strings, and doesn't parse the value.
     fn read_json(&mut self, tagged: &mut Tagged) -> Progress {
         let Mode::Json { mut depth, mut in_string, mut escaped } = tagged.mode else {
             return Progress::Continue;
@@ -180,7 +180,7 @@ impl Tagged {
     /// Opens a tag. A block with too many nested tags is refused.
     fn open_tag(&mut self, family: TagFamily, mode: Mode) {
         if self.has_call {
-            // The innermost tag isn't closed, but has a complete call.
+            // The innermost tag isn't closed, but its call is complete, so the new tag follows it.
             self.open.pop();
         }
         self.open.push(family);
