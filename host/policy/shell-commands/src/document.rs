@@ -118,8 +118,8 @@ fn split_lengths(
     None
 }
 
-/// Returns the commands in backticks in a here-document. `spans` are the expansions that the
-/// grammar found.
+/// Returns the commands in backticks in a here-document. `offset` is the position of `text` in the
+/// source. `spans` are the positions of the expansions that the grammar found.
 fn expanded(
     text: &str,
     offset: usize,
@@ -135,7 +135,7 @@ fn expanded(
         if let Some(span) = spans.peek()
             && span.start == at + offset
         {
-            // In an expansion, shells differ in their reading of quotes.
+            // Shells read quotes in `${…}` differently.
             let inner = &text[at..(span.end - offset).min(text.len())];
             if inner.starts_with("${") && inner.contains(['\'', '"', '\\', '`']) {
                 return Err(DISPUTED);

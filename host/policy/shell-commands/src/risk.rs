@@ -433,7 +433,8 @@ pub(super) fn risk_if_undoable(program: &Program, whole: &str) -> Risk {
     let only_changes_files = match name.as_str() {
         "chmod" => true,
         "rm" => !arguments.iter().any(|word| is_whole_tree(&word.text)),
-        // People rely on git's commits to restore earlier work.
+        // People rely on git's commits to restore earlier work, so losing commits stays a high
+        // risk.
         "git" if git_loses_commits(arguments) => return Risk::High,
         _ => code::deletes(name, arguments),
     };

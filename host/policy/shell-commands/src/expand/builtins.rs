@@ -144,7 +144,8 @@ impl Reading {
 
     /// Expands an option whose value is the name of a variable, such as `printf -v`.
     fn expand_name_option(&mut self, option: &str, rule: Rule, arguments: &[Word]) {
-        // An unknown first word may be the option with an index. An index is arithmetic.
+        // If the first word is unknown, it may be the option and a name with an index, which bash
+        // evaluates as arithmetic.
         if let Some(first) = arguments.first()
             && may_contain_index(first)
             && rule.is_enabled()
@@ -211,6 +212,7 @@ fn pair(word: &Word) -> Option<(&str, &str, &Word)> {
     word.text.split_once('=').map(|(name, value)| (name, value, word))
 }
 
+/// Returns the arguments of `read` that are names of variables.
 fn read_names(arguments: &[Word]) -> Vec<&Word> {
     let mut names = Vec::new();
     let mut words = arguments.iter();

@@ -126,7 +126,7 @@ impl<'t> Walk<'t> {
 
     /// Adds the texts in `${…}` that bash evaluates, apart from the value of the variable.
     pub(super) fn expanded(&mut self, text: &str) {
-        // In quotes, shells differ in their reading of `$'…'` in an expansion.
+        // If the expansion is in quotes, shells read `$'…'` in it differently.
         if text.contains("$'") {
             self.unclear(DISPUTED);
         }
@@ -139,7 +139,8 @@ impl<'t> Walk<'t> {
         let end = inner
             .find(|c: char| !c.is_ascii_alphanumeric() && !"_@*#?$!-".contains(c))
             .unwrap_or(inner.len());
-        // A special parameter, such as `$#`, has a name of one character.
+        // If this isn't a name, it is a special parameter such as `#`, or contains an operator such
+        // as `@`. Then only the letters, digits and underscores at the start are the name.
         let end = if is_name(&inner[..end]) {
             end
         } else {
@@ -157,7 +158,7 @@ impl<'t> Walk<'t> {
             self.variables.add_arithmetic(if is_name(name) { name } else { inner });
         }
         if more.starts_with('[') {
-            // `index` checks the index. The text after the closing bracket of the index follows.
+            // `index` checks the index itself, so continue after its closing bracket.
             let mut depth = 0_i32;
             let end = more.char_indices().find(|(_, c)| {
                 depth += i32::from(*c == '[') - i32::from(*c == ']');

@@ -25,12 +25,13 @@ const UNREADABLE: &str = "shells may read the command in different ways";
 
 pub(super) const TOO_MUCH: &str = "the command exceeds the limits of the analysis";
 
-/// Most progress callbacks of the parser, which makes a callback every hundred steps. A script of
-/// 40 KiB takes about a thousand callbacks. In a hostile text, each callback takes longer.
+/// The maximum number of progress callbacks of the parser, which makes a callback every hundred
+/// steps. A script of 40 KiB takes about a thousand callbacks. In a hostile text, the steps between
+/// two callbacks take longer.
 pub(super) const MAX_STEPS: usize = 1024;
 
-/// Bytes of one read of the parser, and the number of reads that count as one callback. After some
-/// operators, the parser reads the rest of the text to find one word.
+/// Bytes of one read of the parser, and the number of reads that count as one callback. Reads are
+/// counted because, after some operators, the parser reads the rest of the text to find one word.
 const CHUNK: usize = 1024;
 const READS: usize = 16;
 
@@ -315,7 +316,7 @@ impl<'t> Walk<'t> {
     fn check_continued_line(&mut self, before: Node<'t>, after: Node<'t>) {
         let ends_with_meta = is_meta(self.text(before).chars().next_back());
         let starts_with_meta = is_meta(self.text(after).chars().next());
-        // `command` joins two words.
+        // Two words are no problem, because `command` joins them as a shell does.
         let are_words =
             [before, after].iter().all(|node| is_word(*node) || node.kind() == "command_name");
         if ends_with_meta == starts_with_meta && !are_words {
@@ -545,7 +546,8 @@ impl<'t> Walk<'t> {
                     self.unclear(why);
                 }
                 self.parsed.scripts.push(script);
-                // In backticks, the grammar pairs quotes, but a shell doesn't.
+                // In backticks, the grammar pairs quotes, but a shell doesn't. Therefore the
+                // command may end earlier for a shell than for the grammar.
                 if !rest.is_empty() {
                     self.unclear(DISPUTED);
                 }
