@@ -161,7 +161,7 @@ impl Used {
         if self.path.split('.').any(|part| STARTING.contains(&part)) {
             return true;
         }
-        if self.called && RUNNING.contains(&&*self.path) {
+        if self.called && RUNNING.contains(&self.path.as_str()) {
             return true;
         }
         // In other languages, a call needs no parentheses, so `called` may be false for a call.
@@ -328,7 +328,7 @@ fn loads_modules(code: &str) -> bool {
 /// Checks whether the text after `word`, such as `require`, names a module that starts programs, or
 /// a module without a plain name.
 fn loads_module(word: &str, text: &str) -> bool {
-    const STARTING: [&str; 5] = ["child_process", "cluster", "inspector", "vm", "worker_threads"];
+    const MODULES: [&str; 5] = ["child_process", "cluster", "inspector", "vm", "worker_threads"];
     let after_word = text.trim_start();
     let is_call = after_word.starts_with('(');
     let argument = after_word.trim_start_matches('(').trim_start();
@@ -338,7 +338,7 @@ fn loads_module(word: &str, text: &str) -> bool {
     };
     let module = argument[1..].split(quote).next().unwrap_or_default();
     let name = module.strip_prefix("node:").unwrap_or(module);
-    if STARTING.contains(&name) || name.contains(['\\', '$']) {
+    if MODULES.contains(&name) || name.contains(['\\', '$']) {
         return true;
     }
     // The name isn't plain if its string has no end, or an operator follows.

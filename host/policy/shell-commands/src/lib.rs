@@ -115,11 +115,12 @@ impl CommandAnalysis {
             std::cmp::Reverse((simple.class, simple.destructive.is_some()))
         });
         shown.truncate(MAX_LINES);
-        shown.sort_by_key(|(at, _)| *at);
+        shown.sort_by_key(|(index, _)| *index);
         let mut lines: Vec<Explanation> =
             shown.into_iter().map(|(_, simple)| explain(simple)).collect();
-        if let Some(left) = self.commands.len().checked_sub(MAX_LINES + 1) {
-            lines.push(Explanation { class: None, text: format!("and {} more", left + 1) });
+        let left_out = self.commands.len().saturating_sub(MAX_LINES);
+        if left_out > 0 {
+            lines.push(Explanation { class: None, text: format!("and {left_out} more") });
         }
         if let Some(why) = self.unresolved {
             lines.push(Explanation { class: None, text: format!("and an unknown part: {why}") });

@@ -497,9 +497,7 @@ pub(super) fn destroys(program: &Program, whole: &str) -> Option<&'static str> {
             Some("changes permissions of all files in a folder")
         }
         "git" => git_destroys(arguments),
-        "docker" | "podman"
-            if has_any_word(arguments, &["prune"]) || has_any_word(arguments, &["rm", "rmi"]) =>
-        {
+        "docker" | "podman" if has_any_word(arguments, &["prune", "rm", "rmi"]) => {
             Some("deletes containers, images or their data")
         }
         "kubectl" if has_any_word(arguments, &["delete"]) => Some("deletes resources of a cluster"),

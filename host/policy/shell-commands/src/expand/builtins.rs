@@ -22,7 +22,8 @@ impl Reading {
             "eval" if Rule::Eval.is_enabled() => {
                 self.queue_evaluated(without_dashes(arguments), depth);
             }
-            "trap" if first.is_some_and(|word| ["-", "-p", "-l"].contains(&&*word.text)) => {}
+            "trap" if first.is_some_and(|word| ["-", "-p", "-l"].contains(&word.text.as_str())) => {
+            }
             "trap" if Rule::Trap.is_enabled() => {
                 self.queue_evaluated(without_dashes(arguments).get(..1).unwrap_or_default(), depth);
             }
@@ -214,6 +215,7 @@ fn pair(word: &Word) -> Option<(&str, &str, &Word)> {
 
 /// Returns the arguments of `read` that are names of variables.
 fn read_names(arguments: &[Word]) -> Vec<&Word> {
+    const OPTIONS_WITH_VALUE: [char; 7] = ['d', 'i', 'n', 'N', 'p', 't', 'u'];
     let mut names = Vec::new();
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
@@ -222,10 +224,10 @@ fn read_names(arguments: &[Word]) -> Vec<&Word> {
             names.push(word);
             continue;
         }
-        // These options take the next word. The value of `-a` is a name, so it isn't skipped.
-        let has_value = !word.text.starts_with("--")
-            && word.text.ends_with(['d', 'i', 'n', 'N', 'p', 't', 'u']);
-        if has_value {
+        // Skip the value of an option, such as the prompt in `read -p PROMPT name`. The value of
+        // `-a` isn't skipped, because it is the name of a variable.
+        let is_short = !word.text.starts_with("--");
+        if is_short && word.text.ends_with(OPTIONS_WITH_VALUE) {
             words.next();
         }
     }

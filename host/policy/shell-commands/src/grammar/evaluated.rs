@@ -132,10 +132,9 @@ impl<'t> Walk<'t> {
         }
         let braced = text.strip_prefix("${").unwrap_or(text);
         let inner = braced.strip_suffix('}').unwrap_or(braced);
-        let by_name = inner.strip_prefix('!');
-        let inner = by_name
-            .or_else(|| inner.strip_prefix('#').filter(|inner| !inner.is_empty()))
-            .unwrap_or(inner);
+        let indirect = inner.strip_prefix('!');
+        let measured = inner.strip_prefix('#').filter(|measured| !measured.is_empty());
+        let inner = indirect.or(measured).unwrap_or(inner);
         let end = inner
             .find(|c: char| !c.is_ascii_alphanumeric() && !"_@*#?$!-".contains(c))
             .unwrap_or(inner.len());
@@ -151,11 +150,12 @@ impl<'t> Walk<'t> {
             more = more.get(1..).unwrap_or_default();
         }
         // `${!x*}` and `${!x[@]}` only list names and indexes.
-        if by_name.is_some() && matches!(more, "*" | "@" | "[@]" | "[*]") {
+        if indirect.is_some() && matches!(more, "*" | "@" | "[@]" | "[*]") {
             return;
         }
-        if by_name.is_some() && Rule::Indirect.is_enabled() {
-            self.variables.add_arithmetic(if is_name(name) { name } else { inner });
+        if indirect.is_some() && Rule::Indirect.is_enabled() {
+            let target = if is_name(name) { name } else { inner };
+            self.variables.add_arithmetic(target);
         }
         if more.starts_with('[') {
             // `index` checks the index itself, so continue after its closing bracket.
