@@ -124,7 +124,7 @@ pub(crate) fn is_newer_than_sources(file: &Path, root: &Path) -> bool {
     let Some(built_at) = modified(file) else { return false };
     let Ok(stamps) = walk(root, |_| Ok(()), is_source) else { return false };
     let mut sources: Vec<PathBuf> = stamps.into_keys().collect();
-    // The folder changes if a dependency is installed.
+    // `walk` skips this folder, but the folder itself changes if a dependency is installed.
     let dependencies = root.join("deps");
     if dependencies.is_dir() {
         sources.push(dependencies);

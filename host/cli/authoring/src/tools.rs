@@ -56,7 +56,7 @@ impl Program {
 /// Runs tools, and can stop them.
 #[derive(Debug, Default)]
 pub struct Console {
-    /// The stored output. `None`: the output goes to stderr.
+    /// The stored output, or `None` if the output goes to stderr.
     kept: Option<Mutex<Vec<u8>>>,
     running: Mutex<Running>,
 }
@@ -209,7 +209,7 @@ fn failed(command: &Command, status: ExitStatus) -> ToolError {
     ToolError::Failed { program: command.get_program().into(), status }
 }
 
-/// Returns the command as a line. The program has no folder.
+/// Returns the command as a line, with the name of the program instead of its path.
 fn shown(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let name = program.file_name().unwrap_or(program.as_os_str());

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 /// The most levels of a schema for which values are made.
 const MAX_DEPTH: usize = 12;
 
-/// A schema's minimum length counts at most as this length.
+/// The limits up to which the values satisfy a schema's `minLength` and `minItems`.
 const MAX_LENGTH: u64 = 100_000;
 const MAX_ITEMS: u64 = 200;
 
@@ -95,7 +95,7 @@ impl<'s> Maker<'s> {
         self.root.pointer(reference.strip_prefix('#')?)
     }
 
-    /// `depth`: the nesting depth of the schema.
+    /// Makes a value that usually matches `schema`. `depth` is the nesting depth of the schema.
     fn make(&self, schema: &'s Value, depth: usize) -> Value {
         let schema = self.follow(schema);
         let remaining_values = self.remaining_values.get();
@@ -301,7 +301,7 @@ fn distinct(value: Value, index: u64) -> Value {
 }
 
 /// Returns hostile replacements for a valid `value`, with descriptions. The schema may refuse some
-/// replacements. `outside`: a file without a grant.
+/// replacements. `outside` is the path of a file without a grant.
 pub(crate) fn hostile_values(
     value: &Value,
     schema: &Value,
@@ -350,7 +350,7 @@ pub(crate) fn deep() -> Value {
     (0..DEEP).fold(Value::Null, |inner, _| Value::Array(vec![inner]))
 }
 
-/// `outside`: a file without a grant.
+/// Returns hostile strings with descriptions. `outside` is the path of a file without a grant.
 fn texts(outside: &str) -> Vec<(&'static str, Value)> {
     let texts = [
         ("an empty text", String::new()),
