@@ -190,7 +190,7 @@ fn collect(
     for entry in entries {
         let name =
             entry.file_name().into_string().map_err(|name| format!("{name:?} isn't UTF-8"))?;
-        if LEFT_OUT.contains(&&*name) || name.ends_with(".wasm") {
+        if LEFT_OUT.contains(&name.as_str()) || name.ends_with(".wasm") {
             continue;
         }
         let path = if below.is_empty() { name } else { format!("{below}/{name}") };

@@ -211,8 +211,8 @@ impl<'a> Project<'a> {
     }
 
     fn sdk(&self) -> Result<PathBuf, AuthoringError> {
-        let named = self.authored.as_ref().and_then(|authored| authored.build.sdk.as_deref());
-        let folder = self.folder.join(named.unwrap_or("sdk"));
+        let configured = self.authored.as_ref().and_then(|authored| authored.build.sdk.as_deref());
+        let folder = self.folder.join(configured.unwrap_or("sdk"));
         fs::canonicalize(&folder).map_err(|error| AuthoringError::Sdk { folder, error })
     }
 

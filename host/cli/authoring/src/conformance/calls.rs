@@ -331,8 +331,8 @@ impl Subject<'_> {
             let fix = "don't wait in an uninterruptible way";
             findings.push(Finding::new(expected, &took, fix));
         }
-        let how = if was_cancelled { "a cancelled call ended" } else { "the call ended by itself" };
-        CheckResult::from_findings("cancelling", format!("{how} after {took}"), findings)
+        let end = if was_cancelled { "a cancelled call ended" } else { "the call ended by itself" };
+        CheckResult::from_findings("cancelling", format!("{end} after {took}"), findings)
     }
 }
 

@@ -232,15 +232,16 @@ fn padded(text: &str, least: u64) -> String {
     format!("{text}{}", "a".repeat(missing))
 }
 
-/// Merges two objects. For other values, returns `other`, or `one` if `other` is null.
-fn join(one: Value, other: Value) -> Value {
-    match (one, other) {
-        (Value::Object(mut one), Value::Object(other)) => {
-            one.extend(other);
-            Value::Object(one)
+/// Adds the fields of `addition` to `base` if both are objects. Otherwise, returns `addition`, or
+/// `base` if `addition` is null.
+fn join(base: Value, addition: Value) -> Value {
+    match (base, addition) {
+        (Value::Object(mut fields), Value::Object(more_fields)) => {
+            fields.extend(more_fields);
+            Value::Object(fields)
         }
-        (one, Value::Null) => one,
-        (_, other) => other,
+        (base, Value::Null) => base,
+        (_, addition) => addition,
     }
 }
 

@@ -189,9 +189,15 @@ fn spawn_watcher(
 ) -> Result<(), HostError> {
     std::thread::Builder::new()
         .name("toolhold-dev-watch".to_owned())
-        .spawn(move || while wait().is_ok() && sender.blocking_send(change).is_ok() {})
-        .map(drop)
-        .map_err(HostError::io("starting the thread that watches"))
+        .spawn(move || {
+            while wait().is_ok() {
+                if sender.blocking_send(change).is_err() {
+                    break;
+                }
+            }
+        })
+        .map_err(HostError::io("the thread that watches for changes can't be started"))?;
+    Ok(())
 }
 
 enum Step {

@@ -33,7 +33,7 @@ impl Screen {
         std::thread::Builder::new()
             .name("toolhold-dev-screen".to_owned())
             .spawn(move || print_all(received, &dropped_events, json))
-            .map_err(HostError::io("starting the thread that prints"))?;
+            .map_err(HostError::io("the thread that prints events can't be started"))?;
         Ok(Self { events, dropped })
     }
 
