@@ -27,8 +27,8 @@ const FOLDERS: [(&str, &str); 11] = [
     ("EXAMPLE_GO", "plugins/examples/go"),
 ];
 
-/// Left-out names of files and folders: outputs of tools, tests, and the released items of the
-/// contract.
+/// The names of files and folders that are left out: outputs of tools, tests, and the released
+/// items of the contract.
 const LEFT_OUT: [&str; 7] =
     ["target", "build", "node_modules", "__pycache__", ".venv", "released", "tests"];
 
@@ -38,7 +38,7 @@ const USED: [&str; 3] = ["deps/io", "deps/clocks", "tool"];
 /// Packages whose interfaces a plugin may import. The compiler removes unused imports.
 const IMPORTED: [&str; 2] = ["deps/http", "host"];
 
-/// Parts of names of interfaces that the SDK for C lacks.
+/// Parts of the names of interfaces for which the SDK for C has no bindings.
 const NOT_IN_C: [&str; 2] = ["wasi:http/", "toolhold:host/secrets@"];
 
 /// Strings in the generated Go code, each with its replacement: the SDK's module and packages.
@@ -114,8 +114,8 @@ fn write_bindings(wit: &Path, out: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Generates the bindings of one language. `left_out`: parts of names of interfaces without
-/// bindings.
+/// Generates the bindings of one language. Interfaces whose names contain an item of `left_out` get
+/// no bindings.
 fn bindings(
     wit: &Path,
     mut generator: Box<dyn WorldGenerator>,
@@ -176,8 +176,8 @@ fn write(file: &Path, bytes: &[u8]) -> Result<(), Box<dyn Error>> {
     Ok(fs::write(file, bytes).map_err(failed)?)
 }
 
-/// Collects the sorted files of a folder. `below`: the start of their paths in the program. Links
-/// are followed, because an SDK contains the contract as a link.
+/// Collects the sorted files of a folder. In the program, their paths start with `below`. Links are
+/// followed, because an SDK contains the contract as a link.
 fn collect(
     folder: &Path,
     below: &str,
@@ -190,7 +190,7 @@ fn collect(
     for entry in entries {
         let name =
             entry.file_name().into_string().map_err(|name| format!("{name:?} isn't UTF-8"))?;
-        if LEFT_OUT.contains(&&*name) || name.ends_with(".wasm") {
+        if LEFT_OUT.contains(&name.as_str()) || name.ends_with(".wasm") {
             continue;
         }
         let path = if below.is_empty() { name } else { format!("{below}/{name}") };

@@ -48,7 +48,8 @@ const C_OPTIONS: [&str; 8] = [
 const GO_OPTIONS: [&str; 4] =
     ["build", "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w -checklinkname=0"];
 
-/// The versions of this repository's tests.
+/// The tools with which this repository's tests build plugins. If a tool is missing, the error
+/// suggests the same version.
 const PYTHON_TOOLS: &str = concat!(
     include_str!("../../../../tests/clients/plugins-python/requirements.txt"),
     include_str!("../../../../tests/clients/plugins-c/requirements.txt"),
@@ -117,7 +118,7 @@ pub fn find_built(folder: &Path) -> Result<Option<PathBuf>, AuthoringError> {
     if is_current { Ok(Some(component)) } else { Ok(None) }
 }
 
-/// Packs the component `file` with its manifest. `output`: the packed component, by default
+/// Packs the component `file` with its manifest, and writes the result to `output`, by default to
 /// `NAME.wasm` in the working directory.
 ///
 /// # Errors
@@ -175,7 +176,7 @@ struct Project<'a> {
     folder: &'a Path,
     console: &'a Console,
     language: Language,
-    /// `None`: the manifest is in the code of a Rust plugin.
+    /// The manifest, or `None` if it is in the code of a Rust plugin.
     authored: Option<Authored>,
 }
 
@@ -210,8 +211,8 @@ impl<'a> Project<'a> {
     }
 
     fn sdk(&self) -> Result<PathBuf, AuthoringError> {
-        let named = self.authored.as_ref().and_then(|authored| authored.build.sdk.as_deref());
-        let folder = self.folder.join(named.unwrap_or("sdk"));
+        let configured = self.authored.as_ref().and_then(|authored| authored.build.sdk.as_deref());
+        let folder = self.folder.join(configured.unwrap_or("sdk"));
         fs::canonicalize(&folder).map_err(|error| AuthoringError::Sdk { folder, error })
     }
 
@@ -236,8 +237,9 @@ impl<'a> Project<'a> {
         Ok(relative)
     }
 
-    /// Returns the error for a missing tool. `install`: the command that installs the tool from the
-    /// plugin's folder. In the error, the command fits the working directory.
+    /// Returns the error for a missing tool. `install` is a command that installs the tool if it is
+    /// started in the plugin's folder. If the working directory is another folder, the command in
+    /// the error changes to the plugin's folder first.
     fn missing_tool(&self, name: &'static str, install: &str) -> ToolError {
         let is_in_folder = std::env::current_dir().is_ok_and(|directory| directory == self.folder);
         let install = if is_in_folder {
@@ -320,7 +322,7 @@ impl<'a> Project<'a> {
         let mut command = tool.command(self.folder);
         // Packages of an active environment must not get into the component.
         command.env_remove("VIRTUAL_ENV").env_remove("PYTHONPATH");
-        // A backtrace of the tool hides the author's mistake.
+        // A backtrace of the tool would hide the message about the author's mistake.
         command.env("RUST_BACKTRACE", "0");
         command.arg("-d").arg(wit).args(["-w", wit::WORLD]);
         command.args(["componentize", "toolhold_main", "-p", "."]);
@@ -385,8 +387,8 @@ impl<'a> Project<'a> {
     }
 }
 
-/// Finds the component that cargo built from the package in `folder`. `messages`: cargo's output as
-/// JSON.
+/// Finds the component that cargo built from the package in `folder`. `messages` is cargo's output,
+/// which has one JSON object in each line.
 fn find_rust_component(messages: &[u8], folder: &Path) -> Result<PathBuf, AuthoringError> {
     for line in messages.split(|byte| *byte == b'\n') {
         let Ok(message) = serde_json::from_slice::<Value>(line) else { continue };

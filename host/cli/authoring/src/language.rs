@@ -78,7 +78,8 @@ impl Language {
         }
     }
 
-    /// Returns the path of the SDK in this repository, as the example's files have it.
+    /// Returns the relative path by which the files of the example refer to the SDK in this
+    /// repository. A new plugin has its own copy of the SDK, so its files get another path.
     pub(crate) fn sdk_in_repository(self) -> &'static str {
         match self {
             Self::Rust => "../../sdk",

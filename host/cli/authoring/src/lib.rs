@@ -70,7 +70,7 @@ pub enum AuthoringError {
     /// The manifest isn't valid.
     #[error("{}: {error}", file.display())]
     Manifest {
-        /// The component's file.
+        /// The manifest's file.
         file: PathBuf,
         /// The reason.
         error: AuthoredError,
@@ -102,7 +102,7 @@ pub enum AuthoringError {
          letter"
     )]
     Name(String),
-    /// No SDK is for the language.
+    /// There is no SDK for the language.
     #[error(
         "the language `{0}` isn't supported; the languages are {known}. For other languages, see \
          `toolhold plugin wit` and `toolhold plugin pack`",

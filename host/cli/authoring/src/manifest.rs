@@ -139,8 +139,8 @@ fn check_access(capability: &str, access: Option<&str>) -> Result<(), AuthoredEr
 
 const EMPTY_COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0";
 
-/// Returns the path of the first field that is in `written` but not in `read`. `path`: the path of
-/// `written`.
+/// Returns the path of the first field that is in `written` but not in `read`. `path` is the path
+/// of `written`.
 fn find_unknown(written: &Value, read: &Value, path: &str) -> Option<String> {
     match (written, read) {
         (Value::Object(written), Value::Object(read)) => {

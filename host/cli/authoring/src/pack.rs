@@ -79,7 +79,8 @@ fn note_unknown_capabilities(manifest: &Manifest) -> Vec<String> {
 fn shows_use(capability: Capability, import: &str) -> bool {
     let interface = without_version(import);
     match capability {
-        // Programs and searches need the paths that `files` grants.
+        // Programs and searches need the paths that `files` grants, so their imports also show a
+        // use of `files`.
         Capability::Files => {
             Capability::Files.admits(interface)
                 || Capability::Process.admits(interface)
@@ -132,8 +133,8 @@ fn imports_with_ends(component: &[u8]) -> Result<Vec<(String, usize)>, PackError
     Ok(names)
 }
 
-/// Returns the end of an import's name. `import`: the position of the import. Returns `None` if the
-/// name isn't at its usual place.
+/// Returns the end of an import's name. `import` is the position of the import. Returns `None` if
+/// the name isn't at its usual place.
 fn end_of_name(component: &[u8], import: usize, name: &str) -> Option<usize> {
     // Before the name are the kind, and the name's length as an LEB128 number of 7 bits per byte.
     let kind_size = 1;

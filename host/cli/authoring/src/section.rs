@@ -65,7 +65,7 @@ pub(crate) fn push_section(
 }
 
 /// Returns the position of a custom section's header: the section's ID and the length of its
-/// content. The length may be padded.
+/// content. The length may be padded, so the header can have several sizes.
 fn find_header(component: &[u8], content: &std::ops::Range<usize>) -> Result<usize, PackError> {
     for length_size in 1..=MAX_LENGTH_SIZE {
         let Some(start) = content.start.checked_sub(ID_SIZE + length_size) else { break };
@@ -77,7 +77,7 @@ fn find_header(component: &[u8], content: &std::ops::Range<usize>) -> Result<usi
     Err(PackError::NoHeader)
 }
 
-/// Reads an LEB128 number of exactly `bytes`.
+/// Reads an LEB128 number. Returns `None` if the number doesn't end with the last byte.
 fn read_length(bytes: &[u8]) -> Option<usize> {
     let mut value = 0_usize;
     for (index, byte) in bytes.iter().enumerate() {

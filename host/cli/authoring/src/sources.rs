@@ -79,16 +79,16 @@ fn walk(
         enter(&folder)?;
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             let file_name = entry.file_name();
-            let name = file_name.to_string_lossy();
+            let name: &str = &file_name.to_string_lossy();
             let Ok(kind) = entry.file_type() else { continue };
             if kind.is_dir() {
-                let may_have_sources = !name.starts_with('.') && !MADE.contains(&&*name);
+                let may_have_sources = !name.starts_with('.') && !MADE.contains(&name);
                 let known_folders = entered + pending.len();
-                let has_room = depth < MAX_DEPTH && known_folders < MAX_FOLDERS;
-                if may_have_sources && has_room {
+                let is_within_limits = depth < MAX_DEPTH && known_folders < MAX_FOLDERS;
+                if may_have_sources && is_within_limits {
                     pending.push((entry.path(), depth + 1));
                 }
-            } else if includes(&name)
+            } else if includes(name)
                 && stamps.len() < MAX_FILES
                 && let Some(stamp) = FileStamp::at(&entry.path())
             {
@@ -124,7 +124,7 @@ pub(crate) fn is_newer_than_sources(file: &Path, root: &Path) -> bool {
     let Some(built_at) = modified(file) else { return false };
     let Ok(stamps) = walk(root, |_| Ok(()), is_source) else { return false };
     let mut sources: Vec<PathBuf> = stamps.into_keys().collect();
-    // The folder changes if a dependency is installed.
+    // `walk` skips this folder, but the folder itself changes if a dependency is installed.
     let dependencies = root.join("deps");
     if dependencies.is_dir() {
         sources.push(dependencies);

@@ -56,7 +56,7 @@ impl Program {
 /// Runs tools, and can stop them.
 #[derive(Debug, Default)]
 pub struct Console {
-    /// The stored output. `None`: the output goes to stderr.
+    /// The stored output, or `None` if the output goes to stderr.
     kept: Option<Mutex<Vec<u8>>>,
     running: Mutex<Running>,
 }
@@ -183,14 +183,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reads a tool's output to its end. Adds the output to `kept`, as far as there is room.
+/// Reads a tool's output to its end. Adds the output to `kept`, up to the limit of stored bytes.
 fn keep(mut from: impl Read, kept: &Mutex<Vec<u8>>) {
     let mut part = [0; READ_SIZE];
     while let Ok(length @ 1..) = from.read(&mut part) {
         let mut kept = lock(kept);
-        let room = MAX_KEPT.saturating_sub(kept.len());
-        // Output without room must be read too, because a tool blocks while its output isn't read.
-        kept.extend_from_slice(&part[..length.min(room)]);
+        let free_bytes = MAX_KEPT.saturating_sub(kept.len());
+        // The loop goes on after the limit, because a tool blocks while its output isn't read.
+        kept.extend_from_slice(&part[..length.min(free_bytes)]);
     }
 }
 
@@ -209,7 +209,7 @@ fn failed(command: &Command, status: ExitStatus) -> ToolError {
     ToolError::Failed { program: command.get_program().into(), status }
 }
 
-/// Returns the command as a line. The program has no folder.
+/// Returns the command as a line, with the name of the program instead of its path.
 fn shown(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let name = program.file_name().unwrap_or(program.as_os_str());

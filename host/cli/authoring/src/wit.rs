@@ -37,8 +37,8 @@ pub fn write(folder: &Path, force: bool) -> Result<String, AuthoringError> {
     Ok(format!("The contract is in {shown}; start with the world in world.wit"))
 }
 
-/// Writes the contract and the world of a plugin with `capabilities`. `imports_files`: whether the
-/// plugin's language has no file API.
+/// Writes the contract and the world of a plugin with `capabilities`. `imports_files` adds the
+/// interfaces for files, which is needed if the plugin's language has no file API.
 pub(crate) fn write_for(
     folder: &Path,
     capabilities: &[&str],
@@ -67,7 +67,7 @@ pub(crate) fn write_renamed(
 }
 
 /// Writes a description of all interfaces of the contract into a core module. The encoder keeps
-/// only imported interfaces in the component. `folder` gets the contract.
+/// only imported interfaces in the component. The contract itself is written into `folder`.
 pub(crate) fn describe(core: &mut Vec<u8>, folder: &Path) -> Result<(), AuthoringError> {
     let imports_files = false;
     write_for(folder, &Capability::ALL.map(Capability::name), imports_files)?;
@@ -85,8 +85,8 @@ fn for_world(capabilities: &[&str], imports_files: bool) -> Vec<Written> {
     files
 }
 
-/// Returns the interfaces that a plugin with `capabilities` imports. `imports_files`: whether the
-/// plugin's language has no file API.
+/// Returns the interfaces that a plugin with `capabilities` imports. `imports_files` adds the
+/// interfaces for files, which is needed if the plugin's language has no file API.
 pub(crate) fn imports(capabilities: &[&str], imports_files: bool) -> Vec<&'static str> {
     let mut imports = ALWAYS.to_vec();
     for capability in Capability::ALL {

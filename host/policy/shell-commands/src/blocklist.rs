@@ -46,7 +46,7 @@ impl<P> Default for Blocklist<P> {
 }
 
 impl<P> Blocklist<P> {
-    /// Returns a list of entries. Each has its place in the configuration.
+    /// Creates a blocklist from entries and their places in the configuration.
     pub fn new<Q: Into<P>>(entries: impl IntoIterator<Item = (String, Q)>) -> Self {
         let mut list = Vec::new();
         for (text, place) in entries {
@@ -72,7 +72,8 @@ impl<P> Blocklist<P> {
             for entry in &self.0 {
                 let certain = match entry.covers(&program.name, &program.arguments, at_root) {
                     Some(certain) => certain,
-                    // An unknown program may start a program that its arguments name.
+                    // An unknown program may start a program that its arguments name, but it isn't
+                    // certain to.
                     None if entry.is_among(&program.name, &program.arguments) => false,
                     None => continue,
                 };
@@ -94,7 +95,8 @@ impl<P> Entry<P> {
     /// at the start of a text. Only an entry of one word can match in this way.
     fn is_among(&self, program: &str, arguments: &[Word]) -> bool {
         let [name] = self.words.as_slice() else { return false };
-        // For a known program, the analysis already found the programs that it starts.
+        // For a known program, the analysis already found the programs that it starts, so its
+        // arguments don't matter here.
         if starts_nothing(program) || named(program).is_some() {
             return false;
         }
@@ -178,6 +180,7 @@ fn matches_word(argument: &str, word: &str, is_prefix: bool) -> Option<bool> {
     if is_prefix && known_start.starts_with(word) {
         return Some(true);
     }
+    // The unknown parts can be any text, so only the known start and the known end are compared.
     let known_end = rest.rsplit(UNKNOWN).next().unwrap_or_default();
     let may_match = word.starts_with(known_start) && (is_prefix || word.ends_with(known_end));
     if may_match { Some(false) } else { None }
@@ -218,6 +221,7 @@ fn removes_root(arguments: &[Word], at_root: bool) -> Option<bool> {
         if is_root || is_home || known.contains(".git/worktrees") {
             return Some(true);
         }
+        // The unknown part may be empty, or the top directory itself.
         if is_top && has_unknown_part {
             possible = Some(false);
         }

@@ -166,7 +166,7 @@ impl Variables {
                 if !is_name(name) {
                     self.unclear = true;
                 }
-                // The `]` is missing if the word is cut. The rest is arithmetic too.
+                // If the word is cut, the `]` is missing, and the rest of the word is arithmetic.
                 self.add_arithmetic(index.strip_suffix(']').unwrap_or(index));
             }
         }
@@ -194,7 +194,7 @@ impl Variables {
         if is_list {
             self.lists.insert(name.to_owned());
         }
-        // In a list, patterns expand to names of files.
+        // In a list, patterns expand to names of files, so the elements are unknown.
         let has_pattern = is_list && raw.contains(['*', '?', '[']);
         if !has_pattern && let Some(names) = Names::parse(raw) {
             self.values.entry(name.to_owned()).or_default().extend(names.variables);
@@ -227,7 +227,7 @@ impl Variables {
             let value_without_variables = "";
             self.add_value(name, value_without_variables);
         } else if words.contains(['*', '?', '[']) {
-            // Patterns expand to names of files.
+            // Patterns expand to names of files, which are unknown.
             self.add_unknown_value(name);
         } else {
             self.add_value(name, words);
@@ -243,8 +243,8 @@ impl Variables {
         let (option_words, declarations): (Vec<&Word>, Vec<&Word>) =
             arguments.iter().partition(|word| word.text.starts_with(['-', '+']));
         let options: String = option_words.iter().map(|word| word.text.as_str()).collect();
-        // With `-n`, a variable refers to another variable. The option `-n` of `export` and
-        // `readonly` has another meaning.
+        // With `-n`, a variable becomes another name of a second variable, which the analysis
+        // doesn't follow. For `export` and `readonly`, the letter `n` doesn't have this meaning.
         let has_other_meaning = matches!(program, "export" | "readonly");
         if options.contains('n') && !has_other_meaning && Rule::Reference.is_enabled() {
             self.unclear = true;
@@ -306,7 +306,7 @@ impl Variables {
                     let is_alone = after.first().is_none_or(|word| {
                         !word.open && ["-a", "-o", ")"].contains(&word.text.as_str())
                     });
-                    // An unknown word before another word may be an operator.
+                    // An unknown word before another word may expand to an operator such as `-v`.
                     if !is_known && !is_alone && Rule::TestWords.is_enabled() {
                         self.unclear = true;
                     }
@@ -321,11 +321,11 @@ impl Variables {
         if self.unclear {
             return false;
         }
-        // Such an assignment may set a variable that arithmetic uses.
+        // An assignment to an unknown target may set a variable that arithmetic uses.
         if self.any_assigned && !self.used.is_empty() {
             return false;
         }
-        // Bash reads the text of a declared list as its elements, with their indexes.
+        // Bash splits the text of a declared list into elements, and evaluates their indexes.
         if !self.lists.is_disjoint(&self.declared) {
             return false;
         }
@@ -466,7 +466,8 @@ impl Names {
 
     /// Reads a command substitution. Returns true if its output is always a number or a plain word.
     fn substitution(&mut self, command: &str) -> bool {
-        // With these characters, the words may differ, or further commands may start.
+        // The code below splits the command only at `|` and at spaces. That would be wrong for a
+        // command with quotes or expansions, and for several commands.
         if command
             .contains(['"', '\'', '\\', '`', '$', ';', '&', '\n', '(', '#', '{', '*', '?', '['])
         {

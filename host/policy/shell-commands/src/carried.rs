@@ -116,8 +116,8 @@ pub struct CarriedLimitError {
 }
 
 impl ShellState {
-    /// Returns the command after a line that exports the passed-on variables. The gates decide on
-    /// this text.
+    /// Returns the command, preceded by a line that exports the passed-on variables. The gates
+    /// decide on this text, so that they take the variables into account.
     pub fn in_front_of(&self, command: &str) -> String {
         if self.variables.is_empty() {
             return command.to_owned();

@@ -64,7 +64,7 @@ pub(super) fn code<'w>(name: &str, arguments: &'w [Word]) -> Option<&'w Word> {
             if text == "eval" && code_options.contains(&"eval") {
                 return arguments.get(at + 1);
             }
-            // A script in a file. All later words are arguments of the script.
+            // This word is a script file, and all later words are arguments of the script.
             return None;
         };
         if option.starts_with('-') {
@@ -101,7 +101,7 @@ fn awk_code(arguments: &[Word]) -> Option<&Word> {
     None
 }
 
-/// The languages differ here only in their strings.
+/// A language whose strings, or whose ways to start programs, need their own rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Language {
     Awk,
@@ -161,10 +161,10 @@ impl Used {
         if self.path.split('.').any(|part| STARTING.contains(&part)) {
             return true;
         }
-        if self.called && RUNNING.contains(&&*self.path) {
+        if self.called && RUNNING.contains(&self.path.as_str()) {
             return true;
         }
-        // In other languages, a call needs no parentheses.
+        // In other languages, a call needs no parentheses, so `called` may be false for a call.
         language == Language::Other && OTHERS.contains(&self.last())
     }
 }
@@ -328,17 +328,17 @@ fn loads_modules(code: &str) -> bool {
 /// Checks whether the text after `word`, such as `require`, names a module that starts programs, or
 /// a module without a plain name.
 fn loads_module(word: &str, text: &str) -> bool {
-    const STARTING: [&str; 5] = ["child_process", "cluster", "inspector", "vm", "worker_threads"];
+    const MODULES: [&str; 5] = ["child_process", "cluster", "inspector", "vm", "worker_threads"];
     let after_word = text.trim_start();
     let is_call = after_word.starts_with('(');
     let argument = after_word.trim_start_matches('(').trim_start();
     let Some(quote @ ('"' | '\'' | '`')) = argument.chars().next() else {
-        // `require(name)` loads any module. `from(x)` is a call such as `Array.from(x)`.
+        // `require(name)` may load any module, but `from(x)` is a call such as `Array.from(x)`.
         return is_call && word != "from";
     };
     let module = argument[1..].split(quote).next().unwrap_or_default();
     let name = module.strip_prefix("node:").unwrap_or(module);
-    if STARTING.contains(&name) || name.contains(['\\', '$']) {
+    if MODULES.contains(&name) || name.contains(['\\', '$']) {
         return true;
     }
     // The name isn't plain if its string has no end, or an operator follows.
@@ -365,7 +365,7 @@ fn with_empty_strings(code: &str) -> String {
     while at < chars.len() {
         let is_quote = chars[at] == '"';
         let end = if is_quote { string_end(&chars, at) } else { at + 1 };
-        // A string without an end is only its quote.
+        // If the string has no end, `string_end` returns the offset after the quote.
         let is_string = is_quote && end > at + 1;
         if is_string {
             shortened.push_str("\"\"");
@@ -382,7 +382,8 @@ fn awk_pipes(code: &str) -> bool {
     let mut rest = code;
     while let Some((before, after)) = rest.split_once('|') {
         let is_or = after.starts_with('|') || before.ends_with('|');
-        // A program is a string. `|&` also reads the output of the program.
+        // In `print | "sort"`, the program is a string. `"date" | getline` reads the output of a
+        // program, and `|&` does both.
         let target = after.trim_start();
         let is_pipe = target.starts_with(['"', '&']) || target.starts_with("getline");
         if is_pipe && !is_or {

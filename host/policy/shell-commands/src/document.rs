@@ -2,7 +2,7 @@
 
 use tree_sitter::Node;
 
-use super::word::{DISPUTED, expands};
+use super::word::DISPUTED;
 
 const NO_END: &str = "the command has a here-document without an end, or a here-document that \
                       shells read differently";
@@ -29,8 +29,9 @@ pub(super) fn check(node: Node<'_>, source: &str) -> Result<Vec<String>, &'stati
     let body_start = source[start.end_byte()..].find('\n').ok_or(NO_END)? + start.end_byte() + 1;
     let line_continues = source[start.end_byte()..body_start - 1].ends_with('\\');
     let before_body = children.iter().take_while(|child| child.id() != body.id());
-    let mut signs = before_body.filter(|child| child.kind() != "\n");
-    if line_continues || signs.any(|child| child.end_byte() > body_start) {
+    let mut first_line = before_body.filter(|child| child.kind() != "\n");
+    let reaches_into_body = first_line.any(|child| child.end_byte() > body_start);
+    if line_continues || reaches_into_body {
         return Err(NO_END);
     }
 
@@ -118,8 +119,8 @@ fn split_lengths(
     None
 }
 
-/// Returns the commands in backticks in a here-document. `spans` are the expansions that the
-/// grammar found.
+/// Returns the commands in backticks in a here-document. `offset` is the position of `text` in the
+/// source. `spans` are the positions of the expansions that the grammar found.
 fn expanded(
     text: &str,
     offset: usize,
@@ -135,7 +136,7 @@ fn expanded(
         if let Some(span) = spans.peek()
             && span.start == at + offset
         {
-            // In an expansion, shells differ in their reading of quotes.
+            // Shells read quotes in `${…}` differently.
             let inner = &text[at..(span.end - offset).min(text.len())];
             if inner.starts_with("${") && inner.contains(['\'', '"', '\\', '`']) {
                 return Err(DISPUTED);
@@ -146,9 +147,8 @@ fn expanded(
         at += c.len_utf8();
         match c {
             '\\' => at += text[at..].chars().next().map_or(0, char::len_utf8),
-            '$' if text[at..].chars().next().is_some_and(|c| expands(c) && "({[".contains(c)) => {
-                return Err(DISPUTED);
-            }
+            // The grammar missed an expansion.
+            '$' if text[at..].starts_with(['(', '{', '[']) => return Err(DISPUTED),
             '`' => {
                 let (script, rest, why) = in_backticks(&text[at..], false).ok_or(NO_END)?;
                 if let Some(why) = why {

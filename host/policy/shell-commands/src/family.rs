@@ -20,8 +20,8 @@ pub fn command_family(text: &str) -> Option<String> {
     let mut words = text.split_ascii_whitespace();
     let program = words.next()?;
     let subcommand = words.next()?;
-    // A third word is needed. The pattern for `git diff` alone is `git diff*`, which also matches
-    // `git diff-evil`.
+    // A command of only two words has no family. A rule for `git diff` alone would have the pattern
+    // `git diff*`, which also matches `git diff-evil`.
     words.next()?;
     let is_known = FAMILIES.iter().any(|(programs, subcommands)| {
         programs.contains(&program) && subcommands.contains(&subcommand)

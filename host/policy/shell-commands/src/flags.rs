@@ -1,4 +1,5 @@
-//! Writes the flags of a command as a rule writes them: for `rm -rf*`, `rm -v -fr d` is `rm -rf d`.
+//! Writes the flags of a command as a rule writes them. For the rule `rm -rf*`, the command
+//! `rm -v -fr d` becomes `rm -rf d`.
 //!
 //! Flags may come in any order, in one word or in several, and before or after the operands. A rule
 //! that denies or asks must match all of these spellings. The flags are written in the order of the
@@ -132,7 +133,7 @@ impl FlagWords {
             match self.has(flag, is_prefix) {
                 Some(true) => {
                     // The last word of a rule may come after a `*`, so the word has no fixed index.
-                    // The largest index puts the flag at the end.
+                    // With the largest index, the flag comes after all words of the command.
                     let is_end = !is_prefix && words.peek().is_none();
                     let flag_index = if is_end { usize::MAX } else { word_index };
                     flags.push((flag_index, flag));

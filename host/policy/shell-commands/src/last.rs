@@ -8,7 +8,7 @@ use super::programs::SHELLS;
 use super::word::Word;
 use super::wrappers::{Started, named};
 
-/// Most wrappers and shells around the command.
+/// The maximum number of wrappers and shells around the command.
 const MAX_DEPTH: usize = 4;
 
 /// Returns the command of `part` in one line, and whether it is the only command that writes to its

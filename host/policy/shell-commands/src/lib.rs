@@ -85,13 +85,14 @@ pub struct Explanation {
     pub text: String,
 }
 
-/// Most analysed commands that are remembered. Simultaneous calls need only a few.
+/// The maximum number of analysed commands to remember. A few are enough, because a command is
+/// usually read again only by the other gates of the same call.
 const MAX_REMEMBERED: usize = 8;
 
-/// Commands that are explained. Only the number of further commands is shown.
+/// The maximum number of commands to explain. Of further commands, only the number is shown.
 const MAX_LINES: usize = 32;
 
-/// Bytes of a command in an explanation. A longer command is cut.
+/// The maximum bytes of a command in an explanation. A longer command is cut.
 const MAX_LINE_BYTES: usize = 160;
 
 impl CommandAnalysis {
@@ -108,17 +109,18 @@ impl CommandAnalysis {
     /// Returns an explanation for people, with one line for each command and without control
     /// characters. If there are too many commands, explains the commands of the highest risk.
     pub fn explain(&self) -> Vec<Explanation> {
-        // The commands of the highest risk, in their original order.
+        // Select the commands of the highest risk, and then restore their original order.
         let mut shown: Vec<(usize, &SimpleCommand)> = self.commands.iter().enumerate().collect();
         shown.sort_by_key(|(_, simple)| {
             std::cmp::Reverse((simple.class, simple.destructive.is_some()))
         });
         shown.truncate(MAX_LINES);
-        shown.sort_by_key(|(at, _)| *at);
+        shown.sort_by_key(|(index, _)| *index);
         let mut lines: Vec<Explanation> =
             shown.into_iter().map(|(_, simple)| explain(simple)).collect();
-        if let Some(left) = self.commands.len().checked_sub(MAX_LINES + 1) {
-            lines.push(Explanation { class: None, text: format!("and {} more", left + 1) });
+        let left_out = self.commands.len().saturating_sub(MAX_LINES);
+        if left_out > 0 {
+            lines.push(Explanation { class: None, text: format!("and {left_out} more") });
         }
         if let Some(why) = self.unresolved {
             lines.push(Explanation { class: None, text: format!("and an unknown part: {why}") });
@@ -160,7 +162,7 @@ pub struct LastCommand {
     /// The command with one space between its words. Redirections, variables, wrappers (`sudo`,
     /// `env`, `timeout 10`) and the folder of the program are removed.
     pub line: String,
-    /// Whether certainly no other command of the line writes output.
+    /// Whether it is certain that no other command of the line writes output.
     pub alone: bool,
 }
 
@@ -179,7 +181,7 @@ pub fn command_line<'w>(words: impl IntoIterator<Item = &'w String>) -> String {
 fn quote(word: &str) -> String {
     match shlex::try_quote(word) {
         Ok(quoted) => quoted.into_owned(),
-        // A word of a command can't contain a NUL byte.
+        // An argument of a program can't contain a NUL byte, so there is no way to quote it.
         Err(_) => word.replace('\0', ""),
     }
 }
@@ -223,26 +225,28 @@ impl Command {
         let bomb_reason =
             bomb.then_some("the command is a fork bomb: a function starts itself twice");
         let unclear = unclear.or(bomb_reason);
-        // A text that is too long was not read, so `whole` isn't searched either.
+        // `whole` is only used for the risks of programs, so a text without programs isn't kept. It
+        // may be very long.
         let whole = if programs.is_empty() { String::new() } else { text.to_owned() };
         let last_line = last.and_then(|(part, alone)| last::line(&part, alone));
         let last = last_line.map(|(line, alone)| LastCommand { line, alone });
         Self { texts, whole, programs, redirects, unclear, substitutes, last }
     }
 
-    /// Returns each program as written, and its other spellings. A rule about `git push` also
-    /// applies to `/usr/bin/git -C . push`.
+    /// Returns each program as written, and its other spellings. Because of these, a rule about
+    /// `git push` also applies to `/usr/bin/git -C . push`.
     pub fn spellings(&self) -> impl Iterator<Item = (&str, &[String])> {
         self.programs.iter().map(|program| (program.text.as_str(), program.spellings.as_slice()))
     }
 
     /// Returns each program as written, and the flags and words of the program and of its other
-    /// spellings. A rule about `rm -rf` also applies to `rm -fr`.
+    /// spellings. Because of these, a rule about `rm -rf` also applies to `rm -fr`.
     pub fn flag_words(&self) -> impl Iterator<Item = (&str, &[FlagWords])> {
         self.programs.iter().map(|program| (program.text.as_str(), program.flag_words.as_slice()))
     }
 
-    /// Returns each unknown git subcommand with its arguments. The subcommand may be an alias.
+    /// Returns each git subcommand that may be an alias, because it isn't one of git's usual
+    /// commands, with its arguments.
     pub fn git_commands(&self) -> impl Iterator<Item = (String, String)> {
         let programs = self.programs.iter().filter(|program| program.name == "git");
         let texts = programs
@@ -331,7 +335,8 @@ impl Command {
     }
 }
 
-/// Checks whether a program is a builtin that starts nothing. A path to a file isn't a builtin.
+/// Checks whether a program is a builtin that starts nothing. A program that is written as a path
+/// is a file, even if it has the name of a builtin.
 fn is_built_in(program: &Program) -> bool {
     let first = program.text.split_whitespace().next().unwrap_or_default();
     risk::BUILT_IN.contains(&program.name.as_str()) && !first.contains('/')

@@ -6,7 +6,7 @@
 
 use super::word::Word;
 
-/// Most readings of one program. A program with more readings is unresolved.
+/// The maximum number of readings of one program. A program with more readings is unresolved.
 const MAX_READINGS: usize = 256;
 
 struct Options {

@@ -41,7 +41,7 @@ impl Typescript {
         while let Some(word) = words.next() {
             let text = word.text.as_str();
             if !text.starts_with('-') || text == "-" {
-                // Another unknown word could be an option.
+                // An unknown word could be an option, and there can be only one file.
                 if word.open || file.replace(word).is_some() {
                     return None;
                 }
@@ -51,7 +51,8 @@ impl Typescript {
                 let (name, attached) = split_value(text);
                 (name.to_owned(), attached)
             } else {
-                // A word may contain options without values before an option with a value.
+                // Several short options may share a word. Only the last may have a value, so skip
+                // the flags before it.
                 let letters = &text[1..];
                 let option_at =
                     letters.find(|letter: char| !FLAGS.contains(&format!("-{letter}").as_str()));
@@ -84,6 +85,7 @@ impl Typescript {
                 _ => return None,
             }
         }
+        // Without any file, `script` writes to the file `typescript`.
         if typescript.files.is_empty() || file.is_some() {
             typescript.files.push(file.cloned().unwrap_or_else(|| Word::plain("typescript")));
         }
@@ -146,7 +148,8 @@ const GIT_KEYS: &[&str] = &[
     "web.browser",
 ];
 
-/// Ends of further keys of git whose values are programs. The user chooses a name before the end.
+/// The ends of further keys of git whose values are programs. Before the end is a name that the
+/// user chooses, as in `diff.NAME.command`.
 const GIT_ENDS: &[&str] = &[
     ".textconv",
     ".command",

@@ -433,7 +433,8 @@ pub(super) fn risk_if_undoable(program: &Program, whole: &str) -> Risk {
     let only_changes_files = match name.as_str() {
         "chmod" => true,
         "rm" => !arguments.iter().any(|word| is_whole_tree(&word.text)),
-        // People rely on git's commits to restore earlier work.
+        // People rely on git's commits to restore earlier work, so losing commits stays a high
+        // risk.
         "git" if git_loses_commits(arguments) => return Risk::High,
         _ => code::deletes(name, arguments),
     };
@@ -496,9 +497,7 @@ pub(super) fn destroys(program: &Program, whole: &str) -> Option<&'static str> {
             Some("changes permissions of all files in a folder")
         }
         "git" => git_destroys(arguments),
-        "docker" | "podman"
-            if has_any_word(arguments, &["prune"]) || has_any_word(arguments, &["rm", "rmi"]) =>
-        {
+        "docker" | "podman" if has_any_word(arguments, &["prune", "rm", "rmi"]) => {
             Some("deletes containers, images or their data")
         }
         "kubectl" if has_any_word(arguments, &["delete"]) => Some("deletes resources of a cluster"),

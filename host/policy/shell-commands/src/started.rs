@@ -21,10 +21,10 @@ const RUNNERS: [(&str, &[&str]); 8] = [
     ("yarn", &["package.json"]),
 ];
 
-/// Directories of one command. Further directories are ignored.
+/// The maximum number of directories of one command. Further directories are ignored.
 const MAX_FOLDERS: usize = 20;
 
-/// Paths of one command. Further paths are ignored.
+/// The maximum number of paths of one command. Further paths are ignored.
 const MAX_FILES: usize = 1000;
 
 /// Options whose value is a directory to which the program changes.

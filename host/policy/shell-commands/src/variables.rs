@@ -61,7 +61,8 @@ pub(super) fn affects_programs(target: &str) -> bool {
 /// [`affects_programs`].
 pub(super) fn effect(target: &str, value: &Word) -> Effect {
     let name = target.split(['[', '+']).next().unwrap_or_default();
-    // `IFS` only changes how expansions are split, and expansions are unknown words.
+    // `IFS` only changes how expansions are split into words, and the analysis treats every
+    // expansion as unknown anyway.
     if name == "IFS" {
         return Effect::Nothing;
     }
@@ -108,7 +109,7 @@ fn is_evaluated_by_trace(prompt: &Word) -> bool {
     if !text.contains('$') {
         return false;
     }
-    // The text before the first index or expansion is skipped.
+    // The first part is the text before the first index.
     for index in text.split('[').skip(1) {
         // The shell evaluates an index that isn't a number.
         if !index.starts_with(|c: char| c.is_ascii_digit()) {

@@ -102,7 +102,8 @@ impl<'t> Reader<'t> {
             {
                 self.read_bare(raw);
             }
-            // The text between single quotes contains no single quote.
+            // The text between single quotes contains no single quote, so only the outer quotes are
+            // removed.
             "raw_string" => self.word.text.push_str(raw.trim_matches('\'')),
             "ansi_c_string" => {
                 let after_quote = raw.get("$'".len()..).unwrap_or_default();

@@ -7,6 +7,7 @@ pub(super) struct Wrapper {
     pub(super) name: &'static str,
     /// Options with a value. The value is the next word, or follows a short option directly.
     values: &'static [&'static str],
+    /// Options without a value. `--*=` stands for all long options with a value in the same word.
     flags: &'static [&'static str],
     /// Number of words between the options and the command.
     words: usize,

@@ -139,8 +139,8 @@ impl Subject<'_> {
         self.host.call(request).await
     }
 
-    /// Calls the tool, and adds the result to `progress`. `ordinary`: whether the arguments stay
-    /// within the grants.
+    /// Calls the tool, and adds the result to `progress`. `ordinary` says whether the arguments
+    /// stay within the grants.
     async fn judge_call(
         &self,
         tool: &Definition,
@@ -149,7 +149,7 @@ impl Subject<'_> {
         ordinary: bool,
         progress: &mut Progress,
     ) -> Answer {
-        // The call is useful even if files of an earlier call remain.
+        // Ignore a failure, because the call is useful even if files of an earlier call remain.
         let _ = self.world.restore();
         let started = Instant::now();
         let answer = self.call(tool, case, CancellationToken::new()).await;
@@ -196,7 +196,7 @@ impl Subject<'_> {
         CheckResult::from_findings(NAME, about, findings)
     }
 
-    /// Reports whether the tool answers ordinary calls. `last`: the answer to the last ordinary
+    /// Reports whether the tool answers ordinary calls. `last` is the answer to the last ordinary
     /// call, if there was a call.
     fn check_ordinary(
         &self,
@@ -267,7 +267,7 @@ impl Subject<'_> {
         }
     }
 
-    /// Checks that an ordinary call still works after hostile calls. `before`: the answer to the
+    /// Checks that an ordinary call still works after hostile calls. `before` is the answer to the
     /// same call before the hostile calls.
     async fn check_after_failures(
         &self,
@@ -280,7 +280,7 @@ impl Subject<'_> {
         if !worked {
             return CheckResult::not_tried("after failures", "the ordinary call fails anyway");
         }
-        // The call is useful even if files of an earlier call remain.
+        // Ignore a failure, because the call is useful even if files of an earlier call remain.
         let _ = self.world.restore();
         let after = self.call(tool, case, CancellationToken::new()).await;
         progress.calls += 1;
@@ -331,13 +331,13 @@ impl Subject<'_> {
             let fix = "don't wait in an uninterruptible way";
             findings.push(Finding::new(expected, &took, fix));
         }
-        let how = if was_cancelled { "a cancelled call ended" } else { "the call ended by itself" };
-        CheckResult::from_findings("cancelling", format!("{how} after {took}"), findings)
+        let end = if was_cancelled { "a cancelled call ended" } else { "the call ended by itself" };
+        CheckResult::from_findings("cancelling", format!("{end} after {took}"), findings)
     }
 }
 
-/// Makes the result of `ordinary calls` if the host refuses them. `refusal`: a description of the
-/// first refusal.
+/// Makes the result of `ordinary calls` if the host refuses them. `refusal` describes the first
+/// refusal.
 fn report_refused_calls(tool: &Definition, last: &Answer, refusal: &str) -> CheckResult {
     let mut kinds = tool.subjects.iter().map(|subject| subject.kind);
     let is_about_paths = kinds.any(|kind| matches!(kind, SubjectKind::Path | SubjectKind::Name));

@@ -15,6 +15,7 @@ const MAX_PLACES: usize = 24;
 const MAX_CASES: usize = 400;
 const MAX_REFUSED: usize = 40;
 
+/// The number of cases that change several arguments at once.
 const MIXED: usize = 16;
 
 /// The most values in the arguments, multiplied by the values in the schema. Checking takes too
@@ -142,8 +143,8 @@ impl Collector<'_> {
         accepted
     }
 
-    /// Adds a case that changes random arguments. `accepted`: pointers, each with an accepted
-    /// value.
+    /// Adds a case that changes random arguments. The new values come from `accepted`, the result
+    /// of `add_changes`.
     fn add_mixed(
         &mut self,
         base: &Value,
@@ -199,8 +200,8 @@ fn count(value: &Value) -> usize {
     }
 }
 
-/// Collects the pointers and schemas of the arguments that can be changed, at all levels.
-/// `pointer`: the place of `schema` and `value`.
+/// Collects the pointers and schemas of the arguments that can be changed, at all levels. `schema`
+/// and `value` belong to the argument at `pointer`.
 fn collect_places<'s>(
     maker: &Maker<'s>,
     schema: &'s Value,

@@ -137,8 +137,8 @@ fn check_contract(info: &PluginInfo) -> CheckResult {
     )
 }
 
-/// Checks that the manifest requests exactly the component's imports. `notices`: the differences,
-/// or the reason why no host loads the component.
+/// Checks that the manifest requests exactly the component's imports. `notices` contains the
+/// differences, or the reason why no host loads the component.
 fn check_manifest(info: &PluginInfo, notices: Result<Vec<String>, AuthoringError>) -> CheckResult {
     const NAME: &str = "manifest";
     if info.without_manifest {
@@ -155,8 +155,8 @@ fn check_manifest(info: &PluginInfo, notices: Result<Vec<String>, AuthoringError
     CheckResult::from_findings(NAME, about, findings.collect())
 }
 
-/// Checks that a component offers the same tools with and without grants. `first`: the inspection
-/// without grants. `tools`: the tools in the host, which grants all requests of the manifest.
+/// Checks that a component offers the same tools with and without grants. `first` is an inspection
+/// without grants. `tools` come from the host, which grants all requests of the manifest.
 fn check_same_definitions(
     first: &PluginInspection,
     info: &Arc<PluginInfo>,
@@ -165,7 +165,7 @@ fn check_same_definitions(
     let second = PluginInspection {
         info: Arc::clone(info),
         tools: tools.to_vec(),
-        // This test compares only the offered tools.
+        // Only the offered tools are compared, so both sides get the same value.
         left_out: first.left_out.clone(),
     };
     let Difference { tools_added, tools_removed, tools_changed, .. } =

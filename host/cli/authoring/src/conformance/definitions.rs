@@ -46,7 +46,7 @@ fn undescribed_arguments(tool: &Definition) -> Vec<String> {
 }
 
 /// Checks that a schema is valid, describes an object, and accepts its own examples and defaults.
-/// `what`: the name of the schema in findings.
+/// Findings call the schema `what`.
 fn check_schema(schema: &Value, what: &str, findings: &mut Vec<Finding>) {
     if let Err(error) = compile_schema(schema) {
         findings.push(Finding::new(
@@ -82,7 +82,7 @@ fn is_described(schema: &Value) -> bool {
 }
 
 /// Checks whether the role, the choices or the tool's description already explain an argument.
-/// Models read every description, so a description must add something.
+/// Such an argument needs no description of its own, which every model would have to read.
 fn is_explained(tool: &Definition, name: &str, schema: &Value) -> bool {
     let pointer = format!("/{name}");
     let has_role = tool.subjects.iter().any(|subject| subject.pointer == pointer);

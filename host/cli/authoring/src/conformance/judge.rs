@@ -89,8 +89,8 @@ pub(crate) fn describe_arguments(case: &Case) -> String {
 }
 
 impl Judge {
-    /// Returns a finding if the answer breaks a rule. `ordinary`: whether the arguments stay within
-    /// the grants.
+    /// Returns a finding if the answer breaks a rule. `ordinary` says whether the arguments stay
+    /// within the grants.
     pub(crate) fn judge(
         &self,
         case: &Case,
@@ -103,8 +103,8 @@ impl Judge {
         Some((rule, finding))
     }
 
-    /// Finds the first rule that the answer breaks. `ordinary`: whether the arguments stay within
-    /// the grants. `took`: the time of the call.
+    /// Finds the first rule that the answer breaks. `ordinary` says whether the arguments stay
+    /// within the grants. `took` is the time of the call.
     fn find_broken_rule(
         &self,
         ordinary: bool,

@@ -32,7 +32,7 @@ pub struct Report {
 pub struct CheckResult {
     /// The name of the check, which is the same for every component.
     pub name: &'static str,
-    /// The checked tool. `None`: the whole component is checked.
+    /// The checked tool, or `None` if the whole component is checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     /// The result.

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 /// The most levels of a schema for which values are made.
 const MAX_DEPTH: usize = 12;
 
-/// A schema's minimum length counts at most as this length.
+/// The limits up to which the values satisfy a schema's `minLength` and `minItems`.
 const MAX_LENGTH: u64 = 100_000;
 const MAX_ITEMS: u64 = 200;
 
@@ -95,7 +95,7 @@ impl<'s> Maker<'s> {
         self.root.pointer(reference.strip_prefix('#')?)
     }
 
-    /// `depth`: the nesting depth of the schema.
+    /// Makes a value that usually matches `schema`. `depth` is the nesting depth of the schema.
     fn make(&self, schema: &'s Value, depth: usize) -> Value {
         let schema = self.follow(schema);
         let remaining_values = self.remaining_values.get();
@@ -232,15 +232,16 @@ fn padded(text: &str, least: u64) -> String {
     format!("{text}{}", "a".repeat(missing))
 }
 
-/// Merges two objects. For other values, returns `other`, or `one` if `other` is null.
-fn join(one: Value, other: Value) -> Value {
-    match (one, other) {
-        (Value::Object(mut one), Value::Object(other)) => {
-            one.extend(other);
-            Value::Object(one)
+/// Adds the fields of `addition` to `base` if both are objects. Otherwise, returns `addition`, or
+/// `base` if `addition` is null.
+fn join(base: Value, addition: Value) -> Value {
+    match (base, addition) {
+        (Value::Object(mut fields), Value::Object(more_fields)) => {
+            fields.extend(more_fields);
+            Value::Object(fields)
         }
-        (one, Value::Null) => one,
-        (_, other) => other,
+        (base, Value::Null) => base,
+        (_, addition) => addition,
     }
 }
 
@@ -301,7 +302,7 @@ fn distinct(value: Value, index: u64) -> Value {
 }
 
 /// Returns hostile replacements for a valid `value`, with descriptions. The schema may refuse some
-/// replacements. `outside`: a file without a grant.
+/// replacements. `outside` is the path of a file without a grant.
 pub(crate) fn hostile_values(
     value: &Value,
     schema: &Value,
@@ -350,7 +351,7 @@ pub(crate) fn deep() -> Value {
     (0..DEEP).fold(Value::Null, |inner, _| Value::Array(vec![inner]))
 }
 
-/// `outside`: a file without a grant.
+/// Returns hostile strings with descriptions. `outside` is the path of a file without a grant.
 fn texts(outside: &str) -> Vec<(&'static str, Value)> {
     let texts = [
         ("an empty text", String::new()),

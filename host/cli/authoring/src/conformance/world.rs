@@ -133,8 +133,8 @@ impl World {
         files
     }
 
-    /// Returns temporary folders for the host. A host doesn't check a component that was approved
-    /// in the same folders before.
+    /// Returns temporary folders for the host. Each test needs new folders, because a host doesn't
+    /// check a component again that was approved in the same folders before.
     pub(crate) fn folders(&self) -> Folders {
         let temporary = Folders::inside(&self.root.path().join("toolhold"));
         Folders { home: Some(self.root.path().join("home")), ..temporary }
@@ -205,7 +205,7 @@ impl World {
     }
 }
 
-/// Links aren't followed.
+/// Removes everything in a folder. Doesn't follow links.
 fn remove_entries(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -229,7 +229,7 @@ fn is_too_large(root: &Path) -> bool {
             if metadata.is_dir() {
                 pending.push(entry.path());
             }
-            // The length is wrong for a file with holes.
+            // Count blocks, because a file with holes needs less space than its length.
             bytes += metadata.blocks() * BLOCK;
             if bytes > MAX_LEFT || entries > MAX_ENTRIES {
                 return true;

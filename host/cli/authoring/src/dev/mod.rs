@@ -40,9 +40,9 @@ pub struct Dev {
     pub inputs: Inputs,
     /// The built-in plugins.
     pub builtins: &'static [Builtin],
-    /// The address for MCP clients. `None`: no client can connect.
+    /// The address for MCP clients, or `None` if no client can connect.
     pub http: Option<ListenAddress>,
-    /// The tool and the arguments of a call after each build. Empty: no call.
+    /// The tool and the arguments of the call after each build. If this is empty, no call is made.
     pub call: Vec<String>,
     /// Parses the arguments of `call`.
     pub read: ReadArguments,
@@ -189,9 +189,15 @@ fn spawn_watcher(
 ) -> Result<(), HostError> {
     std::thread::Builder::new()
         .name("toolhold-dev-watch".to_owned())
-        .spawn(move || while wait().is_ok() && sender.blocking_send(change).is_ok() {})
-        .map(drop)
-        .map_err(HostError::io("starting the thread that watches"))
+        .spawn(move || {
+            while wait().is_ok() {
+                if sender.blocking_send(change).is_err() {
+                    break;
+                }
+            }
+        })
+        .map_err(HostError::io("the thread that watches for changes can't be started"))?;
+    Ok(())
 }
 
 enum Step {
@@ -206,14 +212,14 @@ struct Running {
     dev: Dev,
     folder: PathBuf,
     screen: Screen,
-    /// `None`: a host uses the listener.
+    /// The listener for MCP clients, until the server takes it.
     http: Option<Http>,
     address: Option<ListenAddress>,
     serving: Option<Serving>,
     /// The plugin's name, which must not change, because grants belong to a name.
     name: Option<String>,
-    /// The files that decide which code a build runs with the author's rights, before the first
-    /// build.
+    /// The stamps, before the first build, of the files that decide which code a build runs with
+    /// the author's rights.
     first_native_stamps: Option<BTreeMap<PathBuf, FileStamp>>,
 }
 
@@ -236,7 +242,8 @@ impl Running {
         Ok(true)
     }
 
-    /// Tells the author that the plugin gets the grants of another component of this name.
+    /// Tells the author if the plugin gets grants that the configuration has for another component
+    /// with the same name.
     async fn note_grants_of_another(&self, built: &Built, name: &str) {
         let folders = self.dev.folders.clone();
         let inputs = self.dev.inputs.clone();
@@ -459,7 +466,8 @@ impl Running {
         self.screen.show(json!({ "event": "how", "text": neutral(&text) }));
     }
 
-    /// Makes the call of the command line, if any. `prefix`: the start of the plugin's tool names.
+    /// Makes the call of the command line, if any. The names of the plugin's tools start with
+    /// `prefix`.
     async fn call(&self, prefix: &str) {
         let (Some((tool, words)), Some(serving)) = (self.dev.call.split_first(), &self.serving)
         else {
@@ -500,7 +508,8 @@ fn describe_unknown_tool(tool: &str, similar: &[String]) -> String {
     reason
 }
 
-/// Returns the settings that replace the plugin by the component, without grants.
+/// Returns the settings that make a host load the component `file` as the plugin `name`. They add
+/// no grants.
 fn settings(file: &Path, name: &str) -> [String; 2] {
     let path = Value::String(file.display().to_string());
     let path = config::inline(&path);

@@ -12,7 +12,7 @@ use toolhold_core::{Answer, CallObserver, HostError, ObservedCall, Output};
 /// The most events that wait for a slow terminal. The others are dropped and counted.
 const WAITING: usize = 256;
 
-/// The most bytes of shown arguments.
+/// The most bytes that are shown of arguments, of an answer, and of a compiler's output.
 const MAX_ARGUMENTS: usize = 1024;
 const MAX_ANSWER: usize = 4096;
 const MAX_BUILD: usize = 32 * 1024;
@@ -25,7 +25,7 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    /// `json`: whether JSON lines are printed.
+    /// Starts the thread that prints events, as JSON lines if `json` is on.
     pub(crate) fn open(json: bool) -> Result<Self, HostError> {
         let (events, received) = sync_channel::<Value>(WAITING);
         let dropped = Arc::new(AtomicU64::new(0));
@@ -33,7 +33,7 @@ impl Screen {
         std::thread::Builder::new()
             .name("toolhold-dev-screen".to_owned())
             .spawn(move || print_all(received, &dropped_events, json))
-            .map_err(HostError::io("starting the thread that prints"))?;
+            .map_err(HostError::io("the thread that prints events can't be started"))?;
         Ok(Self { events, dropped })
     }
 
@@ -43,7 +43,8 @@ impl Screen {
         }
     }
 
-    /// `output`: the compiler's output. `has_previous`: whether an earlier version is in use.
+    /// Shows a failed build with the compiler's `output`. `has_previous` says whether an earlier
+    /// version is in use.
     pub(crate) fn show_failed_build(&self, error: &str, output: &str, has_previous: bool) {
         let output = shorten(output.trim_end(), MAX_BUILD);
         let now =
@@ -99,7 +100,7 @@ fn describe_denials(answer: &Answer) -> (u64, Option<String>) {
         denial = failure.denial.as_ref();
     }
     let Some(denial) = denial else { return (report.denials, None) };
-    // The denial may be only in the failure.
+    // If the denial is only in the failure, the report hasn't counted it.
     let count = report.denials.max(1);
     (count, Some(neutral(&denial.to_string()).into_owned()))
 }
@@ -115,7 +116,8 @@ fn shorten(text: &str, max: usize) -> String {
     shortened
 }
 
-/// `dropped`: the number of events that the full channel dropped.
+/// Prints events until the channel is closed. `dropped` counts the events for which the channel had
+/// no space.
 fn print_all(events: Receiver<Value>, dropped: &AtomicU64, json: bool) {
     for event in events {
         let mut out = std::io::stdout().lock();

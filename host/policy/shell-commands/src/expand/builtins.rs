@@ -22,7 +22,8 @@ impl Reading {
             "eval" if Rule::Eval.is_enabled() => {
                 self.queue_evaluated(without_dashes(arguments), depth);
             }
-            "trap" if first.is_some_and(|word| ["-", "-p", "-l"].contains(&&*word.text)) => {}
+            "trap" if first.is_some_and(|word| ["-", "-p", "-l"].contains(&word.text.as_str())) => {
+            }
             "trap" if Rule::Trap.is_enabled() => {
                 self.queue_evaluated(without_dashes(arguments).get(..1).unwrap_or_default(), depth);
             }
@@ -144,7 +145,8 @@ impl Reading {
 
     /// Expands an option whose value is the name of a variable, such as `printf -v`.
     fn expand_name_option(&mut self, option: &str, rule: Rule, arguments: &[Word]) {
-        // An unknown first word may be the option with an index. An index is arithmetic.
+        // If the first word is unknown, it may be the option and a name with an index, which bash
+        // evaluates as arithmetic.
         if let Some(first) = arguments.first()
             && may_contain_index(first)
             && rule.is_enabled()
@@ -211,7 +213,9 @@ fn pair(word: &Word) -> Option<(&str, &str, &Word)> {
     word.text.split_once('=').map(|(name, value)| (name, value, word))
 }
 
+/// Returns the arguments of `read` that are names of variables.
 fn read_names(arguments: &[Word]) -> Vec<&Word> {
+    const OPTIONS_WITH_VALUE: [char; 7] = ['d', 'i', 'n', 'N', 'p', 't', 'u'];
     let mut names = Vec::new();
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
@@ -220,10 +224,10 @@ fn read_names(arguments: &[Word]) -> Vec<&Word> {
             names.push(word);
             continue;
         }
-        // These options take the next word. The value of `-a` is a name, so it isn't skipped.
-        let has_value = !word.text.starts_with("--")
-            && word.text.ends_with(['d', 'i', 'n', 'N', 'p', 't', 'u']);
-        if has_value {
+        // Skip the value of an option, such as the prompt in `read -p PROMPT name`. The value of
+        // `-a` isn't skipped, because it is the name of a variable.
+        let is_short = !word.text.starts_with("--");
+        if is_short && word.text.ends_with(OPTIONS_WITH_VALUE) {
             words.next();
         }
     }

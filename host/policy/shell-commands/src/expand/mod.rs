@@ -292,6 +292,7 @@ impl Reading {
                 {
                     return self.queue_evaluated(script, depth);
                 }
+                // This isn't a program, but an option, or the `:::` of `parallel`.
                 [option, ..] if option.text.starts_with(['-', ':']) && option.text != ":" => {
                     return self.unclear(WHICH);
                 }

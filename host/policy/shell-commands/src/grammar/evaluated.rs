@@ -126,59 +126,61 @@ impl<'t> Walk<'t> {
 
     /// Adds the texts in `${…}` that bash evaluates, apart from the value of the variable.
     pub(super) fn expanded(&mut self, text: &str) {
-        // In quotes, shells differ in their reading of `$'…'` in an expansion.
+        // If the expansion is in quotes, shells read `$'…'` in it differently.
         if text.contains("$'") {
             self.unclear(DISPUTED);
         }
         let braced = text.strip_prefix("${").unwrap_or(text);
         let inner = braced.strip_suffix('}').unwrap_or(braced);
-        let by_name = inner.strip_prefix('!');
-        let inner = by_name
-            .or_else(|| inner.strip_prefix('#').filter(|inner| !inner.is_empty()))
-            .unwrap_or(inner);
+        let indirect = inner.strip_prefix('!');
+        let measured = inner.strip_prefix('#').filter(|measured| !measured.is_empty());
+        let inner = indirect.or(measured).unwrap_or(inner);
         let end = inner
             .find(|c: char| !c.is_ascii_alphanumeric() && !"_@*#?$!-".contains(c))
             .unwrap_or(inner.len());
-        // A special parameter, such as `$#`, has a name of one character.
+        // If this isn't a name, it is a special parameter such as `#`, or contains an operator such
+        // as `@`. Then only the letters, digits and underscores at the start are the name.
         let end = if is_name(&inner[..end]) {
             end
         } else {
             inner.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(inner.len())
         };
-        let (name, mut more) = inner.split_at(end);
+        let (name, mut after_name) = inner.split_at(end);
         if name.is_empty() {
-            more = more.get(1..).unwrap_or_default();
+            after_name = after_name.get(1..).unwrap_or_default();
         }
         // `${!x*}` and `${!x[@]}` only list names and indexes.
-        if by_name.is_some() && matches!(more, "*" | "@" | "[@]" | "[*]") {
+        if indirect.is_some() && matches!(after_name, "*" | "@" | "[@]" | "[*]") {
             return;
         }
-        if by_name.is_some() && Rule::Indirect.is_enabled() {
-            self.variables.add_arithmetic(if is_name(name) { name } else { inner });
+        if indirect.is_some() && Rule::Indirect.is_enabled() {
+            let target = if is_name(name) { name } else { inner };
+            self.variables.add_arithmetic(target);
         }
-        if more.starts_with('[') {
-            // `index` checks the index. The text after the closing bracket of the index follows.
+        if after_name.starts_with('[') {
+            // `index` checks the index itself, so continue after its closing bracket.
             let mut depth = 0_i32;
-            let end = more.char_indices().find(|(_, c)| {
+            let end = after_name.char_indices().find(|(_, c)| {
                 depth += i32::from(*c == '[') - i32::from(*c == ']');
                 depth == 0
             });
-            more = end.map_or("", |(at, _)| &more[at + 1..]);
+            after_name = end.map_or("", |(at, _)| &after_name[at + 1..]);
         }
-        if more.starts_with('@') && more.contains('P') && Rule::Prompt.is_enabled() {
+        if after_name.starts_with('@') && after_name.contains('P') && Rule::Prompt.is_enabled() {
             self.unclear("the command evaluates a string that is only known at run time");
         }
-        if (more.contains("$((") || more.contains("$[")) && Rule::Arithmetic.is_enabled() {
+        let has_arithmetic = after_name.contains("$((") || after_name.contains("$[");
+        if has_arithmetic && Rule::Arithmetic.is_enabled() {
             self.variables.add_arithmetic(
-                more.trim_start_matches([':', '-', '=', '?', '+', '#', '%', '/', '^', ',']),
+                after_name.trim_start_matches([':', '-', '=', '?', '+', '#', '%', '/', '^', ',']),
             );
         }
-        let default = more.strip_prefix(":=").or_else(|| more.strip_prefix('='));
+        let default = after_name.strip_prefix(":=").or_else(|| after_name.strip_prefix('='));
         if let Some(value) = default {
             if Rule::Default.is_enabled() {
                 self.variables.add_value(name, value);
             }
-        } else if let Some(slice) = more.strip_prefix(':')
+        } else if let Some(slice) = after_name.strip_prefix(':')
             && !slice.starts_with(['-', '?', '+'])
             && Rule::Slice.is_enabled()
         {

@@ -25,12 +25,13 @@ const UNREADABLE: &str = "shells may read the command in different ways";
 
 pub(super) const TOO_MUCH: &str = "the command exceeds the limits of the analysis";
 
-/// Most progress callbacks of the parser, which makes a callback every hundred steps. A script of
-/// 40 KiB takes about a thousand callbacks. In a hostile text, each callback takes longer.
+/// The maximum number of progress callbacks of the parser, which makes a callback every hundred
+/// steps. A script of 40 KiB takes about a thousand callbacks. In a hostile text, the steps between
+/// two callbacks take longer.
 pub(super) const MAX_STEPS: usize = 1024;
 
-/// Bytes of one read of the parser, and the number of reads that count as one callback. After some
-/// operators, the parser reads the rest of the text to find one word.
+/// Bytes of one read of the parser, and the number of reads that count as one callback. Reads are
+/// counted because, after some operators, the parser reads the rest of the text to find one word.
 const CHUNK: usize = 1024;
 const READS: usize = 16;
 
@@ -315,7 +316,7 @@ impl<'t> Walk<'t> {
     fn check_continued_line(&mut self, before: Node<'t>, after: Node<'t>) {
         let ends_with_meta = is_meta(self.text(before).chars().next_back());
         let starts_with_meta = is_meta(self.text(after).chars().next());
-        // `command` joins two words.
+        // Two words are no problem, because `command` joins them as a shell does.
         let are_words =
             [before, after].iter().all(|node| is_word(*node) || node.kind() == "command_name");
         if ends_with_meta == starts_with_meta && !are_words {
@@ -330,14 +331,17 @@ impl<'t> Walk<'t> {
             return;
         }
         let mut part = Part::default();
-        let mut end: Option<(usize, bool)> = None;
+        let mut previous_end = None;
+        let mut follows_word = false;
         for child in node.children(&mut node.walk()) {
-            let gap = end.map(|(end, was_word)| {
-                (self.source.get(end..child.start_byte()).unwrap_or_default(), was_word)
-            });
-            let touches = gap.is_some_and(|(gap, _)| gap.replace("\\\n", "").is_empty());
-            if gap.is_some_and(|(gap, _)| gap.replace("\\\n", "").contains('\n')) {
-                self.unclear(DISPUTED);
+            let mut touches = false;
+            if let Some(end) = previous_end {
+                let gap = self.source.get(end..child.start_byte()).unwrap_or_default();
+                let spaces = gap.replace("\\\n", "");
+                touches = spaces.is_empty();
+                if spaces.contains('\n') {
+                    self.unclear(DISPUTED);
+                }
             }
             let is_redirect = child.kind().ends_with("_redirect");
             let begins_with_number = is_redirect
@@ -356,9 +360,7 @@ impl<'t> Walk<'t> {
                 _ => {
                     let next = self.word_of_command(child);
                     match part.words.last_mut() {
-                        Some(last) if touches && gap.is_some_and(|(_, was_word)| was_word) => {
-                            last.join(&next);
-                        }
+                        Some(last) if touches && follows_word => last.join(&next),
                         _ if touches => {
                             self.unclear(DISPUTED);
                             part.words.push(next);
@@ -367,22 +369,26 @@ impl<'t> Walk<'t> {
                     }
                 }
             }
-            end = Some((child.end_byte(), !is_redirect && child.kind() != "variable_assignment"));
+            previous_end = Some(child.end_byte());
+            follows_word = !is_redirect && child.kind() != "variable_assignment";
         }
         part.words.extend_from_slice(more);
         let mut cursor = node.walk();
         let children = node.children(&mut cursor);
-        let assigned = children
+        let leading_assignments = children
             .take_while(|child| child.kind() == "variable_assignment")
             .map(|child| self.text(child));
-        let words = part.words.iter().map(|word| word.raw.as_str());
-        let before = if node.kind() == "command" { assigned.collect() } else { Vec::new() };
-        let own: Vec<String> = node
+        let mut texts: Vec<&str> = Vec::new();
+        if node.kind() == "command" {
+            texts.extend(leading_assignments);
+        }
+        texts.extend(part.words.iter().map(|word| word.raw.as_str()));
+        let own_streams: Vec<String> = node
             .children(&mut node.walk())
             .filter_map(|child| self.redirection_text(child))
             .collect();
-        let streams = own.iter().chain(streams).map(String::as_str);
-        part.text = before.into_iter().chain(words).chain(streams).collect::<Vec<_>>().join(" ");
+        texts.extend(own_streams.iter().chain(streams).map(String::as_str));
+        part.text = texts.join(" ");
         self.parsed.parts.push(part);
     }
 
@@ -545,7 +551,8 @@ impl<'t> Walk<'t> {
                     self.unclear(why);
                 }
                 self.parsed.scripts.push(script);
-                // In backticks, the grammar pairs quotes, but a shell doesn't.
+                // In backticks, the grammar pairs quotes, but a shell doesn't. Therefore the
+                // command may end earlier for a shell than for the grammar.
                 if !rest.is_empty() {
                     self.unclear(DISPUTED);
                 }
