@@ -2,10 +2,12 @@
 
 use std::io;
 use std::pin::pin;
+use std::time::Duration;
 
 use http::Uri;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use toolhold_policy::egress::Scheme;
 
 use super::connection::AllowedConnection;
@@ -15,6 +17,10 @@ use crate::Error;
 use crate::record::Record;
 
 const CHUNK: usize = 64 * 1024;
+
+/// Time limit for the server's last bytes on an upgraded connection, after the program's side has
+/// ended. A server of WebSocket answers a Close at once.
+const REST: Duration = Duration::from_secs(3);
 
 /// Passes bytes in both directions until both sides have ended, or one side fails.
 async fn pass(
@@ -31,8 +37,10 @@ async fn pass(
     Ok(())
 }
 
-/// Passes bytes in both directions until the program's side has ended, or one side fails. A protocol
-/// after an upgrade needs both directions, so the server doesn't keep the connection open.
+/// Passes bytes in both directions until both sides have ended, or one side fails. After the
+/// program's side has ended, the server has [`REST`] to end its side, so that it can answer, but
+/// doesn't keep the connection open. Fails only if the first side to end fails. The rest may fail,
+/// because the side that has ended may be closed already.
 pub(super) async fn pass_upgraded(
     program: impl AsyncRead + AsyncWrite + Unpin,
     server: impl AsyncRead + AsyncWrite + Unpin,
@@ -41,14 +49,20 @@ pub(super) async fn pass_upgraded(
     let (from_program, to_program) = tokio::io::split(program);
     let (from_server, to_server) = tokio::io::split(server);
     let mut sending = pin!(pass_one_way(from_program, to_server, record, Direction::ToServer));
-    let receiving = pass_one_way(from_server, to_program, record, Direction::ToProgram);
+    let mut receiving = pin!(pass_one_way(from_server, to_program, record, Direction::ToProgram));
     tokio::select! {
         biased;
-        sent = &mut sending => return sent,
-        received = receiving => received?,
+        sent = &mut sending => {
+            sent?;
+            let _ = timeout(REST, receiving).await;
+        }
+        received = &mut receiving => {
+            received?;
+            // The program reads the rest, and then ends its side.
+            let _ = sending.await;
+        }
     }
-    // The program reads the rest, and then ends its side.
-    sending.await
+    Ok(())
 }
 
 async fn pass_one_way(

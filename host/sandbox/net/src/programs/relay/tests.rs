@@ -30,15 +30,26 @@ async fn read_head(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     Ok(head)
 }
 
-/// Accepts an upgrade, echoes four bytes, and never ends the connection.
-async fn serve_upgrade(listener: TcpListener) -> io::Result<()> {
+/// Accepts an upgrade, and echoes four bytes.
+async fn accept_upgrade(listener: TcpListener) -> io::Result<TcpStream> {
     let (mut stream, _) = listener.accept().await?;
     read_head(&mut stream).await?;
     stream.write_all(SWITCHED).await?;
     let mut ping = [0; 4];
     stream.read_exact(&mut ping).await?;
     stream.write_all(&ping).await?;
+    Ok(stream)
+}
+
+/// Never ends the server's side.
+async fn keep_open(_stream: TcpStream) -> io::Result<()> {
     std::future::pending().await
+}
+
+/// Answers after the program has ended its side.
+async fn answer_end(mut stream: TcpStream) -> io::Result<()> {
+    stream.read_to_end(&mut Vec::new()).await?;
+    stream.write_all(b"bye").await
 }
 
 /// Settings that open the loopback addresses of this machine.
@@ -100,11 +111,18 @@ fn relay_at(address: SocketAddr) -> HostRelay {
     HostRelay { shared, accesses: Mutex::default(), tasks: Vec::new() }
 }
 
-/// Connects a program to a server through a relay, and upgrades the connection.
-async fn upgrade() -> io::Result<UpgradedProgram> {
+/// Connects a program to a server through a relay, and upgrades the connection. Then the server
+/// goes on with `serve_upgraded`.
+async fn upgrade<S>(serve_upgraded: fn(TcpStream) -> S) -> io::Result<UpgradedProgram>
+where
+    S: Future<Output = io::Result<()>> + Send + 'static,
+{
     let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let port = server.local_addr()?.port();
-    tokio::spawn(serve_upgrade(server));
+    tokio::spawn(async move {
+        let stream = accept_upgrade(server).await?;
+        serve_upgraded(stream).await
+    });
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let address = listener.local_addr()?;
     let mut relay = relay_at(address);
@@ -139,15 +157,26 @@ async fn wait_for_permits(permits: &Semaphore, count: usize) {
 
 #[tokio::test]
 async fn upgraded_connection_holds_its_permit_until_the_program_ends() {
-    let program = upgrade().await.expect("it is upgraded");
+    let program = upgrade(keep_open).await.expect("it is upgraded");
     assert_eq!(program.permits.available_permits(), 0);
     // The server keeps its side open.
     drop(program.stream);
     wait_for_permits(&program.permits, 1).await;
 }
 
+#[tokio::test]
+async fn program_that_has_ended_its_side_gets_the_answer_of_the_server() {
+    let mut program = upgrade(answer_end).await.expect("it is upgraded");
+    program.stream.shutdown().await.expect("its side ends");
+    let mut rest = Vec::new();
+    let read = timeout(PATIENCE, program.stream.read_to_end(&mut rest)).await.expect("it ends");
+    read.expect("an answer");
+    assert_eq!(rest, b"bye");
+    wait_for_permits(&program.permits, 1).await;
+}
+
 /// Accepts connections, and keeps them open.
-async fn keep_open(listener: TcpListener) {
+async fn keep_connections(listener: TcpListener) {
     let mut kept = Vec::new();
     while let Ok((stream, _)) = listener.accept().await {
         kept.push(stream);
@@ -158,7 +187,7 @@ async fn keep_open(listener: TcpListener) {
 async fn programs_in_one_network_do_not_use_up_the_connections_of_others() {
     let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port is free");
     let address = server.local_addr().expect("an address");
-    tokio::spawn(keep_open(server));
+    tokio::spawn(keep_connections(server));
     let AllowedConnection { access: table, .. } = allowed_connection(address.port());
     let target = allowed_connection(address.port()).target(Scheme::Http);
     let uri = target.origin().parse::<http::Uri>().expect("a URI");
@@ -178,7 +207,7 @@ async fn programs_in_one_network_do_not_use_up_the_connections_of_others() {
 
 #[tokio::test]
 async fn upgraded_connection_ends_with_its_relay() {
-    let mut program = upgrade().await.expect("it is upgraded");
+    let mut program = upgrade(keep_open).await.expect("it is upgraded");
     drop(program.relay);
     let read = timeout(PATIENCE, program.stream.read(&mut [0; 1])).await.expect("it ends");
     assert!(read.is_err() || read.is_ok_and(|length| length == 0));
