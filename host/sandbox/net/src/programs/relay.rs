@@ -7,9 +7,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use tokio::net::{TcpListener, UdpSocket};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
@@ -31,11 +31,19 @@ const MAX_EXPECTED: usize = 1024;
 /// connection right after the kernel has made it.
 const ANNOUNCED: Duration = Duration::from_secs(1);
 
-/// Serves the network of commands until it is dropped. Then it also ends their connections.
+/// Time limit for the connections of a network after its end. A program may have ended right after
+/// it has sent its bytes, while the relay still looks the host up or connects to it.
+const DRAIN: Duration = Duration::from_secs(3);
+
+/// Serves the network of commands until it is dropped. Then it takes no new connections, and ends
+/// the present ones after a few seconds.
 pub struct HostRelay {
     shared: Arc<Shared>,
     accesses: Mutex<Vec<NetworkAccess>>,
-    tasks: Vec<AbortHandle>,
+    /// Tells the tasks that accept connections about the end of the relay.
+    end: watch::Sender<()>,
+    /// The tasks that resolve names.
+    resolvers: Vec<AbortHandle>,
 }
 
 /// The access of one table's programs in this network.
@@ -89,17 +97,17 @@ impl HostRelay {
         });
 
         let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-        let mut tasks = Vec::new();
+        let end = watch::Sender::new(());
         for listener in [Some(v4), v6].into_iter().flatten() {
-            let accepted = accept(listen(listener)?, Arc::clone(&shared), Arc::clone(&permits));
-            tasks.push(runtime.spawn(accepted).abort_handle());
+            let listener = listen(listener)?;
+            let permits = Arc::clone(&permits);
+            runtime.spawn(accept(listener, Arc::clone(&shared), permits, end.subscribe()));
         }
         dns_udp.set_nonblocking(true)?;
         let udp = resolver::serve_udp(UdpSocket::from_std(dns_udp)?, Arc::clone(&shared.names));
-        tasks.push(runtime.spawn(udp).abort_handle());
         let tcp = resolver::serve_tcp(listen(dns_tcp)?, Arc::clone(&shared.names));
-        tasks.push(runtime.spawn(tcp).abort_handle());
-        Ok(Self { shared, accesses: Mutex::default(), tasks })
+        let resolvers = vec![runtime.spawn(udp).abort_handle(), runtime.spawn(tcp).abort_handle()];
+        Ok(Self { shared, accesses: Mutex::default(), end, resolvers })
     }
 
     /// Returns the name that has a synthetic address.
@@ -160,8 +168,9 @@ impl HostRelay {
 
 impl Drop for HostRelay {
     fn drop(&mut self) {
-        for task in &self.tasks {
-            task.abort();
+        self.end.send_replace(());
+        for resolver in &self.resolvers {
+            resolver.abort();
         }
     }
 }
@@ -190,11 +199,35 @@ impl Shared {
     }
 }
 
-/// Accepts the connections of programs. Closes connections that the gate hasn't allowed.
-async fn accept(listener: TcpListener, shared: Arc<Shared>, permits: Arc<Semaphore>) {
-    // The connections end with this task.
+/// Serves the connections of programs until the end of the relay, and then the present ones for at
+/// most [`DRAIN`].
+async fn accept(
+    listener: TcpListener,
+    shared: Arc<Shared>,
+    permits: Arc<Semaphore>,
+    mut end: watch::Receiver<()>,
+) {
     let mut connections = JoinSet::new();
-    while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {
+    tokio::select! {
+        () = accept_each(&listener, &shared, &permits, &mut connections) => {}
+        _ = end.changed() => {}
+    }
+    if let Ok(waiting) = listener.into_std() {
+        accept_waiting(&waiting, &shared, &permits, &mut connections);
+    }
+    let drained = async { while connections.join_next().await.is_some() {} };
+    // The connections that remain end with the set.
+    let _ = timeout(DRAIN, drained).await;
+}
+
+/// Accepts the connections of programs.
+async fn accept_each(
+    listener: &TcpListener,
+    shared: &Arc<Shared>,
+    permits: &Arc<Semaphore>,
+    connections: &mut JoinSet<()>,
+) {
+    while let Ok(permit) = Arc::clone(permits).acquire_owned().await {
         let (stream, from) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(_) => {
@@ -204,15 +237,40 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, permits: Arc<Semapho
         };
         // Without this, the set would keep each connection that has ended.
         while connections.try_join_next().is_some() {}
-        let shared = Arc::clone(&shared);
-        connections.spawn(async move {
-            let _permit = permit;
-            if let Some(connection) = shared.take(from).await {
-                // The program decides when small pieces are sent, so they aren't delayed here.
-                let _ = stream.set_nodelay(true);
-                serve(connection, stream).await;
-            }
-        });
+        connections.spawn(serve_allowed(Arc::clone(shared), stream, from, permit));
+    }
+}
+
+/// Accepts the connections that wait at the end of the relay. The programs have sent their bytes,
+/// and may have ended.
+fn accept_waiting(
+    listener: &std::net::TcpListener,
+    shared: &Arc<Shared>,
+    permits: &Arc<Semaphore>,
+    connections: &mut JoinSet<()>,
+) {
+    while let Ok(permit) = Arc::clone(permits).try_acquire_owned()
+        && let Ok((accepted, from)) = listener.accept()
+    {
+        if accepted.set_nonblocking(true).is_ok()
+            && let Ok(stream) = TcpStream::from_std(accepted)
+        {
+            connections.spawn(serve_allowed(Arc::clone(shared), stream, from, permit));
+        }
+    }
+}
+
+/// Serves a connection of a program. Closes it if the gate hasn't allowed it.
+async fn serve_allowed(
+    shared: Arc<Shared>,
+    stream: TcpStream,
+    from: SocketAddr,
+    _permit: OwnedSemaphorePermit,
+) {
+    if let Some(connection) = shared.take(from).await {
+        // The program decides when small pieces are sent, so they aren't delayed here.
+        let _ = stream.set_nodelay(true);
+        serve(connection, stream).await;
     }
 }
 

@@ -1,10 +1,10 @@
 //! Upgraded connections, and the bounds of a network.
 
+use std::io::Write as _;
 use std::net::Ipv4Addr;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
-use toolhold_policy::egress::{PrivateHosts, Reach, Scheme, TargetHost};
+use toolhold_policy::egress::{Grant, PrivateHosts, Reach, Scheme, TargetHost};
 use toolhold_policy::{Origin, OwnTable, Placed};
 
 use super::*;
@@ -86,7 +86,11 @@ fn loopback_settings() -> Settings {
 }
 
 fn allowed_connection(port: u16) -> AllowedConnection {
-    let egress = Egress::new(loopback_settings());
+    connection_with(loopback_settings(), port)
+}
+
+fn connection_with(settings: Settings, port: u16) -> AllowedConnection {
+    let egress = Egress::new(settings);
     AllowedConnection {
         host: TargetHost::Address(Ipv4Addr::LOCALHOST.into()),
         port,
@@ -108,7 +112,14 @@ fn relay_at(address: SocketAddr) -> HostRelay {
         announced: Notify::new(),
         failures: Arc::default(),
     });
-    HostRelay { shared, accesses: Mutex::default(), tasks: Vec::new() }
+    let end = watch::Sender::new(());
+    HostRelay { shared, accesses: Mutex::default(), end, resolvers: Vec::new() }
+}
+
+/// Lets a relay accept connections.
+fn start_accepting(relay: &HostRelay, listener: TcpListener, permits: &Arc<Semaphore>) {
+    let shared = Arc::clone(&relay.shared);
+    tokio::spawn(accept(listener, shared, Arc::clone(permits), relay.end.subscribe()));
 }
 
 /// Connects a program to a server through a relay, and upgrades the connection. Then the server
@@ -125,11 +136,10 @@ where
     });
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let address = listener.local_addr()?;
-    let mut relay = relay_at(address);
+    let relay = relay_at(address);
     // One permit is for the connection. The listener holds the other for the next connection.
     let permits = Arc::new(Semaphore::new(2));
-    let accepted = accept(listener, Arc::clone(&relay.shared), Arc::clone(&permits));
-    relay.tasks.push(tokio::spawn(accepted).abort_handle());
+    start_accepting(&relay, listener, &permits);
 
     let mut stream = TcpStream::connect(address).await?;
     relay.expect(stream.local_addr()?, allowed_connection(port))?;
@@ -212,4 +222,36 @@ async fn upgraded_connection_ends_with_its_relay() {
     let read = timeout(PATIENCE, program.stream.read(&mut [0; 1])).await.expect("it ends");
     assert!(read.is_err() || read.is_ok_and(|length| length == 0));
     wait_for_permits(&program.permits, 2).await;
+}
+
+#[tokio::test]
+async fn bytes_from_just_before_the_end_of_the_relay_arrive() {
+    let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port is free");
+    let port = server.local_addr().expect("an address").port();
+    let mut settings = loopback_settings();
+    let value = Grant::new(&format!("127.0.0.1:{port}")).expect("it is valid");
+    settings.reach.grants.push(Placed { value, place: Origin::default() });
+
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port is free");
+    let address = listener.local_addr().expect("an address");
+    let relay = relay_at(address);
+    let permits = Arc::new(Semaphore::new(2));
+    start_accepting(&relay, listener, &permits);
+    // Nothing here waits, so the relay accepts the connection only after its end.
+    let mut stream = std::net::TcpStream::connect(address).expect("the relay listens");
+    let from = stream.local_addr().expect("an address");
+    relay.expect(from, connection_with(settings, port)).expect("it is announced");
+    stream.write_all(b"m 1\n").expect("it is sent");
+    drop(stream);
+    drop(relay);
+
+    let received = async {
+        let (mut stream, _) = server.accept().await?;
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).await?;
+        Ok::<_, io::Error>(bytes)
+    };
+    let bytes = timeout(PATIENCE, received).await.expect("they arrive in time");
+    assert_eq!(bytes.expect("a connection"), b"m 1\n");
+    wait_for_permits(&permits, 2).await;
 }
