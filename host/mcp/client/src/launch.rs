@@ -180,7 +180,7 @@ impl Launch {
         self.surroundings.folders.server_packages(&self.name)
     }
 
-    fn places(&self) -> Result<ServerPlaces, LaunchError> {
+    pub(crate) fn places(&self) -> Result<ServerPlaces, LaunchError> {
         let Surroundings { config, folders, directory, network, .. } = &*self.surroundings;
         let places = server_places(config, folders, directory, own_helper(), network, &self.name)?;
         places.ok_or(LaunchError::NotConfigured)

@@ -62,7 +62,10 @@ impl Servers {
         }
 
         let surroundings = Surroundings::new(config, folders, directory, self.front_end);
-        let surroundings = Arc::new(surroundings.with_network(self.network.clone()));
+        // A trust store keeps the authorities of its first use, so another configuration needs
+        // another one.
+        let network = Network { trust: Arc::default(), ..self.network.clone() };
+        let surroundings = Arc::new(surroundings.with_network(network));
         for (name, server) in servers {
             let pins = Pins::load(folders, name)?;
             if pins.start != start_digest(server) {
@@ -95,4 +98,50 @@ impl Servers {
 
 fn has_tool(server: &str, tool: &str) -> bool {
     tool.strip_prefix(server).is_some_and(|rest| rest.starts_with("__"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolhold_core::config::{Inputs, load};
+    use toolhold_net::TrustStore;
+
+    /// Makes the providers of a configuration with files of authorities. Returns the trust store of
+    /// the server `s`.
+    fn trust_with(servers: &Servers, folder: &Path, authorities: &str) -> Arc<TrustStore> {
+        let folders = Folders {
+            config: folder.join("config"),
+            data: folder.join("data"),
+            cache: folder.join("cache"),
+            home: Some(folder.join("home")),
+        };
+        let file = folder.join("toolhold.toml");
+        let text = format!(
+            "[network]\nauthorities = [{authorities}]\n[mcp.servers.s]\ncommand = \"x\"\n\
+             hosts = [\"api.example.com\"]\n"
+        );
+        std::fs::write(&file, text).expect("it is written");
+        let inputs = Inputs { file: Some(file), ..Inputs::default() };
+        let config = load(&folders, &inputs).expect("it is valid");
+        let start = start_digest(&config.values.mcp.servers["s"]);
+        let pins = Pins { start, ..Pins::default() };
+        pins.store(&folders, "s").expect("it is approved");
+        let tool = None;
+        let providers = servers.providers(&config, &folders, folder, tool).expect("the pins");
+        assert_eq!(providers.len(), 1);
+        let running = servers.running.lock().expect("nobody panicked")["s"].upgrade();
+        let launch = Arc::clone(&running.expect("the provider has it").launch);
+        let hosts = launch.places().expect("it is configured").hosts.expect("a host is granted");
+        hosts.network.trust
+    }
+
+    #[test]
+    fn servers_of_a_changed_configuration_do_not_keep_the_authorities() {
+        let folder = tempfile::tempdir().expect("a folder is made");
+        std::fs::write(folder.path().join("ca.pem"), "").expect("it is written");
+        let servers = Servers::new("toolhold test");
+        let before = trust_with(&servers, folder.path(), "");
+        let after = trust_with(&servers, folder.path(), "\"ca.pem\"");
+        assert!(!Arc::ptr_eq(&before, &after));
+    }
 }
