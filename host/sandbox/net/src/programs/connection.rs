@@ -51,7 +51,7 @@ impl AllowedConnection {
         }
         let log = if self.report.is_none() { self.access.log() } else { None };
         let failures = Arc::clone(&self.failures);
-        ConnectionRecord::new(record, log.map(|log| LogEntries { log, report, failures }))
+        ConnectionRecord::new(record, log.map(|log| LogEntries::new(log, report, failures)))
     }
 
     /// Checks whether an entry grants this port of the host for any protocol. The ports of HTTP are

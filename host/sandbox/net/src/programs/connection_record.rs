@@ -2,6 +2,7 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use tokio::runtime::Handle;
@@ -44,6 +45,13 @@ impl ConnectionRecord {
     pub(super) fn new(record: Record, entries: Option<LogEntries>) -> Self {
         Self { record, entries }
     }
+
+    /// Notes that the host is looked up or reached next, which may carry data of the program away.
+    pub(super) fn set_reached_host(&self) {
+        if let Some(entries) = &self.entries {
+            entries.has_reached_host.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Deref for ConnectionRecord {
@@ -70,17 +78,32 @@ impl Drop for ConnectionRecord {
 /// The records of a connection for the log. Dropping this value writes them, so they are also
 /// written if the runtime shuts down and drops its tasks.
 pub(super) struct LogEntries {
-    pub(super) log: Arc<dyn Recorder>,
+    log: Arc<dyn Recorder>,
     /// The report with the records.
-    pub(super) report: Arc<Report>,
-    pub(super) failures: Arc<FailureLimit>,
+    report: Arc<Report>,
+    failures: Arc<FailureLimit>,
+    /// Whether the host may have been reached, or a lookup of its name may have left. Such a
+    /// failure always has an entry, because both can carry data of the program.
+    has_reached_host: AtomicBool,
+}
+
+impl LogEntries {
+    pub(super) fn new(
+        log: Arc<dyn Recorder>,
+        report: Arc<Report>,
+        failures: Arc<FailureLimit>,
+    ) -> Self {
+        Self { log, report, failures, has_reached_host: AtomicBool::new(false) }
+    }
 }
 
 impl Drop for LogEntries {
     fn drop(&mut self) {
+        let has_reached_host = *self.has_reached_host.get_mut();
         let records = std::mem::take(&mut self.report.entries().requests);
         for record in &records {
-            if has_reached_nobody(record) && !self.failures.count_failure() {
+            let is_limited = record.failed.is_some() && !has_reached_host;
+            if is_limited && !self.failures.count_failure() {
                 continue;
             }
             if let Err(failure) = self.log.record(&as_own_record(record)) {
@@ -89,16 +112,6 @@ impl Drop for LogEntries {
             }
         }
     }
-}
-
-/// Checks whether a connection has failed before a server got or sent anything. Other failures
-/// always have records, because the server may have got data of the program.
-fn has_reached_nobody(record: &RequestRecord) -> bool {
-    let has_reached_server = record.address.is_some()
-        || record.status.is_some()
-        || record.sent > 0
-        || record.received > 0;
-    record.failed.is_some() && !has_reached_server
 }
 
 /// Returns the record of a connection in the form of Toolhold's own requests.

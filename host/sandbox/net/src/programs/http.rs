@@ -170,6 +170,7 @@ async fn forward(
     let mut request =
         request.map(|body| PassedBody { body, record: passed, direction: Direction::ToServer });
     let captured = capture_connection(&mut request);
+    record.set_reached_host();
     let mut response = tokio::select! {
         biased;
         answered = client.request(request) => answered.map_err(|error| Error::from_client(&error))?,

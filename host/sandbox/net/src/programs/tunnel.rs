@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use toolhold_policy::egress::Scheme;
 
 use super::connection::AllowedConnection;
-use super::connection_record::{CONNECT, Direction};
+use super::connection_record::{CONNECT, ConnectionRecord, Direction};
 use super::first_bytes::{FirstBytes, Protocol, check_server_name, unknown_protocol};
 use crate::Error;
 use crate::record::Record;
@@ -89,7 +89,7 @@ pub(super) async fn serve(
     connection: &AllowedConnection,
     stream: &mut TcpStream,
     first: &FirstBytes,
-    record: &Record,
+    record: &ConnectionRecord,
 ) -> Result<(), Error> {
     match &first.protocol {
         Protocol::Tls(name) => check_server_name(&connection.host, name.as_deref())?,
@@ -104,6 +104,7 @@ pub(super) async fn serve(
         .request(&target, CONNECT, path, &[])
         .map_err(|denial| Error::Refused(Box::new(denial)))?;
     let uri = target.origin().parse::<Uri>().map_err(|error| Error::Url(error.to_string()))?;
+    record.set_reached_host();
     let mut server = connection.access.connector.open(&target, &uri).await?;
     if !connection.access.has_proxy() {
         record.set_address(server.tcp.peer_addr().ok().map(|address| address.ip()));

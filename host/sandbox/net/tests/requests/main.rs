@@ -5,6 +5,7 @@ mod connections;
 mod hostile;
 mod placeholders;
 mod program_attacks;
+mod program_entries;
 mod programs;
 mod redirects;
 mod secrets;

@@ -94,7 +94,11 @@ impl Programs {
     }
 
     /// Without a report, the programs continue after their call.
-    fn with_report(settings: Settings, report: Option<Arc<Report>>, threads: usize) -> Self {
+    pub(super) fn with_report(
+        settings: Settings,
+        report: Option<Arc<Report>>,
+        threads: usize,
+    ) -> Self {
         Self::with_person(settings, report, threads, None)
     }
 
@@ -207,7 +211,7 @@ pub(super) fn client_config(certificates: &str) -> ClientConfig {
 }
 
 /// Sends a request and reads the whole answer.
-fn ask(mut stream: impl io::Read + io::Write, host: &str) -> io::Result<String> {
+pub(super) fn ask(mut stream: impl io::Read + io::Write, host: &str) -> io::Result<String> {
     write!(stream, "GET /a HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n")?;
     stream.flush()?;
     let mut text = Vec::new();
@@ -219,7 +223,7 @@ fn ask(mut stream: impl io::Read + io::Write, host: &str) -> io::Result<String> 
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-fn hello(_: &server::Asked, wire: &mut dyn server::Wire) -> io::Result<()> {
+pub(super) fn hello(_: &server::Asked, wire: &mut dyn server::Wire) -> io::Result<()> {
     answer(wire, "200 OK", &[("connection", "close")], b"hello")?;
     Err(io::ErrorKind::ConnectionAborted.into())
 }
@@ -599,7 +603,7 @@ fn each_response_that_breaks_off_is_recorded_as_a_failure() {
     let mut settings = granting(&[format!("http://npm.test:{port}")], None);
     settings.network.log = Some(Arc::clone(&log) as _);
     let programs = Programs::with_report(settings, None, 2);
-    // The limit of records is only for connections that reach nobody.
+    // The limit of records is only for connections that carry nothing outside.
     let attempts = 70;
     for _ in 0..attempts {
         let stream = programs.connect("npm.test", port).expect("it is granted");
