@@ -116,14 +116,16 @@ impl Drop for LogEntries {
 
 /// Returns the record of a connection in the form of Toolhold's own requests.
 fn as_own_record(record: &RequestRecord) -> DoorRecord {
-    let target = Target::with_url(&record.url).ok();
+    // The query may contain a secret that wasn't recognised.
+    let url = record.url.split_once('?').map_or(&*record.url, |(before_query, _)| before_query);
+    let target = Target::with_url(url).ok();
     let (origin, path) = match &target {
         Some((target, url)) => {
             let origin = target.origin();
             let path = url.get(origin.len()..).unwrap_or_default().to_owned();
             (origin, path)
         }
-        None => (record.url.clone(), String::new()),
+        None => (url.to_owned(), String::new()),
     };
     DoorRecord {
         purpose: "program".into(),

@@ -2,7 +2,8 @@
 
 use std::io::{Read as _, Write as _};
 
-use super::programs::{Log, Programs, ask, granting, waits_until};
+use super::programs::{Log, Programs, ask, granting, hello, waits_until};
+use super::server::Server;
 use super::*;
 
 #[test]
@@ -29,4 +30,21 @@ fn each_failed_lookup_of_a_job_has_an_entry() {
     for record in log.records() {
         assert!(record.failed.is_some() && !record.refused, "{record:?}");
     }
+}
+
+#[test]
+fn entry_of_a_job_has_the_path_without_the_query() {
+    let server = Server::plain(hello);
+    let host = format!("npm.test:{}", server.port());
+    let log = Log::new(None);
+    let mut settings = granting(&[format!("http://{host}")], None);
+    settings.network.log = Some(Arc::clone(&log) as _);
+    let programs = Programs::with_report(settings, None, 2);
+    let mut stream = programs.connect("npm.test", server.port()).expect("it is granted");
+    write!(stream, "GET /a/b?c=d HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n")
+        .expect("it is sent");
+    stream.read_to_end(&mut Vec::new()).expect("an answer");
+    waits_until(|| log.records().len() == 1);
+    assert_eq!(server.asked()[0].path(), "/a/b?c=d");
+    assert_eq!(log.records()[0].path, "/a/b");
 }
