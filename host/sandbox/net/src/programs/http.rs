@@ -3,7 +3,7 @@
 
 use std::convert::Infallible;
 use std::future::pending;
-use std::io::Cursor;
+use std::io::{Cursor, ErrorKind};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -288,10 +288,20 @@ struct Upgrade {
 impl Upgrade {
     /// Passes bytes on after both sides have changed.
     async fn pass(self) {
-        let (Ok(program), Ok(server)) = (self.of_program.await, self.of_server.await) else {
-            return;
+        let Self { of_program, of_server, record } = self;
+        let (program, server) = match tokio::try_join!(of_program, of_server) {
+            Ok(sides) => sides,
+            Err(error) => {
+                let reason = format!("the change to another protocol failed: {error}");
+                return record.set_failure(&Error::Connection(reason));
+            }
         };
-        let _ =
-            tunnel::pass_upgraded(TokioIo::new(program), TokioIo::new(server), &self.record).await;
+        let passed = tunnel::pass_upgraded(TokioIo::new(program), TokioIo::new(server), &record);
+        // Many servers close a connection without the end of TLS, so this isn't a failure.
+        if let Err(error) = passed.await
+            && error.kind() != ErrorKind::UnexpectedEof
+        {
+            record.set_failure(&Error::from_connection(&error));
+        }
     }
 }

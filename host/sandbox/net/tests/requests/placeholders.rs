@@ -411,34 +411,61 @@ fn server_with_an_invalid_certificate_gets_no_secret() {
     assert!(programs.records()[0].failed.is_some(), "{:?}", programs.records());
 }
 
-#[test]
-fn web_socket_passes() {
-    let scene = Scene::new(|asked, wire| {
-        assert_eq!(asked.header("upgrade"), Some("websocket"));
-        write!(
-            wire,
-            "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
-        )?;
-        wire.flush()?;
-        let mut ping = [0; 4];
-        wire.read_exact(&mut ping)?;
-        wire.write_all(&ping)?;
-        wire.flush()?;
-        Err(io::ErrorKind::ConnectionAborted.into())
-    });
-    let mut stream = scene.connect();
+/// Accepts an upgrade, echoes four bytes, and closes the connection without the end of TLS.
+fn echo_upgraded(asked: &Asked, wire: &mut dyn Wire) -> io::Result<()> {
+    assert_eq!(asked.header("upgrade"), Some("websocket"));
+    write!(
+        wire,
+        "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
+    )?;
+    wire.flush()?;
+    let mut ping = [0; 4];
+    wire.read_exact(&mut ping)?;
+    wire.write_all(&ping)?;
+    wire.flush()?;
+    Err(io::ErrorKind::ConnectionAborted.into())
+}
+
+/// Upgrades the connection of a program, and returns the echo.
+fn ping_upgraded(
+    mut stream: StreamOwned<ClientConnection, TcpStream>,
+    host: &str,
+    placeholder: &str,
+) -> String {
     let request = format!(
-        "GET / HTTP/1.1\r\nhost: {}\r\nconnection: upgrade\r\nupgrade: websocket\r\nx-token: {}\r\n\r\n",
-        scene.origin(),
-        scene.placeholder()
+        "GET / HTTP/1.1\r\nhost: {host}\r\nconnection: upgrade\r\nupgrade: websocket\r\nx-token: {placeholder}\r\n\r\n"
     );
     stream.write_all(request.as_bytes()).and_then(|()| stream.flush()).expect("it is sent");
     let mut start = [0; 12];
     stream.read_exact(&mut start).expect("an answer");
     assert_eq!(String::from_utf8_lossy(&start), "HTTP/1.1 101");
-    let text = exchange(stream, "ping");
+    exchange(stream, "ping")
+}
+
+#[test]
+fn web_socket_passes() {
+    let scene = Scene::new(echo_upgraded);
+    let text = ping_upgraded(scene.connect(), &scene.origin(), &scene.placeholder());
     assert!(text.ends_with("ping"), "{text}");
     assert_eq!(scene.server.asked()[0].header("x-token"), Some(SECRET));
+}
+
+#[test]
+fn web_socket_without_the_end_of_tls_is_no_failure() {
+    let authority = Authority::new();
+    let server = Server::tls(authority.server(&["api.test"], &[], |_| {}), echo_upgraded);
+    let host = format!("api.test:{}", server.port());
+    let log = Log::new(None);
+    let mut settings = granting(&[format!("https://{host}")], Some(&authority));
+    settings.secrets = vec![secret(&host)];
+    settings.network.log = Some(Arc::clone(&log) as _);
+    // Without a report, the log gets the record after the end of the connection.
+    let programs = Programs::with_report(settings, None, 2);
+    let stream = trusting(&programs, "api.test", server.port());
+    ping_upgraded(stream, &host, "none");
+    waits_until(|| log.records().len() == 1);
+    let record = &log.records()[0];
+    assert_eq!((record.status, &record.failed, record.bytes), (Some(101), &None, 4), "{record:?}");
 }
 
 #[test]

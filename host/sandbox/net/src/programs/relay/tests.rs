@@ -3,7 +3,9 @@
 use std::io::Write as _;
 use std::net::Ipv4Addr;
 
+use rustix::net::sockopt;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use toolhold_contract::Report;
 use toolhold_policy::egress::{Grant, PrivateHosts, Reach, Scheme, TargetHost};
 use toolhold_policy::{Origin, OwnTable, Placed};
 
@@ -19,7 +21,15 @@ const SWITCHED: &[u8] =
 struct UpgradedProgram {
     relay: HostRelay,
     permits: Arc<Semaphore>,
+    report: Arc<Report>,
     stream: TcpStream,
+}
+
+impl UpgradedProgram {
+    /// The failure in the record of the request.
+    fn failure(&self) -> Option<String> {
+        self.report.entries().requests[0].failed.clone()
+    }
 }
 
 async fn read_head(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
@@ -50,6 +60,14 @@ async fn keep_open(_stream: TcpStream) -> io::Result<()> {
 async fn answer_end(mut stream: TcpStream) -> io::Result<()> {
     stream.read_to_end(&mut Vec::new()).await?;
     stream.write_all(b"bye").await
+}
+
+/// Breaks the connection after another byte.
+async fn break_off(mut stream: TcpStream) -> io::Result<()> {
+    stream.read_u8().await?;
+    // Dropping the stream resets the connection.
+    sockopt::set_socket_linger(&stream, Some(Duration::ZERO))?;
+    Ok(())
 }
 
 /// Settings that open the loopback addresses of this machine.
@@ -142,7 +160,10 @@ where
     start_accepting(&relay, listener, &permits);
 
     let mut stream = TcpStream::connect(address).await?;
-    relay.expect(stream.local_addr()?, allowed_connection(port))?;
+    let report = Arc::<Report>::default();
+    let connection =
+        AllowedConnection { report: Some(Arc::clone(&report)), ..allowed_connection(port) };
+    relay.expect(stream.local_addr()?, connection)?;
     let request = format!(
         "GET / HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
     );
@@ -153,7 +174,7 @@ where
     let mut ping = [0; 4];
     stream.read_exact(&mut ping).await?;
     assert_eq!(&ping, b"ping");
-    Ok(UpgradedProgram { relay, permits, stream })
+    Ok(UpgradedProgram { relay, permits, report, stream })
 }
 
 async fn wait_for_permits(permits: &Semaphore, count: usize) {
@@ -183,6 +204,16 @@ async fn program_that_has_ended_its_side_gets_the_answer_of_the_server() {
     read.expect("an answer");
     assert_eq!(rest, b"bye");
     wait_for_permits(&program.permits, 1).await;
+    assert_eq!(program.failure(), None);
+}
+
+#[tokio::test]
+async fn upgraded_connection_that_breaks_off_is_recorded_as_a_failure() {
+    let mut program = upgrade(break_off).await.expect("it is upgraded");
+    program.stream.write_all(b"!").await.expect("it is sent");
+    wait_for_permits(&program.permits, 1).await;
+    let failure = program.failure().expect("a failure");
+    assert!(failure.contains("the connection failed"), "{failure}");
 }
 
 /// Accepts connections, and keeps them open.
