@@ -152,8 +152,8 @@ fn siblings<'m>(module: &'m str, other: &'m str) -> Option<(&'m str, &'m str)> {
     None
 }
 
-/// All modules that a module uses, directly or through others. The module itself is only among them
-/// if it is in a circle.
+/// Returns all modules that `module` uses, directly or through other modules. The result contains
+/// `module` itself only if the module is in a circle.
 fn reachable_from<'e>(edges: &'e Edges<'_>, module: &str) -> BTreeSet<&'e str> {
     let mut reached = BTreeSet::new();
     let mut next = vec![module];

@@ -99,8 +99,11 @@ pub(crate) enum CorrectionError {
     NoArguments(String),
 }
 
-/// Returns the arguments of the answer's only call, or the JSON object in its text. Fails if the
-/// answer calls another tool or repeats the wrong `arguments`.
+/// Returns the corrected arguments that a model answered for a call of `tool`. A model answers with
+/// a call of the tool, or with a text that consists of the new arguments as JSON.
+///
+/// `arguments` are the wrong arguments that the model was asked to correct. An answer that repeats
+/// them is an error, as is an answer with a call of another tool or with several calls.
 pub(crate) fn corrected(
     answer: &ModelAnswer,
     tool: &str,

@@ -62,8 +62,8 @@ impl<const N: usize> Table<N> {
         }
     }
 
-    /// Writes the table for the width of the terminal, or in whole lines if stdout isn't a
-    /// terminal. Writes nothing if there are no rows.
+    /// Writes the table. If stdout is a terminal, the last column is cut to fit its width. Writes
+    /// nothing if there are no rows.
     ///
     /// # Errors
     ///
@@ -72,7 +72,8 @@ impl<const N: usize> Table<N> {
         self.print_in(out, columns())
     }
 
-    /// Writes the table for a terminal of this width, or in whole lines if `columns` is `None`.
+    /// Writes the table. `columns` is the width of the terminal, to which the last column is cut.
+    /// If it is `None`, nothing is cut.
     fn print_in(&self, out: &mut impl Write, columns: Option<usize>) -> io::Result<()> {
         if self.rows.is_empty() {
             return Ok(());

@@ -108,7 +108,8 @@ impl Config {
             Ok(None) => {}
             Ok(Some(rules)) => match rules.standing {
                 ProjectRulesTrust::Trusted => {
-                    // The project's rules never apply without the operator's own rules.
+                    // If the operator's own rules can't be used, no rules apply at all, so the
+                    // project's rules aren't added either.
                     if unusable.is_none() {
                         text = Some(merge(text.as_deref(), &rules, &mut problems));
                     }

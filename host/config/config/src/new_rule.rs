@@ -80,6 +80,7 @@ impl Config {
     /// Returns an error if the rule can't be written into the file or wouldn't apply.
     pub fn with_rule(&self, rule: &NewRule) -> Result<Self, InsertError> {
         let (folders, inputs) = self.read_from.as_ref().ok_or(InsertError::NoFile)?;
+        // `write` changes the user's own file. A rule in it has no effect if another file is read.
         if let Some(file) = &inputs.file {
             return Err(InsertError::OtherFile(file.clone()));
         }
@@ -91,8 +92,9 @@ impl Config {
             // The file doesn't exist yet, so it has no device and no inode.
             None => (String::new(), (0, 0)),
         };
-        // No file names the providers that were found on this machine, so they are taken from
-        // `self`.
+        // `load_with` only reads files, and no file names the providers that were found on this
+        // machine. Copy them from `self`, because the values would otherwise differ from `self`
+        // even if the file hasn't changed.
         let current = load_with(folders, inputs, path.clone(), file)?.with_found_providers_of(self);
         // The user approved only this rule, so other changes of the file must not apply with it.
         // The file may already have the rule, because another process may have written it for the

@@ -83,8 +83,8 @@ impl<'de> Deserialize<'de> for Ratio {
             }
 
             fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Ratio, E> {
-                // A number that doesn't fit into `i64` is above the range. So is `i64::MAX`, which
-                // is refused in its place.
+                // A number that doesn't fit into `i64` is too large anyway, so `visit_i64` gets
+                // `i64::MAX` instead, and refuses it.
                 self.visit_i64(i64::try_from(value).unwrap_or(i64::MAX))
             }
         }

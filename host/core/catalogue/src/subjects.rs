@@ -242,7 +242,8 @@ impl<'a> ResolvingCall<'a> {
         self.tool.plugin.as_ref()
     }
 
-    /// Resolves one string of an argument, and replaces it with the form for the tool.
+    /// Resolves one string of an argument, and adds its subjects to `acted_on`. If the string is a
+    /// path, replaces it with the path that the tool gets.
     fn resolve(
         &self,
         subject: &Subject,
@@ -269,7 +270,8 @@ impl<'a> ResolvingCall<'a> {
         Ok(())
     }
 
-    /// Replaces a path with the form for the tool, and adds the real path as a subject.
+    /// Resolves a path in an argument. Replaces `text` with the path that the tool gets, and adds
+    /// the real path to `acted_on`. If the path is refused, adds its absolute path instead.
     fn resolve_path(
         &self,
         plugin: &Plugin,

@@ -135,9 +135,12 @@ impl HostBuilder {
         self
     }
 
-    /// Sets the program that compiles components. Its `main` must begin with a call of
-    /// [`helper_hook`](crate::helper_hook). The default is this program, if its `main` begins with
-    /// this call.
+    /// Sets the program that the host starts to compile components. The `main` of that program
+    /// must begin with a call of [`helper_hook`](crate::helper_hook).
+    ///
+    /// By default, the host starts the current program again, if the current program has called
+    /// [`helper_hook`](crate::helper_hook). Otherwise, the host can't compile components, and loads
+    /// only components that are already compiled.
     #[must_use]
     pub fn helper(mut self, program: impl Into<PathBuf>) -> Self {
         self.helper = Some(program.into());

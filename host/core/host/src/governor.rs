@@ -110,8 +110,8 @@ impl Governor {
         (decision, Some(ReachRules { paths, generation: rules.generation }))
     }
 
-    /// Adds a remedy to the denial of a request that may be for a server of a job. The remedy names
-    /// the configuration key for requests to jobs.
+    /// If the denied request may have been for a server that runs as a job of the session, adds to
+    /// the denial how such a server can be reached.
     pub(crate) fn add_remedy_by_jobs(&self, context: &CallContext, denial: &mut Decision) {
         let Some(action) = context.action() else { return };
         let Some(remedy_by_jobs) = self.rules().policy.remedy_by_jobs(&action, denial) else {

@@ -36,8 +36,10 @@ const MAX_OPEN: usize = 256;
 /// cancellations are still read. More requests stay in the client's pipe.
 const MAX_WAITING: usize = 32;
 
-/// Time for open requests to end after the client, or the server, has closed the connection.
+/// Time for open requests to end after the client has closed its side of the connection.
 const MAX_WAIT_AFTER_CLIENT: Duration = Duration::from_secs(5);
+
+/// Time for open requests to end if the server ends first.
 const MAX_WAIT_AFTER_SERVER: Duration = Duration::from_secs(2);
 
 /// A transport that stops reading while too many requests are open.

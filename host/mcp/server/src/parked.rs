@@ -108,8 +108,9 @@ impl ParkedCalls {
         required
     }
 
-    /// Takes the parked call of a ticket, and gives the client's answer to the call. Returns `None`
-    /// without a ticket, and for the ticket of an approval.
+    /// Takes the parked call to which the ticket belongs, and passes the client's answer on to the
+    /// call. Returns `None` if the request has no ticket, or if the ticket belongs to an approval
+    /// instead of a parked call.
     ///
     /// # Errors
     ///

@@ -35,8 +35,9 @@ pub(super) struct Span {
 /// quoted.
 pub(super) type FindSecret<'a> = &'a dyn Fn(usize, usize, bool) -> Option<usize>;
 
-/// Returns the value on the lines below the key at `key`. The text at `at`, after the separator, is
-/// empty or only starts a block.
+/// Returns the part of a value from its first secret to its end, if the value is in the lines below
+/// its key. `key` is the offset of the key, and `at` is the offset after the separator. The rest of
+/// the key's line must be empty, or only start a block with `|` or `>`.
 ///
 /// `is_delimited` means that a delimiter ends the value, as in JSON and XML. If not, the
 /// indentation ends the value. `is_list` means that only entries of a list are accepted.
@@ -78,6 +79,7 @@ pub(super) fn below(
     if !has_indicator {
         return plain_below(bytes, line, key_indent, is_delimited, is_list, find_secret);
     }
+    // A block is a text, and not a list. Its lines are indented more than its key.
     if is_list || line.indent <= key_indent {
         return None;
     }

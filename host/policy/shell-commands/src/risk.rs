@@ -341,6 +341,8 @@ pub(super) fn risk(program: &Program, whole: &str) -> Risk {
     }
 }
 
+/// Checks whether a program changes the machine, deletes data on another machine, or gets code that
+/// deletes files. `whole` is the text of the whole command.
 fn is_high_risk(program: &Program, whole: &str) -> bool {
     let name = program.name.as_str();
     if HIGH.contains(&name) || name == "mkfs" || name.starts_with("mkfs.") {

@@ -220,9 +220,12 @@ where
     })
 }
 
+/// Runs the call of a job: takes or makes an instance, calls the tool, and then keeps the instance
+/// for the session or gives its store to the housekeeper.
 async fn execute(job: Job) -> Outcome {
     let Job { plugin, code, tool_index, mut call, watch, emitted, place, turn, ticking } = job;
-    // The place and the tick guard are dropped last, after the store.
+    // Locals are dropped in reverse order. The store is declared below, so it is dropped before the
+    // call's slot and the tick guard.
     let _held = (place, ticking);
     let tool: &Tool = &plugin.tools[tool_index];
     // Arguments are checked before code of the component runs.
@@ -236,6 +239,7 @@ async fn execute(job: Job) -> Outcome {
         call.report.mark_incomplete();
     }
 
+    // There is a store even if no instance could be made. The store tells why the guest crashed.
     let (mut store, entry) = match take_instance(&code, turn.as_ref()) {
         Some((store, entry)) => (store, Ok(entry)),
         None => make_instance(&plugin, &code, &watch, Some(&call)).await,
@@ -256,7 +260,7 @@ async fn execute(job: Job) -> Outcome {
         }
     };
 
-    // After a trap, an instance can't be used again.
+    // An error means that the guest trapped. Its instance can't be used again.
     let ended_by_itself = answer.is_ok();
     let outcome = match answer {
         Ok(outcome) => outcome,

@@ -215,8 +215,9 @@ impl Folder {
         ))
     }
 
-    /// Renames the call's folder, because the name contains the size, and removes the oldest
-    /// journals. Returns the number of stored bytes.
+    /// Adds the size to the name of the call's folder, and removes the oldest journals above the
+    /// limits. With `keeps_young`, journals of the last day stay, even above the limits. Returns
+    /// the number of stored bytes.
     fn record_size_and_prune(
         &self,
         entry: &UndoEntry,

@@ -111,7 +111,8 @@ pub(crate) async fn make_host(
     let folders = around.folders.clone();
     let loaded = around.config.clone();
     let telemetry = Telemetry::from_config(&loaded, &folders)?;
-    // The system prompt lists the skills, so the description of the tool needs no list.
+    // The agent's system prompt already lists the skills, so the description of the tool that loads
+    // skills doesn't list them again.
     let skills = OfferedSkills { skills: Arc::clone(&around.skills), are_listed: false };
     skills::print_notices(&skills).map_err(HostError::io("writing to stderr"))?;
     let front_end = around.front_end;

@@ -82,8 +82,9 @@ fn unit_folder(folders: &Folders) -> Result<PathBuf, CommandError> {
     Ok(home.join(".config/systemd/user"))
 }
 
-/// Returns the text of the unit. The unit sets the variables for Toolhold's folders, because other
-/// folders have other tasks.
+/// Returns the text of the unit. systemd starts the unit without the environment of this process,
+/// so the unit itself sets the variables that name Toolhold's folders and the ceiling. Without
+/// them, the daemon would run the tasks in the default folders.
 fn unit(
     folders: &Folders,
     config: Option<&Path>,

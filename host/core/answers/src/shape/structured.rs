@@ -184,6 +184,7 @@ fn rename_tool_fields(
     fields
 }
 
+/// Returns the schema of an object whose field `result` has the schema of the tool.
 fn wrapped(tool_schema: &Value) -> Map<String, Value> {
     let mut inner = tool_schema.clone();
     let mut outer = Map::from_iter([
@@ -191,8 +192,9 @@ fn wrapped(tool_schema: &Value) -> Map<String, Value> {
         ("required".to_owned(), json!([RESULT])),
     ]);
     if let Value::Object(fields) = &mut inner {
-        // With an `$id`, references inside this schema would start at the schema itself, but
-        // `rebase` makes them start at the outer schema.
+        // References such as `#/$defs/x` start at the innermost schema that has an `$id`. `rebase`
+        // changes the references so that they start at the outer schema, so the inner schema must
+        // not have an `$id`.
         fields.remove("$id");
         if let Some(dialect) = fields.remove("$schema") {
             outer.insert("$schema".to_owned(), dialect);

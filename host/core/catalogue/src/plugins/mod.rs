@@ -452,7 +452,8 @@ impl Plugins {
     }
 }
 
-/// Adds the components of the plugin folder, except known names.
+/// Adds the plugins in the plugin folder to `components`. Skips plugins whose names `components`
+/// already contains, because a configured path or an installed plugin has precedence.
 fn find_in_folder(
     path: &Path,
     components: &mut Vec<FoundComponent>,

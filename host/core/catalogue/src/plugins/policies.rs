@@ -278,12 +278,13 @@ impl GrantResolver {
         policy
     }
 
-    /// Adds the code index, and time for updating it. The index is derived, because it can be
-    /// created again from the code.
+    /// Adds what code search needs to store its index and to update it: the index, the model for
+    /// its embeddings, and time for the plugin and for the parsers, which are parts of the plugin.
     fn with_code_index(&self, mut policy: PluginGrants) -> PluginGrants {
         let settings = &self.config.values.index;
         let bytes = settings.max_mib.get().saturating_mul(MIB);
         let quota = IndexQuota { bytes, documents: bytes / MIN_CODE_DOCUMENT };
+        // The plugin can create the index again from the code.
         let is_derived = true;
         let folder = self.folders.data.join(INDEXES);
         let documents = Arc::new(DocumentIndex::named(folder, CODE, quota, is_derived));
@@ -293,8 +294,8 @@ impl GrantResolver {
 
         let update_time = Duration::from_secs(settings.update_secs.get());
         policy.limits.cpu += update_time;
-        // The parsers run on all processors at the same time, so each processor gets the whole
-        // time.
+        // The parsers run on all processors at the same time. Their limit counts the time of all
+        // processors together, so it is the update time multiplied by the number of processors.
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let parallel_parsers = u32::try_from(processors).unwrap_or(1);
         let parser_time = update_time.saturating_mul(parallel_parsers);

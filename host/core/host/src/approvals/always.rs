@@ -217,7 +217,8 @@ fn exact_rule(context: &CallContext) -> Result<AllowRule, ProposalError> {
         [subject] => subject,
         _ => return Err(ProposalError::SeveralSubjects),
     };
-    // A call that moves or removes a path acts on the name of the path, and on all its contents.
+    // If the subject is the name of a path, the call moves or removes the path. This affects
+    // everything below the path, but a rule can't say what may be there.
     let acts_on_contents = subject.kind == SubjectKind::Name;
     let sends_data = subject.kind == SubjectKind::Url && context.acts();
     let uses_earlier_variables = !context.carried.variables.is_empty();

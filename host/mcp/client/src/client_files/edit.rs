@@ -134,8 +134,8 @@ fn change_json(old_entry: &CstObject, entry: &Value) {
     }
 }
 
-/// Adds or changes a server's entry in the values of a file. Returns the new values, or `None` if a
-/// value on the path isn't an object.
+/// Adds a server's entry to `table` in the values of a file, or changes the entry like
+/// [`change_json`]. Returns `None` if the values or the table aren't an object.
 fn with_server(mut values: Value, table: &str, name: &str, entry: &Value) -> Option<Value> {
     let root = values.as_object_mut()?;
     let servers = root.entry(table).or_insert_with(|| Value::Object(Map::new())).as_object_mut()?;

@@ -97,7 +97,8 @@ impl Reading {
     /// Expands `compgen`, which may run a callback.
     fn expand_compgen(&mut self, arguments: &[Word], depth: usize) {
         self.expand_callback(arguments, depth);
-        // Bash expands the words of `-W` again.
+        // Bash expands the words of `-W` a second time, which may run commands: the words are
+        // unclear if they are unknown, or if they contain a character that starts an expansion.
         if let Some(words) = option_value(arguments, 'W') {
             let may_expand = words.is_unknown() || words.text.contains(['$', '`', '<', '>']);
             if may_expand && Rule::Words.is_enabled() {

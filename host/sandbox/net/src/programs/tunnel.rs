@@ -98,7 +98,9 @@ pub(super) async fn serve(
     }
     let target = connection.target(Scheme::Https);
     let reach = &connection.access.egress.settings().reach;
-    // Without a path, only an entry for all methods and paths grants the connection.
+    // The host can't see the methods and paths of the requests in a tunnel. So the connection is
+    // granted only by an entry without limits for methods and paths, because other entries don't
+    // match the method `CONNECT` with an empty path.
     let path = "";
     reach
         .request(&target, CONNECT, path, &[])

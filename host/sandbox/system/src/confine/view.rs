@@ -608,10 +608,12 @@ fn bundle(certificate: &str) -> Vec<u8> {
     all
 }
 
+/// Creates a file with the content `bytes` in `mount`, the file system of the covers.
 fn write_cover(mount: &OwnedFd, name: &str, bytes: &[u8]) -> Result<(), Errno> {
     let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
     let file = rustix::fs::openat(mount, name, flags, Mode::from_raw_mode(0o444))?;
     let mut rest = bytes;
+    // One call of `write` may write only some of the bytes.
     while !rest.is_empty() {
         let written = rustix::io::write(&file, rest)?;
         rest = &rest[written..];
@@ -619,6 +621,8 @@ fn write_cover(mount: &OwnedFd, name: &str, bytes: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
+/// Opens a file or directory in `mount`, the file system of the covers, to attach copies of it over
+/// other objects.
 fn open_cover(mount: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
     openat2(mount, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::BENEATH)
 }

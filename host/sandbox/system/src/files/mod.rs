@@ -372,8 +372,9 @@ impl FileView {
         if path.len() > kernel::PATH_MAX {
             return Err(Errno::NAMETOOLONG);
         }
-        // Only the file system of the directory is searched. The caller has checked that this file
-        // system answers without waiting, so it isn't one of the kernel's own.
+        // An object in one of the kernel's own file systems is usually denied, but this lookup
+        // can't find one: it stays in the file system of `dir`, which the caller has checked to be
+        // prompt, and the kernel's own file systems aren't prompt.
         let handle = kernel::resolve_cached(dir, path, follow)?;
         let stat = rustix::fs::fstat(&handle)?;
         let was_removed = stat.st_nlink == 0;

@@ -149,8 +149,9 @@ impl CallState {
     }
 }
 
-/// Describes the rights of a service. The string is only compared: a call may reuse a running
-/// service only if the call's own services have equal rights.
+/// Returns a string that is equal for services with equal rights. It is part of [`ServiceKey`], so
+/// a call can't use a running service whose rights differ from the rights that the call would give
+/// to a new service.
 fn service_rights(grant: &PluginServices, command: &Command) -> String {
     let rules = command.path_rules.as_ref().map(|rules| rules.rights());
     format!(
