@@ -42,7 +42,7 @@ const IMPORTED: [&str; 2] = ["deps/http", "host"];
 const NOT_IN_C: [&str; 2] = ["wasi:http/", "toolhold:host/secrets@"];
 
 /// Strings in the generated Go code, each with its replacement: the SDK's module and packages.
-const IN_GO: [(&str, &str); 4] = [
+const GO_REPLACEMENTS: [(&str, &str); 4] = [
     ("\"wit_component/", "\"toolhold/internal/wit/"),
     ("\"go.bytecodealliance.org/pkg/wit/runtime\"", "\"toolhold/internal/memory\""),
     ("\"go.bytecodealliance.org/pkg/wit/types\"", "\"toolhold/internal/types\""),
@@ -90,13 +90,15 @@ fn generate() -> Result<(), Box<dyn Error>> {
 }
 
 fn write_bindings(wit: &Path, out: &Path) -> Result<(), Box<dyn Error>> {
-    let c = remove_folder(out.join("SDK_C"))?.join("bindings");
+    let c_sdk = out.join("SDK_C");
+    remove_folder(&c_sdk)?;
     let c_bindings = bindings(wit, wit_bindgen_c::Opts::default().build(), &NOT_IN_C)?;
     for (name, bytes) in c_bindings.iter() {
-        write(&c.join(name), bytes)?;
+        write(&c_sdk.join("bindings").join(name), bytes)?;
     }
 
-    let go = remove_folder(out.join("SDK_GO"))?.join("internal");
+    let go_sdk = out.join("SDK_GO");
+    remove_folder(&go_sdk)?;
     let go_bindings = bindings(wit, wit_bindgen_go::Opts::default().build(), &[])?;
     for (name, bytes) in go_bindings.iter() {
         let folder = match name {
@@ -106,10 +108,10 @@ fn write_bindings(wit: &Path, out: &Path) -> Result<(), Box<dyn Error>> {
             _ => "wit",
         };
         let mut text = str::from_utf8(bytes)?.to_owned();
-        for (generated, in_sdk) in IN_GO {
-            text = text.replace(generated, in_sdk);
+        for (generated, replacement) in GO_REPLACEMENTS {
+            text = text.replace(generated, replacement);
         }
-        write(&go.join(folder).join(name), text.as_bytes())?;
+        write(&go_sdk.join("internal").join(folder).join(name), text.as_bytes())?;
     }
     Ok(())
 }
@@ -160,13 +162,13 @@ fn add_world(
     Ok(resolve.select_world(&[package], None)?)
 }
 
-/// Removes the output of an earlier build. Returns the path of the removed folder.
-fn remove_folder(folder: PathBuf) -> Result<PathBuf, Box<dyn Error>> {
-    match fs::remove_dir_all(&folder) {
+/// Removes the output of an earlier build, if there is one.
+fn remove_folder(folder: &Path) -> Result<(), Box<dyn Error>> {
+    match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(format!("can't remove {}: {error}", folder.display()).into())
         }
-        _ => Ok(folder),
+        _ => Ok(()),
     }
 }
 

@@ -116,19 +116,20 @@ fn last_states(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
         let content = line.trim_end_matches('\n');
+        let line_end = &line[content.len()..];
         let mut states = content.trim_end_matches('\r').split('\r').peekable();
         while let Some(state) = states.next() {
-            match states.peek() {
-                None => shown.push_str(&apply_backspaces(state)),
-                // The terminal overwrites this state.
-                Some(next) if is_earlier_state(state, next) => {}
-                Some(_) => {
-                    shown.push_str(&apply_backspaces(state));
-                    shown.push('\n');
-                }
+            let next = states.peek();
+            // The next state shows the same progress later, so this state isn't needed.
+            if next.is_some_and(|next| is_earlier_state(state, next)) {
+                continue;
+            }
+            shown.push_str(&apply_backspaces(state));
+            if next.is_some() {
+                shown.push('\n');
             }
         }
-        shown.push_str(&line[content.len()..]);
+        shown.push_str(line_end);
     }
     shown
 }

@@ -106,7 +106,10 @@ impl Paths {
                 let shown: String =
                     text[at..].chars().take_while(|c| !c.is_control()).take(200).collect();
                 if !allowed(&shown) {
-                    return Err(format!("{} has a path of this machine: {shown}", file.display()));
+                    return Err(format!(
+                        "{} contains a path of the machine that built it: {shown}",
+                        file.display()
+                    ));
                 }
             }
         }

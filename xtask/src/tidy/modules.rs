@@ -158,9 +158,10 @@ fn reachable_from<'e>(edges: &'e Edges<'_>, module: &str) -> BTreeSet<&'e str> {
     let mut reached = BTreeSet::new();
     let mut next = vec![module];
     while let Some(module) = next.pop() {
-        for other in edges.get(module).into_iter().flat_map(BTreeMap::keys) {
-            if reached.insert(other.as_str()) {
-                next.push(other);
+        let Some(used_modules) = edges.get(module) else { continue };
+        for used in used_modules.keys() {
+            if reached.insert(used.as_str()) {
+                next.push(used);
             }
         }
     }

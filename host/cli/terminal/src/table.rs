@@ -83,7 +83,8 @@ impl<const N: usize> Table<N> {
         for (column, head) in self.heads.iter().enumerate() {
             heads.push(self.pad(column, head, widths[column]));
         }
-        writeln!(out, "{FAINT}{}{FAINT:#}", heads.join(GAP).trim_end())?;
+        let head_line = heads.join(GAP);
+        writeln!(out, "{FAINT}{}{FAINT:#}", head_line.trim_end())?;
         for row in &self.rows {
             writeln!(out, "{}", self.row_line(row, &widths).trim_end())?;
             for detail in &row.details {

@@ -96,12 +96,15 @@ impl Config {
     /// Reads the rules for the built-in filters, and adds the rules of a trusted project. Blocks.
     pub fn filter_rules(&self, folders: &Folders, working_directory: &Path) -> FilterRules {
         let path = self.filter_rules_path(folders, working_directory);
-        let (mut text, unusable) = match read(&path) {
-            Ok(own) => (own, None),
+        let mut text = None;
+        let mut unusable = None;
+        match read(&path) {
+            Ok(own_text) => text = own_text,
             Err(source) => {
-                (None, Some(FilterRulesError { path: path.clone(), source }.to_string()))
+                let error = FilterRulesError { path: path.clone(), source };
+                unusable = Some(error.to_string());
             }
-        };
+        }
 
         let mut problems = Vec::new();
         match self.project_filter_rules(folders, working_directory) {
@@ -114,9 +117,8 @@ impl Config {
                         text = Some(merge(text.as_deref(), &rules, &mut problems));
                     }
                 }
-                ProjectRulesTrust::Untrusted => problems.push(untrusted_problem(&rules, "them")),
-                ProjectRulesTrust::Changed => {
-                    problems.push(untrusted_problem(&rules, "the changed file"));
+                ProjectRulesTrust::Untrusted | ProjectRulesTrust::Changed => {
+                    problems.push(untrusted_problem(&rules));
                 }
             },
             Err(error) => problems.push(error.to_string()),
@@ -168,10 +170,13 @@ impl ProjectFilterRules {
     }
 }
 
-fn untrusted_problem(rules: &ProjectFilterRules, what: &str) -> String {
+/// Returns the reason why the rules of an untrusted project aren't used.
+fn untrusted_problem(rules: &ProjectFilterRules) -> String {
+    let untrusted =
+        if rules.standing == ProjectRulesTrust::Changed { "the changed file" } else { "them" };
     format!(
-        "{}: these rules aren't used, because you haven't trusted {what}; to see and trust the \
-         rules: toolhold trust",
+        "{}: these rules aren't used, because you haven't trusted {untrusted}; to see and trust \
+         the rules: toolhold trust",
         rules.path.display()
     )
 }

@@ -99,8 +99,8 @@ impl Config {
         // The user approved only this rule, so other changes of the file must not apply with it.
         // The file may already have the rule, because another process may have written it for the
         // same approval.
-        let is_unchanged = current.values == self.values || current.without(rule) == self.values;
-        if !is_unchanged {
+        let is_unchanged = current.values == self.values;
+        if !is_unchanged && current.without(rule) != self.values {
             return Err(InsertError::Changed);
         }
         let Some(text) = rule.insert_into(&before)? else { return Ok(current) };

@@ -112,16 +112,16 @@ impl Governor {
 
     /// If the denied request may have been for a server that runs as a job of the session, adds to
     /// the denial how such a server can be reached.
-    pub(crate) fn add_remedy_by_jobs(&self, context: &CallContext, denial: &mut Decision) {
+    pub(crate) fn add_job_remedy(&self, context: &CallContext, denial: &mut Decision) {
         let Some(action) = context.action() else { return };
-        let Some(remedy_by_jobs) = self.rules().policy.remedy_by_jobs(&action, denial) else {
+        let Some(job_remedy) = self.rules().policy.remedy_by_jobs(&action, denial) else {
             return;
         };
         let remedy = denial.remedy.to_mut();
         // A remedy of several lines contains configuration, so the addition gets its own line.
         let separator = if remedy.contains('\n') { '\n' } else { ' ' };
         remedy.push(separator);
-        remedy.push_str(&remedy_by_jobs);
+        remedy.push_str(&job_remedy);
     }
 
     /// Checks whether a call may run only because its changes can be undone.

@@ -79,7 +79,10 @@ pub(crate) enum FormError {
     TooManyFields(usize),
     #[error("the form requires an unknown field")]
     MissingField,
-    #[error("the name of a field isn't 1 to {MAX_NAME} of A-Za-z0-9_.-")]
+    #[error(
+        "the name of a field must have 1 to {MAX_NAME} characters: letters and digits of ASCII, \
+         `_`, `.` and `-`"
+    )]
     FieldName,
     #[error("the field `{0}` seems to ask for a secret, which forms must not do")]
     AsksForSecret(String),

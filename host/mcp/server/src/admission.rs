@@ -37,10 +37,10 @@ const MAX_OPEN: usize = 256;
 const MAX_WAITING: usize = 32;
 
 /// Time for open requests to end after the client has closed its side of the connection.
-const MAX_WAIT_AFTER_CLIENT: Duration = Duration::from_secs(5);
+const MAX_WAIT_AFTER_CLIENT_END: Duration = Duration::from_secs(5);
 
 /// Time for open requests to end if the server ends first.
-const MAX_WAIT_AFTER_SERVER: Duration = Duration::from_secs(2);
+const MAX_WAIT_AFTER_SERVER_END: Duration = Duration::from_secs(2);
 
 /// A transport that stops reading while too many requests are open.
 pub(crate) struct Bounded<S, R, W> {
@@ -422,11 +422,13 @@ where
 
     async fn close(&mut self) -> io::Result<()> {
         let max_wait = if self.client_gone.is_cancelled() {
-            MAX_WAIT_AFTER_CLIENT
+            MAX_WAIT_AFTER_CLIENT_END
         } else {
-            MAX_WAIT_AFTER_SERVER
+            MAX_WAIT_AFTER_SERVER_END
         };
-        if timeout(max_wait, self.open_requests.wait_for_calls()).await.is_err() {
+        let waiting = timeout(max_wait, self.open_requests.wait_for_calls()).await;
+        let has_timed_out = waiting.is_err();
+        if has_timed_out {
             for open in self.open_requests.requests().values() {
                 if let Some(cancel) = &open.cancel {
                     cancel.cancel();

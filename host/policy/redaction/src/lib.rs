@@ -69,20 +69,23 @@ struct PlacedMark {
     old_end: usize,
 }
 
-/// Returns the original offset of an offset in a text with the marks of several passes.
-fn original_offset(passes: &[Vec<PlacedMark>], offset: usize) -> usize {
-    let mut original = offset;
+/// Converts an offset in a redacted text to the offset in the original text. `passes` contains the
+/// marks of each pass of the redaction. An offset in a mark becomes the start of the replaced text.
+fn original_offset(passes: &[Vec<PlacedMark>], mut offset: usize) -> usize {
+    // Undo the last pass first. Each step results in the offset in the text before that pass.
     for marks in passes.iter().rev() {
-        let mark_count = marks.partition_point(|mark| mark.start <= original);
-        if let Some(mark) = marks[..mark_count].last() {
-            original = if original < mark.end {
-                mark.old_start
-            } else {
-                mark.old_end + (original - mark.end)
-            };
-        }
+        let started_count = marks.partition_point(|mark| mark.start <= offset);
+        // A text before the first mark hasn't moved.
+        let Some(nearest_mark) = marks[..started_count].last() else { continue };
+        let is_in_mark = offset < nearest_mark.end;
+        offset = if is_in_mark {
+            nearest_mark.old_start
+        } else {
+            let distance = offset - nearest_mark.end;
+            nearest_mark.old_end + distance
+        };
     }
-    original
+    offset
 }
 
 /// Redacts the text of a field like [`text()`]. If `name` is a name for secrets, the whole text is

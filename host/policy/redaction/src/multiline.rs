@@ -60,7 +60,9 @@ pub(super) fn below(
     if bytes.get(line_end) != Some(&b'\n') {
         return None;
     }
-    if !has_indicator && line_end > at + 1 {
+    // Without an indicator, only a `\r` may come before the end of the line.
+    let has_other_text = line_end > at + 1;
+    if !has_indicator && has_other_text {
         return None;
     }
 
@@ -83,7 +85,9 @@ pub(super) fn below(
     if is_list || line.indent <= key_indent {
         return None;
     }
-    lines(bytes, line, key_indent, false, false, find_secret)
+    let has_entries = false;
+    let ends_at_key = false;
+    lines(bytes, line, key_indent, has_entries, ends_at_key, find_secret)
 }
 
 /// Returns the value that starts with `line`, after the block indicator. The flags are those of
@@ -101,7 +105,9 @@ fn plain_below(
         if is_delimited || line.indent < key_indent {
             return None;
         }
-        return lines(bytes, line, key_indent, true, true, find_secret);
+        let has_entries = true;
+        let ends_at_key = true;
+        return lines(bytes, line, key_indent, has_entries, ends_at_key, find_secret);
     }
     if is_list {
         return None;
@@ -128,7 +134,9 @@ fn plain_below(
     if line.indent <= key_indent {
         return None;
     }
-    lines(bytes, line, key_indent, false, true, find_secret)
+    let has_entries = false;
+    let ends_at_key = true;
+    lines(bytes, line, key_indent, has_entries, ends_at_key, find_secret)
 }
 
 /// Returns the lines of a value, from the first secret to the end. The lines are indented more than

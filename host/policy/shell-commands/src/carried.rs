@@ -213,7 +213,7 @@ impl CarriedChanges {
             let Ok(name) = std::str::from_utf8(&variable[..sign]) else { continue };
             let Ok(value) = std::str::from_utf8(&variable[sign + 1..]) else { continue };
             if is_carried(name) && exported.insert(name.to_owned(), value.to_owned()).is_some() {
-                return Err("the record has a variable twice");
+                return Err("the record contains the same variable twice");
             }
         }
         let removed = start

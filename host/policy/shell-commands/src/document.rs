@@ -26,19 +26,27 @@ pub(super) fn check(node: Node<'_>, source: &str) -> Result<Vec<String>, &'stati
         return Err(NO_END);
     }
 
-    let body_start = source[start.end_byte()..].find('\n').ok_or(NO_END)? + start.end_byte() + 1;
-    let line_continues = source[start.end_byte()..body_start - 1].ends_with('\\');
-    let before_body = children.iter().take_while(|child| child.id() != body.id());
-    let mut first_line = before_body.filter(|child| child.kind() != "\n");
-    let reaches_into_body = first_line.any(|child| child.end_byte() > body_start);
-    if line_continues || reaches_into_body {
+    // A shell reads the document from the line below the delimiter. If the first line continues
+    // there, after a backslash or in a text of several lines, a shell may read something else as
+    // the document than the grammar.
+    let rest_length = source[start.end_byte()..].find('\n').ok_or(NO_END)?;
+    let first_line_end = start.end_byte() + rest_length;
+    let body_start = first_line_end + 1;
+    let line_continues = source[start.end_byte()..first_line_end].ends_with('\\');
+    let nodes_before_body = children.iter().take_while(|child| child.id() != body.id());
+    let mut first_line_nodes = nodes_before_body.filter(|child| child.kind() != "\n");
+    let node_continues = first_line_nodes.any(|child| child.end_byte() > body_start);
+    if line_continues || node_continues {
         return Err(NO_END);
     }
 
     let (text_length, whole_length) =
         split_lengths(&source[body_start..], &delimiter, tabs, !quoted).ok_or(NO_END)?;
     let whole = source[body_start..body_start + whole_length].trim_end_matches('\n');
-    if body_start + whole.len() != end.end_byte() {
+    // `split_lengths` reads the document like a shell.
+    let end_for_shell = body_start + whole.len();
+    let end_for_grammar = end.end_byte();
+    if end_for_shell != end_for_grammar {
         return Err(NO_END);
     }
     if quoted {

@@ -497,9 +497,11 @@ fn possible_subcommands(
             continue;
         }
         indexes.push(index);
-        // The word after an unknown option is the value of the option or the subcommand.
+        // This word may be the value of an unknown option, and not the subcommand. In that case, a
+        // later word is the subcommand, so the search goes on.
         let follows_option = index > 0 && is_option(program, &arguments[index - 1].text);
-        if !has_unknown_option || !follows_option {
+        let may_be_value = has_unknown_option && follows_option;
+        if !may_be_value {
             break;
         }
         index += 1;

@@ -348,10 +348,10 @@ fn is_high_risk(program: &Program, whole: &str) -> bool {
     if HIGH.contains(&name) || name == "mkfs" || name.starts_with("mkfs.") {
         return true;
     }
-    if REMOTE_CLIENTS.contains(&name) && destroys(program, whole).is_some() {
-        return true;
-    }
-    changes_machine(name, &program.arguments) || code::deletes(name, &program.arguments)
+    let deletes_remote_data = REMOTE_CLIENTS.contains(&name) && destroys(program, whole).is_some();
+    deletes_remote_data
+        || changes_machine(name, &program.arguments)
+        || code::deletes(name, &program.arguments)
 }
 
 /// Checks whether a program changes the settings, services or sessions of the machine.

@@ -146,7 +146,9 @@ impl DeltaMessage {
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), WireError> {
         let function = call.object("function");
-        let index = call.number("index").or_else(|| function.as_ref()?.number("index"));
+        // Some servers send the index in `function`.
+        let index_in_function = function.as_ref().and_then(|function| function.number("index"));
+        let index = call.number("index").or(index_in_function);
         let id = call.text("id").unwrap_or_default();
         self.add_function(index, &id, function.as_ref(), assembly, events)?;
         let Some(open) = self.find(index) else { return Ok(()) };

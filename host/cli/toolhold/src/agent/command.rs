@@ -124,7 +124,8 @@ pub(crate) async fn make_host(
     )?;
     let mut builder = builder.builtins(toolhold_builtins::all());
     if let Some(delegates) = &around.delegates {
-        builder = builder.provider(Arc::clone(delegates) as _);
+        let delegates: Arc<Delegates> = Arc::clone(delegates);
+        builder = builder.provider(delegates);
     }
     let host = host::observed(builder, telemetry).build().await?;
     host.ready().await;

@@ -109,8 +109,9 @@ fn unit(
             variables.push((toolhold_variable, folder.clone()));
         }
     }
-    let ceiling = std::env::var_os(CEILING).unwrap_or_default();
-    if !ceiling.is_empty() {
+    if let Some(ceiling) = std::env::var_os(CEILING)
+        && !ceiling.is_empty()
+    {
         variables.push((CEILING, absolute(Path::new(&ceiling))?));
     }
     unit_text(&words, &variables).map_err(CommandError::usage)

@@ -511,7 +511,11 @@ fn removed_lines(security_lines: &SecurityLines, whole: &str, content: &[Content
     let mut lines = String::new();
     for range in security_lines.find(whole) {
         let line = whole[range].trim();
-        if shown_lines.contains(line) || !missing_lines.insert(line) {
+        if shown_lines.contains(line) {
+            continue;
+        }
+        let is_repeated = !missing_lines.insert(line);
+        if is_repeated {
             continue;
         }
         if missing_lines.len() > MAX_LINES {

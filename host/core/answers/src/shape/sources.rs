@@ -55,8 +55,11 @@ impl Source {
     /// Redacts a part. In an answer of `grep`, the name of each line's file decides how strictly
     /// the line is redacted.
     pub(super) fn part(self, mut part: Content) -> Content {
-        if let (Self::Lines(minimum), Body::Text(text)) = (self, &mut part.body) {
-            let lines = Lines { text, minimum, line: Cell::new(Line::beginning(0)) };
+        if let Self::Lines(minimum) = self
+            && let Body::Text(text) = &mut part.body
+        {
+            let first_line = Line::beginning(0);
+            let lines = Lines { text, minimum, line: Cell::new(first_line) };
             if let Cow::Owned(redacted) =
                 redaction::text_where(text, &|offset| lines.keys_at(offset))
             {

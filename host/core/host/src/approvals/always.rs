@@ -220,15 +220,15 @@ fn exact_rule(context: &CallContext) -> Result<AllowRule, ProposalError> {
     // If the subject is the name of a path, the call moves or removes the path. This affects
     // everything below the path, but a rule can't say what may be there.
     let acts_on_contents = subject.kind == SubjectKind::Name;
-    let sends_data = subject.kind == SubjectKind::Url && context.acts();
-    let uses_earlier_variables = !context.carried.variables.is_empty();
-
     if acts_on_contents {
         return Err(ProposalError::WholeTree);
     }
-    if sends_data {
+    // The call may send data to a URL, unless it only reads.
+    let may_send_data = subject.kind == SubjectKind::Url && context.acts();
+    if may_send_data {
         return Err(ProposalError::Sends);
     }
+    let uses_earlier_variables = !context.carried.variables.is_empty();
     if uses_earlier_variables {
         return Err(ProposalError::Variables);
     }

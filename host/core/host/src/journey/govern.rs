@@ -72,7 +72,7 @@ impl Journey<'_> {
         if decision.verdict == Verdict::Deny {
             let has_jobs = self.session.job_servers().is_some();
             if has_jobs {
-                governor.add_remedy_by_jobs(context, &mut decision);
+                governor.add_job_remedy(context, &mut decision);
             }
             return Ok(decision);
         }

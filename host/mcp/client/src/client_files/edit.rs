@@ -139,13 +139,15 @@ fn change_json(old_entry: &CstObject, entry: &Value) {
 fn with_server(mut values: Value, table: &str, name: &str, entry: &Value) -> Option<Value> {
     let root = values.as_object_mut()?;
     let servers = root.entry(table).or_insert_with(|| Value::Object(Map::new())).as_object_mut()?;
-    if let (Some(Value::Object(old_fields)), Value::Object(fields)) = (servers.get_mut(name), entry)
+    if let Some(Value::Object(old_fields)) = servers.get_mut(name)
+        && let Value::Object(new_fields) = entry
     {
         old_fields.retain(|key, _| {
             let is_transport_field = TRANSPORT_FIELDS.contains(&key.as_str());
-            !is_transport_field || fields.contains_key(key)
+            let is_outdated = is_transport_field && !new_fields.contains_key(key);
+            !is_outdated
         });
-        old_fields.extend(fields.clone());
+        old_fields.extend(new_fields.clone());
     } else {
         servers.insert(name.to_owned(), entry.clone());
     }

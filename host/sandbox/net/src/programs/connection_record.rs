@@ -102,9 +102,13 @@ impl Drop for LogEntries {
         let has_reached_host = *self.has_reached_host.get_mut();
         let records = std::mem::take(&mut self.report.entries().requests);
         for record in &records {
-            let is_limited = record.failed.is_some() && !has_reached_host;
-            if is_limited && !self.failures.count_failure() {
-                continue;
+            // Programs make such failures at no cost, so the log has only a limited number of them.
+            let failed_before_host = record.failed.is_some() && !has_reached_host;
+            if failed_before_host {
+                let is_within_limit = self.failures.count_failure();
+                if !is_within_limit {
+                    continue;
+                }
             }
             if let Err(failure) = self.log.record(&as_own_record(record)) {
                 let why = failure.message;

@@ -102,9 +102,10 @@ pub(super) async fn serve(
     // granted only by an entry without limits for methods and paths, because other entries don't
     // match the method `CONNECT` with an empty path.
     let path = "";
-    reach
-        .request(&target, CONNECT, path, &[])
-        .map_err(|denial| Error::Refused(Box::new(denial)))?;
+    let no_approvals: [String; 0] = [];
+    if let Err(denial) = reach.request(&target, CONNECT, path, &no_approvals) {
+        return Err(Error::Refused(Box::new(denial)));
+    }
     let uri = target.origin().parse::<Uri>().map_err(|error| Error::Url(error.to_string()))?;
     record.set_reached_host();
     let mut server = connection.access.connector.open(&target, &uri).await?;

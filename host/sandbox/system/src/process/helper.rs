@@ -156,7 +156,7 @@ pub fn run_helper(
     let (Some(stdin), Some(mut stdout), Some(stderr)) =
         (child.0.stdin.take(), child.0.stdout.take(), child.0.stderr.take())
     else {
-        return Err(HelperError::Failed("the helper has no pipes".into()));
+        return Err(HelperError::Failed("the helper was started without pipes".into()));
     };
 
     let deadline = Instant::now() + bounds.time;
