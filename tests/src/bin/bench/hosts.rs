@@ -1,12 +1,20 @@
 //! Commands that reach a host by its name: what the grant costs a command, and what the relay costs a
 //! request and a download.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Error, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{
+    ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, StreamOwned,
+};
 use serde_json::json;
 
 use crate::Setting;
@@ -37,6 +45,9 @@ const HOST: &str = "bench.test";
 /// The client in the folder of work: this program.
 const CLIENT: &str = "client";
 
+/// The variable that names a file with authorities, for this client as for many programs.
+const AUTHORITIES: &str = "SSL_CERT_FILE";
+
 const NOT_FETCHED: &str =
     "not fetched: `cargo xtask bench` does it where npm and pip reach their registries";
 
@@ -47,10 +58,13 @@ pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
     std::fs::create_dir_all(&work).map_err(failed)?;
     let program = std::env::current_exe().map_err(failed)?;
     std::fs::copy(program, work.join(CLIENT)).map_err(failed)?;
-    let port = serve().map_err(failed)?;
+    let port = serve(None).map_err(failed)?;
+    let authority = home.join("authority.pem");
+    let tls_port = serve(Some(tls_server(&authority)?)).map_err(failed)?;
 
+    let trusted = format!("network.authorities=[{:?}]", authority.display().to_string());
     let sandbox = |network: &str| {
-        let settings = ["tools.autonomy=full", "audit.keep=1", network];
+        let settings = ["tools.autonomy=full", "audit.keep=1", &trusted, network];
         let allowed = "tools.shell.allowed_commands=[\"curl\"]";
         let all = [&settings[..], &[allowed]].concat();
         Sandbox::with_own_names(&setting.repository, &home, &work, &all)
@@ -60,7 +74,10 @@ pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
     let compared = in_turn(ROUNDS, || commands(&hosts, "true"), || commands(&plain, "true"))?;
     let what = "bash, `true`, with a granted host, after a rest of 30 ms, against without, p50";
     let mut rows = vec![ratio(what.to_owned(), Target::AtMost(1.2), compared, "without hosts")];
-    rows.push(requests(&hosts, &work, port)?);
+    rows.push(requests(&hosts, &work, "http", port)?);
+    let read_entry = format!("{{host=\"https://{HOST}:{tls_port}\",methods=[\"GET\"]}}");
+    let read_host = sandbox(&format!("tools.shell.hosts=[{read_entry}]"))?;
+    rows.push(requests(&read_host, &work, "https", tls_port)?);
     rows.push(downloads(&hosts, &work, port)?);
     let curl = format!("curl -fsS http://{HOST}:{port}/");
     for (command, what) in [("true", "`true`"), (&*curl, "`curl` of the host")] {
@@ -70,22 +87,27 @@ pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-/// What a request takes longer through the relay.
-fn requests(sandbox: &Sandbox, work: &Path, port: u16) -> Result<Row, String> {
+/// What a request takes longer through the relay. With TLS, the relay reads the request.
+fn requests(sandbox: &Sandbox, work: &Path, scheme: &str, port: u16) -> Result<Row, String> {
+    let (kind, most) = if scheme == "https" {
+        ("a request over TLS that is read", 400.0)
+    } else {
+        ("a request", 150.0)
+    };
     let (mut ours, mut direct, mut samples) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        let relayed = median(through_relay(sandbox, port, "/")?);
-        let own = median(directly(work, port, "/")?);
+        let relayed = median(through_relay(sandbox, scheme, port, "/")?);
+        let own = median(directly(work, scheme, port, "/")?);
         samples.push((relayed.as_secs_f64() - own.as_secs_f64()) * 1e6);
         ours.push(relayed);
         direct.push(own);
     }
     Ok(Row {
         name: "hosts",
-        what: "a request of a command through the relay, longer than without a sandbox, p50".into(),
+        what: format!("{kind} of a command through the relay, longer than without a sandbox, p50"),
         samples,
         unit: Unit::Microseconds,
-        target: Target::AtMost(150.0),
+        target: Target::AtMost(most),
         ours: show_time(median(ours)),
         rival: format!("direct {}", show_time(median(direct))),
     })
@@ -95,8 +117,8 @@ fn requests(sandbox: &Sandbox, work: &Path, port: u16) -> Result<Row, String> {
 fn downloads(sandbox: &Sandbox, work: &Path, port: u16) -> Result<Row, String> {
     let Compared { ours: direct, rival: relayed, ratios } = in_turn(
         DOWNLOADS,
-        || Ok(median(directly(work, port, LARGE_PATH)?)),
-        || Ok(median(through_relay(sandbox, port, LARGE_PATH)?)),
+        || Ok(median(directly(work, "http", port, LARGE_PATH)?)),
+        || Ok(median(through_relay(sandbox, "http", port, LARGE_PATH)?)),
     )?;
     Ok(Row {
         name: "hosts",
@@ -209,17 +231,23 @@ fn commands(sandbox: &Sandbox, command: &str) -> Result<Duration, String> {
 }
 
 /// The times of the client in the sandbox.
-fn through_relay(sandbox: &Sandbox, port: u16, path: &str) -> Result<Vec<Duration>, String> {
-    let command = format!("./{CLIENT} --ask {HOST} {port} {path}");
+fn through_relay(
+    sandbox: &Sandbox,
+    scheme: &str,
+    port: u16,
+    path: &str,
+) -> Result<Vec<Duration>, String> {
+    let command = format!("./{CLIENT} --ask {scheme} {HOST}:{port} {path}");
     let arguments = json!({ "command": command, "timeout": 100 });
     let printed = sandbox.structured("bash", arguments)?;
     times(printed["stdout"].as_str().unwrap_or_default().as_bytes())
 }
 
 /// The times of the same client without a sandbox.
-fn directly(work: &Path, port: u16, path: &str) -> Result<Vec<Duration>, String> {
+fn directly(work: &Path, scheme: &str, port: u16, path: &str) -> Result<Vec<Duration>, String> {
     let mut client = Command::new(work.join(CLIENT));
-    times(&output_of(client.args(["--ask", "127.0.0.1", &port.to_string(), path]))?)
+    client.env(AUTHORITIES, work.with_file_name("authority.pem"));
+    times(&output_of(client.args(["--ask", scheme, &format!("127.0.0.1:{port}"), path]))?)
 }
 
 fn times(printed: &[u8]) -> Result<Vec<Duration>, String> {
@@ -229,60 +257,133 @@ fn times(printed: &[u8]) -> Result<Vec<Duration>, String> {
 }
 
 /// Sends requests for a path on one connection, and prints their times in nanoseconds as JSON.
+/// `address` is a host with its port.
 ///
 /// # Errors
 ///
 /// The host isn't reached, or its answer isn't complete.
-pub(crate) fn ask(host: &str, port: &str, path: &str) -> Result<(), String> {
-    let failed = |error: std::io::Error| format!("can't ask {host}:{port}: {error}");
-    let stream = TcpStream::connect(format!("{host}:{port}")).map_err(failed)?;
+pub(crate) fn ask(scheme: &str, address: &str, path: &str) -> Result<(), String> {
+    let failed = |error: Error| format!("can't ask {scheme}://{address}: {error}");
+    let stream = TcpStream::connect(address).map_err(failed)?;
     stream.set_nodelay(true).map_err(failed)?;
+    let times = if scheme == "https" {
+        let stream = tls_client(address, stream).map_err(failed)?;
+        request_times(stream, address, path)
+    } else {
+        request_times(stream, address, path)
+    };
+    println!("{}", json!(times.map_err(failed)?));
+    Ok(())
+}
+
+fn request_times(
+    stream: impl Read + Write,
+    address: &str,
+    path: &str,
+) -> std::io::Result<Vec<u64>> {
     let mut reader = BufReader::with_capacity(1 << 20, stream);
     let count = if path == LARGE_PATH { 1 } else { REQUESTS };
     let mut times = Vec::with_capacity(count);
     for _ in 0..count {
         let start = Instant::now();
-        let request = format!("GET {path} HTTP/1.1\r\nhost: {host}:{port}\r\n\r\n");
-        reader.get_mut().write_all(request.as_bytes()).map_err(failed)?;
-        read_answer(&mut reader).map_err(failed)?;
+        let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\n\r\n");
+        reader.get_mut().write_all(request.as_bytes())?;
+        read_answer(&mut reader)?;
         times.push(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
     }
-    println!("{}", json!(times));
-    Ok(())
+    Ok(times)
 }
 
-fn read_answer(reader: &mut BufReader<TcpStream>) -> std::io::Result<()> {
+fn read_answer(reader: &mut BufReader<impl Read>) -> std::io::Result<()> {
     let mut length = 0;
     let mut line = String::new();
     while line != "\r\n" {
         line.clear();
         if reader.read_line(&mut line)? == 0 {
-            return Err(std::io::ErrorKind::UnexpectedEof.into());
+            return Err(ErrorKind::UnexpectedEof.into());
         }
         if let Some((name, value)) = line.split_once(':')
             && name.eq_ignore_ascii_case("content-length")
         {
-            length = value.trim().parse().map_err(std::io::Error::other)?;
+            length = value.trim().parse().map_err(Error::other)?;
         }
     }
     let read = std::io::copy(&mut reader.take(length), &mut std::io::sink())?;
-    if read == length { Ok(()) } else { Err(std::io::ErrorKind::UnexpectedEof.into()) }
+    if read == length { Ok(()) } else { Err(ErrorKind::UnexpectedEof.into()) }
+}
+
+fn tls_client(
+    address: &str,
+    stream: TcpStream,
+) -> std::io::Result<StreamOwned<ClientConnection, TcpStream>> {
+    let file = std::env::var_os(AUTHORITIES).ok_or_else(|| Error::other("no authorities"))?;
+    let certificates = CertificateDer::pem_file_iter(file).map_err(Error::other)?;
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(certificates.flatten());
+    let config = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(Error::other)?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let host = address.split(':').next().unwrap_or_default().to_owned();
+    let name = ServerName::try_from(host).map_err(Error::other)?;
+    let connection = ClientConnection::new(Arc::new(config), name).map_err(Error::other)?;
+    Ok(StreamOwned::new(connection, stream))
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}
+
+/// Makes an authority, writes its certificate to `file`, and returns a server with a certificate
+/// of this authority.
+fn tls_server(file: &Path) -> Result<Arc<ServerConfig>, String> {
+    let failed = |error: rcgen::Error| format!("no certificates: {error}");
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().map_err(failed)?;
+    let authority = params.self_signed(&key).map_err(failed)?;
+    std::fs::write(file, authority.pem())
+        .map_err(|error| format!("can't write {}: {error}", file.display()))?;
+    let issuer = Issuer::new(params, key);
+    let key = KeyPair::generate().map_err(failed)?;
+    let certificate = CertificateParams::new([HOST.to_owned(), "127.0.0.1".to_owned()])
+        .and_then(|params| params.signed_by(&key, &issuer))
+        .map_err(failed)?;
+    let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
+    let config = ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| {
+            builder.with_no_client_auth().with_single_cert(vec![certificate.der().clone()], key)
+        });
+    config.map(Arc::new).map_err(|error| format!("no server with TLS: {error}"))
 }
 
 /// Starts a server of this machine, which runs as long as this process. Returns its port.
-fn serve() -> std::io::Result<u16> {
+fn serve(tls: Option<Arc<ServerConfig>>) -> std::io::Result<u16> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let port = listener.local_addr()?.port();
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            std::thread::spawn(move || answer_all(stream));
+            let tls = tls.clone();
+            std::thread::spawn(move || serve_one(stream, tls));
         }
     });
     Ok(port)
 }
 
-fn answer_all(stream: TcpStream) -> std::io::Result<()> {
+fn serve_one(stream: TcpStream, tls: Option<Arc<ServerConfig>>) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
+    match tls {
+        Some(config) => {
+            let connection = ServerConnection::new(config).map_err(Error::other)?;
+            answer_all(StreamOwned::new(connection, stream))
+        }
+        None => answer_all(stream),
+    }
+}
+
+fn answer_all(stream: impl Read + Write) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
     let chunk = vec![0; 1 << 18];
     loop {

@@ -99,8 +99,8 @@ fn main() -> ExitCode {
         Ok(Arguments { serve_badly: Some(kind), .. }) => {
             mcp::serve_badly(&kind).map(|()| ExitCode::SUCCESS)
         }
-        Ok(Arguments { ask: Some([host, port, path]), .. }) => {
-            hosts::ask(&host, &port, &path).map(|()| ExitCode::SUCCESS)
+        Ok(Arguments { ask: Some([scheme, address, path]), .. }) => {
+            hosts::ask(&scheme, &address, &path).map(|()| ExitCode::SUCCESS)
         }
         Ok(Arguments { echo_lines: true, .. }) => mcp::echo_lines().map(|()| ExitCode::SUCCESS),
         Ok(arguments) => run(&arguments),
