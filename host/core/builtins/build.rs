@@ -89,6 +89,8 @@ fn compress(file: &[u8], base: &[u8], path: PathBuf) -> Result<PathBuf, String> 
 fn compress_against(base: &[u8], file: &[u8], level: i32) -> std::io::Result<Vec<u8>> {
     let mut zstd = zstd::Encoder::with_ref_prefix(Vec::new(), level, base)?;
     zstd.window_log(WINDOW_LOG)?;
+    // The program allocates memory for a file of this size.
+    zstd.set_pledged_src_size(Some(file.len() as u64))?;
     zstd.write_all(file)?;
     zstd.finish()
 }

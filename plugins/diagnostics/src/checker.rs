@@ -155,16 +155,16 @@ impl Checker {
     pub(crate) const fn grant(self) -> &'static str {
         match self {
             Self::Cargo => {
-                "Commands don't see files that aren't granted. If the tools are installed, grant them: `presets = [\"cargo\"]` in [tools.shell] grants the toolchains of rustup."
+                "Commands see only granted files: unless it is set, `presets = [\"cargo\"]` in [tools.shell] grants the toolchains of rustup."
             }
             Self::Tsc | Self::Eslint => {
-                "Commands don't see files that aren't granted. If the tools are installed, grant them: `presets = [\"node\"]` in [tools.shell] grants the usual places of Node.js, and `allowed_paths` a folder, such as one above with node_modules."
+                "Commands see only granted files: unless it is set, `presets = [\"node\"]` in [tools.shell] grants the usual places of Node.js, and `allowed_paths` a folder, such as one above with node_modules."
             }
             Self::Ruff | Self::Mypy => {
-                "Commands don't see files that aren't granted. If the tools are installed, grant them: `presets = [\"python\"]` in [tools.shell] grants the usual places of Python (`\"uv\"` those of uv), and `allowed_paths` any other folder."
+                "Commands see only granted files: unless it is set, `presets = [\"python\"]` in [tools.shell] grants the usual places of Python (`\"uv\"` those of uv), and `allowed_paths` any other folder."
             }
             Self::Go => {
-                "Commands don't see files that aren't granted. If the tools are installed, grant them: `presets = [\"go\"]` in [tools.shell] grants the usual places of Go."
+                "Commands see only granted files: unless it is set, `presets = [\"go\"]` in [tools.shell] grants the usual places of Go."
             }
         }
     }
@@ -363,7 +363,7 @@ mod tests {
 
     #[test]
     fn hint_is_about_what_was_said() {
-        let preset = Some("don't see files that aren't granted");
+        let preset = Some("Commands see only granted files");
         for (checker, said, expected) in [
             (Checker::Cargo, "error: expected `=`\n --> Cargo.toml:2:5", None),
             (Checker::Cargo, "error: no such file or directory (os error 2)", preset),

@@ -252,18 +252,26 @@ impl Config {
         table_of_programs("tools.shell".to_owned(), &self.values.tools.shell.hosts)
     }
 
-    /// Returns the access of commands to the network.
-    pub(crate) fn network_of_commands(&self) -> toolhold_policy::Network {
+    /// Returns the access of commands to the network, with the place that decides on it.
+    pub(crate) fn network_of_commands(&self) -> Placed<toolhold_policy::Network> {
         let shell = &self.values.tools.shell;
         // Without a sandbox, commands connect to the network directly, so the list can't limit
         // them.
         let has_hosts = reaches_hosts(&shell.hosts) && shell.sandbox != SandboxMode::Off;
-        match shell.network.into() {
-            toolhold_policy::Network::Ask if has_hosts || self.asks_about_hosts() => {
-                toolhold_policy::Network::Hosts
+        let network = match shell.network.into() {
+            toolhold_policy::Network::Ask => {
+                if let Some(place) = self.ceiling_on_hosts() {
+                    return Placed { value: toolhold_policy::Network::OnlyHosts, place };
+                }
+                if has_hosts || self.asks_about_hosts() {
+                    toolhold_policy::Network::Hosts
+                } else {
+                    toolhold_policy::Network::Ask
+                }
             }
             network => network,
-        }
+        };
+        self.placed("tools.shell.network", network)
     }
 
     fn time_key(&self, table: &str) -> String {

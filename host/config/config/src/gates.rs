@@ -62,7 +62,7 @@ impl Config {
                 "tools.shell.require_approval_for_medium_risk",
                 tools.shell.require_approval_for_medium_risk,
             ),
-            network: self.placed("tools.shell.network", self.network_of_commands()),
+            network: self.network_of_commands(),
             web: Some(self.web()?),
             trusted: self.provider_trust(),
         })
@@ -91,7 +91,7 @@ impl Config {
         Containment { commands, files: None }
     }
 
-    fn placed<T>(&self, key: &str, value: T) -> Placed<T> {
+    pub(super) fn placed<T>(&self, key: &str, value: T) -> Placed<T> {
         Placed { value, place: self.origin(key) }
     }
 

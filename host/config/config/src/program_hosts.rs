@@ -113,9 +113,7 @@ impl Config {
                 .grants
                 .retain(|grant| grant.value.methods.is_empty() && grant.value.paths.is_empty());
             let Err(denial) = reach.entry_of_program(target) else { continue };
-            let text = ceiling.contents.source(HOSTS).place(HOSTS);
-            let kind = OriginKind::Ceiling(ceiling.path.display().to_string());
-            let place = Origin { text: text.into(), kind };
+            let place = origin_of_hosts(ceiling);
             return Ok(Some(Decision {
                 verdict: Verdict::Deny,
                 gate: Gate::Hosts,
@@ -127,10 +125,20 @@ impl Config {
         Ok(None)
     }
 
+    /// Returns the place in the first ceiling that sets `hosts` of commands.
+    pub(super) fn ceiling_on_hosts(&self) -> Option<Origin> {
+        self.ceilings_on_hosts().next().map(origin_of_hosts)
+    }
+
     /// Returns the ceilings that set `hosts` of commands.
     fn ceilings_on_hosts(&self) -> impl Iterator<Item = &Ceiling> {
         self.ceilings
             .iter()
             .filter(|ceiling| ceiling.contents.source_below(HOSTS) != Source::Default)
     }
+}
+
+fn origin_of_hosts(ceiling: &Ceiling) -> Origin {
+    let text = ceiling.contents.source(HOSTS).place(HOSTS);
+    Origin { text: text.into(), kind: OriginKind::Ceiling(ceiling.path.display().to_string()) }
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 use sha2::{Digest, Sha256};
+use zstd::zstd_safe::{self, DCtx};
 
 /// Most bytes of a component. A larger component is refused.
 pub const MAX_COMPONENT: usize = 64 << 20;
@@ -103,12 +104,18 @@ impl EmbeddedFile {
 /// Decompresses `bytes`. `base` is the dictionary of the compression, and is empty without a
 /// dictionary.
 fn decompress(bytes: &[u8], base: &[u8]) -> io::Result<Vec<u8>> {
-    let mut file = Vec::new();
-    let decoder = zstd::Decoder::with_ref_prefix(bytes, base)?;
-    decoder.take(READ_LIMIT).read_to_end(&mut file)?;
-    if file.len() > MAX_COMPONENT {
+    let size = zstd_safe::get_frame_content_size(bytes).ok().flatten();
+    let size = usize::try_from(size.ok_or(io::ErrorKind::InvalidData)?).unwrap_or(usize::MAX);
+    if size > MAX_COMPONENT {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
+    // A decoder of streams would fill a second buffer of this size.
+    let mut file = Vec::with_capacity(size);
+    let mut context = DCtx::create();
+    context
+        .ref_prefix(base)
+        .and_then(|_| context.decompress(&mut file, bytes))
+        .map_err(|code| io::Error::other(zstd_safe::get_error_name(code)))?;
     Ok(file)
 }
 
@@ -135,6 +142,7 @@ mod tests {
     fn compressed(file: &[u8], base: &[u8]) -> &'static [u8] {
         let mut encoder =
             zstd::Encoder::with_ref_prefix(Vec::new(), 1, base).expect("the base is one");
+        encoder.set_pledged_src_size(Some(file.len() as u64)).expect("nothing is written yet");
         io::Write::write_all(&mut encoder, file).expect("memory takes it");
         encoder.finish().expect("memory takes it").leak()
     }

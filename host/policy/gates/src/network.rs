@@ -18,6 +18,9 @@ pub enum Network {
     /// Commands reach the granted hosts, and further hosts or the whole network if a person
     /// approves. The person is asked about a host when a program connects.
     Hosts,
+    /// Commands reach the granted hosts, and further hosts if a person approves. A ceiling limits
+    /// the hosts, so nobody may approve the whole network.
+    OnlyHosts,
     /// Commands always reach the network.
     Allow,
 }
@@ -66,7 +69,7 @@ fn network_need(action: &Action<'_>) -> Option<NetworkNeed> {
 impl Placed<Network> {
     pub(crate) fn commands_reach_network(&self, action: &Action<'_>) -> bool {
         match self.value {
-            Network::Deny => false,
+            Network::Deny | Network::OnlyHosts => false,
             Network::Ask => network_need(action).is_some(),
             Network::Hosts => matches!(network_need(action), Some(NetworkNeed::Call)),
             Network::Allow => true,
@@ -87,7 +90,9 @@ impl Placed<Network> {
             (Network::Allow, _) => return None,
             // The command runs without the network, or reaches only the granted hosts. A command
             // that needs more fails by itself.
-            (Network::Deny | Network::Hosts, NetworkNeed::Command { .. }) => return None,
+            (Network::Deny | Network::Hosts | Network::OnlyHosts, NetworkNeed::Command { .. }) => {
+                return None;
+            }
             (Network::Deny, NetworkNeed::Call) => (
                 Verdict::Deny,
                 "network = \"deny\", and the call asks for the network".to_owned(),
@@ -95,6 +100,11 @@ impl Placed<Network> {
                     "Call the tool without `network`; or, to be asked for approval",
                     "network = \"ask\"",
                 ),
+            ),
+            (Network::OnlyHosts, NetworkNeed::Call) => (
+                Verdict::Deny,
+                "the ceiling limits `hosts`, and the call asks for the whole network".to_owned(),
+                ("Call the tool without `network`; or, to allow all hosts", "hosts = [\"*\"]"),
             ),
             // A permission for exactly this command includes the network. A permission with a
             // wildcard includes the network only if every program of the line needs the network.

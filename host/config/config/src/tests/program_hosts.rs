@@ -45,8 +45,8 @@ fn host_without_an_entry_is_asked_about_unless_a_rule_denies_it() {
     );
     let without_sandbox = scene.load("tools.shell.sandbox = \"off\"\n");
     check(&without_sandbox, "a.example.org", Verdict::Allow, "sandbox = \"off\"");
-    assert_eq!(without_sandbox.network_of_commands(), Network::Ask);
-    assert_eq!(loaded.network_of_commands(), Network::Hosts);
+    assert_eq!(without_sandbox.network_of_commands().value, Network::Ask);
+    assert_eq!(loaded.network_of_commands().value, Network::Hosts);
 }
 
 #[test]
@@ -105,10 +105,12 @@ fn ceiling_excludes_hosts_that_it_does_not_name() {
         assert!(decision.place.contains("ceiling.toml, line 2"), "{decision:?}");
         assert!(decision.remedy.contains("whoever manages the ceiling"), "{decision:?}");
     }
-    // Then a person is asked about the whole network, as without a sandbox.
     let loaded = with_ceiling("[]");
     check(&loaded, "a.corp.example.org", Verdict::Deny, "hosts");
-    assert_eq!(loaded.network_of_commands(), Network::Ask);
+    // Nobody may approve the whole network, which would include other hosts.
+    let network = loaded.network_of_commands();
+    assert_eq!(network.value, Network::OnlyHosts);
+    assert!(network.place.text.contains("ceiling.toml, line 2"), "{network:?}");
 }
 
 #[test]
