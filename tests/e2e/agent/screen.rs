@@ -95,16 +95,16 @@ fn other_model_answers_the_next_message() {
     let mut terminal = scene.chat((24, 80), &[]);
     terminal.until_shows("with scripted/scripted");
     terminal.keys("answer: a\r");
-    terminal.until_shows("You said: a");
+    until_idle_after(&mut terminal, "You said: a");
     terminal.keys("/model other-model\r");
     terminal.until_shows("The next message goes to scripted/other-model.");
     terminal.keys("after: b\r");
-    terminal.until_shows("I go on: b");
+    until_idle_after(&mut terminal, "I go on: b");
     // A new session keeps the model, and so does a session that goes on.
     terminal.keys("/clear\r");
     terminal.until_shows("with scripted/other-model");
     terminal.keys("answer: c\r");
-    terminal.until_shows("You said: c");
+    until_idle_after(&mut terminal, "You said: c");
     terminal.keys("/exit\r");
     assert_eq!(terminal.end().0, 0);
     let mut terminal = scene.chat((24, 80), &["--continue"]);
@@ -114,6 +114,12 @@ fn other_model_answers_the_next_message() {
     let models: Vec<String> = scene.asked().into_iter().map(|[.., model]| model).collect();
     assert_eq!(models, ["scripted", "other-model", "other-model", "other-model"]);
     scene.assert_fine();
+}
+
+/// Waits for the answer, and for the end of the agent's work: until then, the chat refuses
+/// commands.
+fn until_idle_after(terminal: &mut Terminal, answer: &str) {
+    terminal.until(answer, |screen| screen.contains(answer) && screen.contains("ready · "));
 }
 
 #[test]

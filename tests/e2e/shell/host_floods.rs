@@ -125,9 +125,10 @@ fn soak_flood_of_connections_is_bounded_and_holds_nobody_up() {
         let flooding = tokio::spawn(async move { host.call(flood).await });
         let started = scene.granted.join("started");
         soon("it starts", || started.exists()).await;
-        let mut most = 0;
+        let (mut most, mut others) = (0, 0);
         while !flooding.is_finished() {
             most = most.max(descriptors());
+            others += 1;
             scene.assert_serves().await;
             let asked = scene.host.call(request("other", &curl, 30)).await;
             assert_eq!(ran(&asked).map(|ran| ran.stdout), Some("word".to_owned()), "{asked:?}");
@@ -139,7 +140,7 @@ fn soak_flood_of_connections_is_bounded_and_holds_nobody_up() {
         assert!(most > before + RELAY_CONNECTIONS / 2, "the flood arrives: {most}");
         assert!(most < before + RELAY_CONNECTIONS + own, "{before} descriptors became {most}");
         // No request was finished, so nobody was dialled for it.
-        assert!(accepted.load(Ordering::SeqCst) < dialled + own, "{accepted:?}");
+        assert!(accepted.load(Ordering::SeqCst) <= dialled + others, "{accepted:?} of {others}");
         soon("the descriptors are closed", || descriptors() < before + own).await;
     });
 }
