@@ -22,7 +22,7 @@ use std::sync::Arc;
 use toolhold_agent::AgentError;
 use toolhold_core::config::{Config, Folders};
 use toolhold_core::{Approver, Host, HostError};
-use toolhold_models::choice::{ChoiceError, FoundProvider};
+use toolhold_models::choice::{ChoiceError, FoundProviders};
 use toolhold_skills::Skills;
 use toolhold_terminal::error::CommandError;
 
@@ -37,8 +37,8 @@ pub(crate) use tools::tools_for;
 /// The values that all commands of the agent need.
 pub(crate) struct Surroundings<'a> {
     pub(crate) config: &'a Config,
-    /// The provider that Toolhold found on this machine, which isn't in a configuration file.
-    pub(crate) found: Option<FoundProvider>,
+    /// The providers that Toolhold found on this machine, which aren't in a configuration file.
+    pub(crate) found: Option<FoundProviders>,
     pub(crate) folders: &'a Folders,
     pub(crate) directory: &'a Path,
     /// The name of the command in the audit log.

@@ -9,7 +9,7 @@ use toolhold_agent::{
 use toolhold_core::text::neutral_line;
 use toolhold_core::{Approver, Host, HostError};
 use toolhold_models::Part;
-use toolhold_models::choice::{ChosenModel, FoundProvider};
+use toolhold_models::choice::{ChosenModel, FoundProviders};
 use toolhold_terminal::error::CommandError;
 use toolhold_terminal::exit::Exit;
 use toolhold_terminal::interrupt::Interrupts;
@@ -193,7 +193,7 @@ async fn last_model(id: &str, around: &Surroundings<'_>) -> Option<String> {
 
 /// Tells which model Toolhold found, and how to choose another model.
 fn note_found(
-    found: &FoundProvider,
+    found: &FoundProviders,
     model: &ChosenModel,
     around: &Surroundings<'_>,
 ) -> std::io::Result<()> {
@@ -201,7 +201,7 @@ fn note_found(
         "no provider is configured; Toolhold uses {}, {}\nTo choose a model: `--model NAME`, or \
          `model = \"NAME\"` in [agent] of {}; `toolhold models` lists the models",
         neutral_line(&model.full_name()),
-        found.origin,
+        found.origin(model.provider()),
         around.folders.config_file().display()
     ))
 }
