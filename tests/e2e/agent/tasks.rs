@@ -248,8 +248,10 @@ fn task_without_a_terminal_goes_on_after_an_approval() {
     scene.task(&["--continue", "writes:"]).assert_answer(0, "written");
     assert_eq!(scene.read("written.txt"), "written");
     // For a person, the last line says the same.
-    let denied = scene.run(&["person:"]).ends(3).stderr;
+    let denied = scene.run(&["--set", "tools.autonomy=ask", "person:"]).ends(3).stderr;
     assert!(denied.contains("To go on: toolhold approvals allow "), "{denied}");
+    let going_on = "toolhold run --set=tools.autonomy=ask --continue again";
+    assert!(denied.contains(going_on), "{denied}");
 }
 
 #[test]

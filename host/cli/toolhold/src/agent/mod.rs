@@ -26,6 +26,8 @@ use toolhold_models::choice::{ChoiceError, FoundProviders};
 use toolhold_skills::Skills;
 use toolhold_terminal::error::CommandError;
 
+use crate::options::Options;
+
 pub(crate) use chat::chat;
 pub(crate) use models::models;
 pub(crate) use run::run;
@@ -36,6 +38,8 @@ pub(crate) use tools::tools_for;
 
 /// The values that all commands of the agent need.
 pub(crate) struct Surroundings<'a> {
+    /// The options of the command line.
+    pub(crate) options: &'a Options,
     pub(crate) config: &'a Config,
     /// The providers that Toolhold found on this machine, which aren't in a configuration file.
     pub(crate) found: Option<FoundProviders>,
