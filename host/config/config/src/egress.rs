@@ -271,7 +271,7 @@ impl Config {
             }
             network => network,
         };
-        self.placed("tools.shell.network", network)
+        Placed { value: network, place: self.origin_of_network() }
     }
 
     fn time_key(&self, table: &str) -> String {

@@ -93,7 +93,7 @@ impl Config {
 
     /// Returns a decision by one key of `[tools.shell]` for all hosts.
     fn decision_by(&self, key: &str, verdict: Verdict, rule: &str) -> Decision {
-        let place = self.origin(key);
+        let place = if key == NETWORK { self.origin_of_network() } else { self.origin(key) };
         let remedy = place.remedy(|| {
             "To decide on each host, set `network = \"ask\"` and `sandbox = \"strict\"` in \
              [tools.shell]."
@@ -123,6 +123,21 @@ impl Config {
             }));
         }
         Ok(None)
+    }
+
+    /// Returns the place of `network` of commands. If a ceiling limits it to the same value, returns
+    /// the place in the ceiling, because no line of the user's own file can allow more.
+    pub(super) fn origin_of_network(&self) -> Origin {
+        let network = self.values.tools.shell.network;
+        if network != NetworkGrant::Allow {
+            for Ceiling { contents, .. } in &self.ceilings {
+                let source = contents.source(NETWORK);
+                if source != Source::Default && contents.values.tools.shell.network == network {
+                    return self.origin_of(&source, NETWORK);
+                }
+            }
+        }
+        self.origin(NETWORK)
     }
 
     /// Returns the place in the first ceiling that sets `hosts` of commands.
