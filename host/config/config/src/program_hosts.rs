@@ -69,6 +69,32 @@ impl Config {
         Ok(Decision { remedy: denial.remedy.into(), ..decision })
     }
 
+    /// Returns the decision for people on a connection to a loopback host, which never leaves the
+    /// command's own network. Returns `None` if another decision counts: for another host, or if
+    /// commands have the network of this machine.
+    ///
+    /// The relay must not use it: a connection that arrives there left that network, for example
+    /// because the program itself looked up `localhost` in the DNS.
+    pub fn decision_on_own_loopback(&self, target: &ProgramTarget) -> Option<Decision> {
+        let shell = &self.values.tools.shell;
+        let has_own_network =
+            shell.sandbox != SandboxMode::Off && shell.network != NetworkGrant::Allow;
+        if !has_own_network || !target.target.host.is_loopback() {
+            return None;
+        }
+        Some(Decision {
+            verdict: Verdict::Allow,
+            gate: Gate::Hosts,
+            rule: "the loopback of a command isn't the loopback of this machine; `hosts` has no \
+                   effect on it"
+                .into(),
+            place: "built in".into(),
+            remedy: "To reach another server of this machine, let it listen at another address, \
+                     and add that address to `hosts`."
+                .into(),
+        })
+    }
+
     /// Returns whether entries allow only some requests to a host.
     ///
     /// # Errors
