@@ -6,7 +6,8 @@ use toolhold_policy::{Decision, Gate, Origin, OriginKind, Verdict};
 
 use super::{Ceiling, Config, NetworkGrant, SandboxMode, Source};
 
-const HOSTS: &str = "tools.shell.hosts";
+/// The list of hosts of commands.
+pub(super) const HOSTS: &str = "tools.shell.hosts";
 const NETWORK: &str = "tools.shell.network";
 const SANDBOX: &str = "tools.shell.sandbox";
 
