@@ -63,7 +63,9 @@ fn yes_flag_approves_one_call_unless_forbidden() {
     let cli = Cli::asking();
     cli.run(&[&WRITE[..], &["--yes"]].concat()).ends(0);
     assert_eq!(notes(&cli), "new");
-    cli.run(&WRITE).ends(3);
+    let hint = "repeat the call with `--yes`";
+    let unasked = cli.run(&WRITE).ends(3);
+    assert!(unasked.stderr.contains(hint), "{}", unasked.stderr);
     cli.run(&["call", "write", "path=../secret.txt", "content=x", "--yes"]).ends(3);
     assert_eq!(
         fs::read_to_string(cli.root.path().join("secret.txt")).expect("it is there"),
@@ -78,6 +80,8 @@ fn yes_flag_approves_one_call_unless_forbidden() {
         "{}",
         refused.stderr
     );
+    let unasked = cli.run(&WRITE).ends(3);
+    assert!(!unasked.stderr.contains(hint), "{}", unasked.stderr);
     assert_eq!(notes(&cli), "new");
 }
 

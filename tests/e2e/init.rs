@@ -259,6 +259,15 @@ fn init_writes_one_provider_without_choosing_it() {
 }
 
 #[test]
+fn init_names_the_model_that_no_file_names() {
+    let user = Newcomer::new();
+    let line = ["init", "--write", "yes"];
+    let told = user.run_with(&[("GEMINI_API_KEY", KEY)], &line).ends(0).stdout;
+    assert!(told.contains("of gemini, with the key of GEMINI_API_KEY."), "{told}");
+    assert!(!told.contains(KEY) && !user.text().contains("gemini"), "{told}");
+}
+
+#[test]
 fn unusable_address_of_a_provider_stops_init_before_it_writes() {
     let user = Newcomer::new();
     let variables = [("OPENAI_API_KEY", KEY), ("OPENAI_BASE_URL", "nowhere")];

@@ -141,12 +141,17 @@ fn name_of_a_provider_without_its_key_is_no_model() {
     let variables = [("OPENAI_API_KEY", KEY), ("OPENAI_BASE_URL", address.as_str())];
     let ended = scene.run_with(&variables, &["--model", "anthropic", "answer: on"]).ends(2);
     assert!(ended.stderr.contains("ANTHROPIC_API_KEY isn't set"), "{}", ended.stderr);
+    let ended = scene.run_with(&variables, &["--model", "mistral/large", "answer: on"]).ends(2);
+    assert!(ended.stderr.contains("MISTRAL_API_KEY isn't set"), "{}", ended.stderr);
     let ended = scene.run_with(&[], &["--model", "openai", "answer: on"]).ends(2);
     assert!(ended.stderr.contains("OPENAI_API_KEY isn't set"), "{}", ended.stderr);
     assert!(scene.asked().is_empty());
     let scene = Scene::new("chat", "", "");
     let ended = scene.run(&["--model", "anthropic", "answer: on"]).ends(2);
     assert!(ended.stderr.contains("there is no [providers.anthropic]"), "{}", ended.stderr);
+    let ended = scene.run(&["--model", "ollama/qwen3:8b", "answer: on"]).ends(2);
+    assert!(ended.stderr.contains("there is no [providers.ollama]"), "{}", ended.stderr);
+    assert!(scene.asked().is_empty());
 }
 
 #[test]

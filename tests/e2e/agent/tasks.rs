@@ -81,6 +81,20 @@ fn turn_is_undone_as_a_whole() {
 }
 
 #[test]
+fn session_is_undone_by_each_name_that_is_shown() {
+    let scene = scene("chat", FULL);
+    let before = state(&scene.work());
+    for prefix in ["", "agent "] {
+        let changed = scene.task(&["two_changes:"]).assert_answer(0, "both changed");
+        let name = format!("{prefix}{}", changed.id());
+        scene.cli.run(&["undo", "--session", &name, "--yes"]).ends(0);
+        assert_eq!(state(&scene.work()), before, "{name}");
+        let again = scene.cli.run(&["undo", "--session", &name, "--yes"]).ends(2).stderr;
+        assert!(again.contains(&name) && again.contains("no calls to undo"), "{again}");
+    }
+}
+
+#[test]
 fn model_reads_and_runs_commands() {
     let scene = scene("messages", FULL);
     let read = scene.task(&["parallel:"]).assert_answer(0, "45");
@@ -234,8 +248,10 @@ fn task_without_a_terminal_goes_on_after_an_approval() {
     scene.task(&["--continue", "writes:"]).assert_answer(0, "written");
     assert_eq!(scene.read("written.txt"), "written");
     // For a person, the last line says the same.
-    let denied = scene.run(&["person:"]).ends(3).stderr;
+    let denied = scene.run(&["--set", "tools.autonomy=ask", "person:"]).ends(3).stderr;
     assert!(denied.contains("To go on: toolhold approvals allow "), "{denied}");
+    let going_on = "toolhold run --set=tools.autonomy=ask --continue again";
+    assert!(denied.contains(going_on), "{denied}");
 }
 
 #[test]

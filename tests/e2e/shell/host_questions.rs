@@ -234,6 +234,14 @@ fn policy_check_names_the_line_that_decides_on_a_host() {
     assert!(allowed.starts_with("0 allow: ") && allowed.contains("*.example.org"), "{allowed}");
     let other = policy_check(&cli, hosts, "http://registry.example.org");
     assert!(other.starts_with("3 ask: "), "{other}");
+    for host in ["http://127.0.0.1:8765", "http://localhost:8765", "[::1]:8765"] {
+        for setting in [format!("tools.shell.hosts=[{host:?}]"), "tools.shell.hosts=[]".to_owned()]
+        {
+            let own = policy_check(&cli, &setting, host);
+            let is_said = own.contains("would reach only jobs of its session");
+            assert!(own.starts_with("0 allow: ") && is_said, "{own}");
+        }
+    }
     for (setting, host, rule) in [
         ("tools.web.denied_domains=[\"example.org\"]", "example.org", "denied_domains"),
         ("tools.shell.network=deny", "example.org", "network = \"deny\""),

@@ -116,7 +116,7 @@ pub struct ExportArguments {
 /// The form of exported records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ExportFormat {
-    /// The unchanged lines of the log, with data that a receiver needs to verify them
+    /// The unchanged lines of the log; docs/audit.md has a program that verifies them
     Jsonl,
     /// OpenTelemetry logs, to a collector or as JSON in a file
     Otlp,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use toolhold_core::HostError;
 use toolhold_core::config::{Folders, Inputs, PathAccess};
+use toolhold_core::text::{neutral_line, shell_word};
 use tracing::level_filters::LevelFilter;
 
 /// The options of every command.
@@ -53,6 +54,26 @@ impl Options {
         self.config.clone().unwrap_or_else(|| folders.config_file())
     }
 
+    /// Returns the options that change the configuration, quoted for a shell. Each option is
+    /// preceded by a space.
+    pub(crate) fn as_flags(&self) -> String {
+        let mut flags = String::new();
+        for (name, paths) in [
+            ("--allow", self.allow.as_slice()),
+            ("--allow-read", self.allow_read.as_slice()),
+            ("--plugin", self.plugin.as_slice()),
+            ("--config", self.config.as_slice()),
+        ] {
+            for path in paths {
+                flags += &flag(name, &path.display().to_string());
+            }
+        }
+        for setting in &self.set {
+            flags += &flag("--set", setting);
+        }
+        flags
+    }
+
     pub(crate) fn inputs(&self) -> Result<Inputs, HostError> {
         let mut inputs = Inputs::from_environment()?;
         inputs.file.clone_from(&self.config);
@@ -66,5 +87,30 @@ impl Options {
             inputs.allow.push((path.clone(), PathAccess::Read));
         }
         Ok(inputs)
+    }
+}
+
+/// Returns an option with its value, quoted for a shell and preceded by a space.
+fn flag(name: &str, value: &str) -> String {
+    format!(" {}", shell_word(&neutral_line(&format!("{name}={value}"))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_give_the_same_configuration_again() {
+        assert_eq!(Options::default().as_flags(), "");
+        let options = Options {
+            allow: vec![PathBuf::from("/a b")],
+            config: Some(PathBuf::from("own.toml")),
+            set: vec!["tools.autonomy=ask".to_owned(), "agent.model=\"it's\"".to_owned()],
+            ..Options::default()
+        };
+        let flags = options.as_flags();
+        let paths = " '--allow=/a b' --config=own.toml";
+        let settings = r#" --set=tools.autonomy=ask '--set=agent.model="it'\''s"'"#;
+        assert_eq!(flags, format!("{paths}{settings}"));
     }
 }

@@ -9,6 +9,7 @@ use serde_json::Value;
 use toolhold_component::Capability;
 use toolhold_contract::text::neutral_line;
 
+use super::inputs::ceiling_keys_path;
 use super::keys::dotted;
 use super::leaf::Leaf;
 use super::narrow::{Bases, Narrower, narrow, value_at};
@@ -86,11 +87,11 @@ impl Config {
     pub fn describe_ceilings(&self) -> String {
         let mut text = String::new();
         for Ceiling { path, signed_by, taken: limited_values, .. } in &self.ceilings {
-            let signed = match signed_by {
+            let signature = match signed_by {
                 Some(key) => format!("signed by key {key}"),
-                None => "not signed".to_owned(),
+                None => self.why_signature_is_unchecked(path),
             };
-            text += &neutral_line(&format!("{}, {signed}", path.display()));
+            text += &neutral_line(&format!("{}, {signature}", path.display()));
             text += "\n";
             if limited_values.is_empty() {
                 text += "  This ceiling limits no value of your configuration.\n";
@@ -107,6 +108,24 @@ impl Config {
             );
         }
         text
+    }
+
+    /// Returns the reason why the signature of a ceiling isn't checked, if it has a signature.
+    fn why_signature_is_unchecked(&self, path: &Path) -> String {
+        let organisation = self.read_from.as_ref().and_then(|(_, inputs)| inputs.ceiling.as_ref());
+        if organisation.is_some_and(|organisation| organisation == path) {
+            let keys = ceiling_keys_path(path);
+            return format!(
+                "signature not checked, because {} with the public key is missing",
+                keys.display()
+            );
+        }
+        let keys = ceiling_keys_path(Path::new(SYSTEM_CEILING));
+        format!(
+            "signature not checked, because TOOLHOLD_CEILING names the file; only the signature of \
+             {SYSTEM_CEILING} is checked, with the public key in {}",
+            keys.display()
+        )
     }
 }
 

@@ -18,9 +18,11 @@ use toolhold_policy::{Action, Placed, Verdict};
 
 use serde_json::Value;
 
+use super::program_hosts::HOSTS;
 use super::{
-    Config, Folders, HostGrant, NetworkGrant, OtherDomains, Problem, Problems, SandboxMode, Secret,
-    ServerSecret, UrlScheme, Web, WithoutProxy, WrittenHost, WrittenPrivateHosts,
+    Ceiling, Config, Folders, HostGrant, NetworkGrant, OtherDomains, Problem, Problems,
+    SandboxMode, Secret, ServerSecret, Source, UrlScheme, Web, WithoutProxy, WrittenHost,
+    WrittenPrivateHosts,
 };
 
 /// Most bytes of a request's body. A longer body is refused.
@@ -37,6 +39,9 @@ const KIB: u64 = 1 << 10;
 
 /// Bytes of a MiB.
 const MIB: u64 = 1 << 20;
+
+/// The list of hosts of the web tools.
+const WEB_HOSTS: &str = "tools.web.allowed_domains";
 
 /// The keys about requests of one table.
 struct RequestTable<'s> {
@@ -106,6 +111,7 @@ impl Config {
     /// Returns the hosts that the web tools may reach.
     fn web_reach(&self) -> Result<Reach, HostError> {
         let mut reach = self.reach(&self.web_table())?;
+        reach.ceilings = self.lists_of_ceilings(WEB_HOSTS, Self::web_reach)?;
         if self.values.tools.web.other_domains == OtherDomains::Allow {
             let place = self.origin("tools.web.other_domains");
             // `allow` is the same as a grant for every host.
@@ -185,6 +191,7 @@ impl Config {
         }
         let table = self.shell_table();
         let mut settings = self.egress_of_programs(&table, folders, working_directory)?;
+        settings.reach.ceilings = self.lists_of_ceilings(HOSTS, Self::shell_reach)?;
         settings.asks = self.asks_about_hosts();
         for (name, secret) in &shell.secrets {
             let key = secret_key(&table.name, name);
@@ -236,7 +243,26 @@ impl Config {
 
     /// Returns the hosts that commands may reach.
     pub(super) fn shell_reach(&self) -> Result<Reach, HostError> {
-        self.reach_of_programs(&self.shell_table())
+        let mut reach = self.reach_of_programs(&self.shell_table())?;
+        reach.ceilings = self.lists_of_ceilings(HOSTS, Self::shell_reach)?;
+        Ok(reach)
+    }
+
+    /// Returns the hosts of the list `key` in each ceiling that sets it. `reach` returns the hosts
+    /// in the contents of a ceiling.
+    fn lists_of_ceilings(
+        &self,
+        key: &str,
+        reach: impl Fn(&Self) -> Result<Reach, HostError>,
+    ) -> Result<Vec<Reach>, HostError> {
+        let mut lists = Vec::new();
+        for Ceiling { contents, .. } in &self.ceilings {
+            let source = contents.source_below(key);
+            if source != Source::Default {
+                lists.push(Reach { place: self.origin_of(&source, key), ..reach(contents)? });
+            }
+        }
+        Ok(lists)
     }
 
     fn reach_of_programs(&self, table: &RequestTable<'_>) -> Result<Reach, HostError> {
@@ -271,7 +297,7 @@ impl Config {
             }
             network => network,
         };
-        self.placed("tools.shell.network", network)
+        Placed { value: network, place: self.origin_of_network() }
     }
 
     fn time_key(&self, table: &str) -> String {
@@ -353,6 +379,7 @@ impl Config {
             job_servers: names_jobs && table.name == "tools.web",
             https_only,
             place: self.origin(&grants_key),
+            ceilings: Vec::new(),
         })
     }
 

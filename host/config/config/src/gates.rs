@@ -91,7 +91,7 @@ impl Config {
         Containment { commands, files: None }
     }
 
-    pub(super) fn placed<T>(&self, key: &str, value: T) -> Placed<T> {
+    fn placed<T>(&self, key: &str, value: T) -> Placed<T> {
         Placed { value, place: self.origin(key) }
     }
 

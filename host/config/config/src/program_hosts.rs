@@ -6,7 +6,8 @@ use toolhold_policy::{Decision, Gate, Origin, OriginKind, Verdict};
 
 use super::{Ceiling, Config, NetworkGrant, SandboxMode, Source};
 
-const HOSTS: &str = "tools.shell.hosts";
+/// The list of hosts of commands.
+pub(super) const HOSTS: &str = "tools.shell.hosts";
 const NETWORK: &str = "tools.shell.network";
 const SANDBOX: &str = "tools.shell.sandbox";
 
@@ -69,6 +70,32 @@ impl Config {
         Ok(Decision { remedy: denial.remedy.into(), ..decision })
     }
 
+    /// Returns the decision for people on a connection to a loopback host, which never leaves the
+    /// command's own network. Returns `None` if another decision counts: for another host, or if
+    /// commands have the network of this machine.
+    ///
+    /// The relay must not use it: a connection that arrives there left that network, for example
+    /// because the program itself looked up `localhost` in the DNS.
+    pub fn decision_on_own_loopback(&self, target: &ProgramTarget) -> Option<Decision> {
+        let shell = &self.values.tools.shell;
+        let has_own_network =
+            shell.sandbox != SandboxMode::Off && shell.network != NetworkGrant::Allow;
+        if !has_own_network || !target.target.host.is_loopback() {
+            return None;
+        }
+        Some(Decision {
+            verdict: Verdict::Allow,
+            gate: Gate::Hosts,
+            rule: "the loopback of a command isn't the loopback of this machine; `hosts` has no \
+                   effect on it"
+                .into(),
+            place: "built in".into(),
+            remedy: "To reach another server of this machine, let it listen at another address, \
+                     and add that address to `hosts`."
+                .into(),
+        })
+    }
+
     /// Returns whether entries allow only some requests to a host.
     ///
     /// # Errors
@@ -93,7 +120,7 @@ impl Config {
 
     /// Returns a decision by one key of `[tools.shell]` for all hosts.
     fn decision_by(&self, key: &str, verdict: Verdict, rule: &str) -> Decision {
-        let place = self.origin(key);
+        let place = if key == NETWORK { self.origin_of_network() } else { self.origin(key) };
         let remedy = place.remedy(|| {
             "To decide on each host, set `network = \"ask\"` and `sandbox = \"strict\"` in \
              [tools.shell]."
@@ -123,6 +150,21 @@ impl Config {
             }));
         }
         Ok(None)
+    }
+
+    /// Returns the place of `network` of commands. If a ceiling limits it to the same value, returns
+    /// the place in the ceiling, because no line of the user's own file can allow more.
+    pub(super) fn origin_of_network(&self) -> Origin {
+        let network = self.values.tools.shell.network;
+        if network != NetworkGrant::Allow {
+            for Ceiling { contents, .. } in &self.ceilings {
+                let source = contents.source(NETWORK);
+                if source != Source::Default && contents.values.tools.shell.network == network {
+                    return self.origin_of(&source, NETWORK);
+                }
+            }
+        }
+        self.origin(NETWORK)
     }
 
     /// Returns the place in the first ceiling that sets `hosts` of commands.

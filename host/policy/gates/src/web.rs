@@ -8,7 +8,7 @@ use toolhold_contract::{BuiltInGrant, BuiltInPlugin, Denial, SubjectKind};
 use crate::action::Action;
 use crate::decision::{Decision, Gate, Verdict};
 use crate::egress::{Missing, Reach, ReachStatus, Target, TargetError};
-use crate::origin::Placed;
+use crate::origin::{OriginKind, Placed};
 
 /// The part of `[tools.web]` that decides on a call before it runs. Each request of the running
 /// call is checked again.
@@ -89,9 +89,11 @@ impl Web {
             }
         };
         // If the user can change both keys, the remedy names the list of hosts, because a change of
-        // `other_domains` would open every host.
+        // `other_domains` would open every host. If a ceiling sets `other_domains`, the user can
+        // still add a host to the list, unless a ceiling excludes the host.
+        let is_in_ceiling = matches!(place.kind, OriginKind::Ceiling(_));
         let remedy_elsewhere =
-            if *value == Verdict::Deny { place.remedy_elsewhere() } else { None };
+            if *value == Verdict::Deny && !is_in_ceiling { place.remedy_elsewhere() } else { None };
         let remedy = match remedy_elsewhere {
             Some(remedy) => remedy,
             None => self.reach.unlisted(target, method, missing).remedy,

@@ -208,6 +208,7 @@ fn secret_that_no_grant_can_reach_is_found() {
             job_servers: false,
             https_only: Placed { value: true, place: place.clone() },
             place: place.clone(),
+            ceilings: Vec::new(),
         };
         assert_eq!(rule(host, &[], &[]).may_be_sent(&reach), is_reached, "{grant}: {host}");
     }

@@ -12,7 +12,7 @@ use toolhold_core::{HostError, outbound_client};
 use toolhold_net::{SecretError, SecretFormError, SecretSource, read};
 
 use crate::choice::error::ChoiceError;
-use crate::choice::local::listed_model;
+use crate::choice::local::{LOCAL, SERVER_NAMES, listed_model};
 use crate::choice::model::ChosenModel;
 use crate::{ModelClient, ModelEndpoint, ModelKey, ThinkingLevel, WireFormat};
 
@@ -74,11 +74,10 @@ fn choose_names<'a>(
         {
             return Ok((name, Some(model)));
         }
-        // The user means a known provider that has no key, not a model with this name.
-        if let Some(known) = KnownProvider::find(wanted)
-            && !known.key_variable.is_empty()
-        {
-            return Err(missing_provider(config, known));
+        // The user means a provider that isn't available, not a model with this name. A task for
+        // this provider must not go to another one.
+        if let Some(name) = missing_provider(config, wanted) {
+            return Err(missing_provider_error(config, name));
         }
     }
 
@@ -214,23 +213,51 @@ fn wrong_header(name: &str, error: impl fmt::Display) -> ChoiceError {
     provider_error(name, format_args!("has an invalid header: {error}"))
 }
 
-/// Makes the error for a known provider without a key in the environment and without a table in
-/// `[providers]`.
-fn missing_provider(config: &Config, known: &KnownProvider) -> ChoiceError {
-    let KnownProvider { name, key_variable, .. } = known;
-    let providers = &config.values.providers;
-    // Keys in the environment are only used if the configuration has no table.
-    let has_written_table = providers.keys().any(|name| !config.has_found_provider(name));
-    let message = if has_written_table {
+/// Returns the name of the known provider or local server that `wanted` names. Call this function
+/// only if `[providers]` has no such table.
+fn missing_provider<'a>(config: &Config, wanted: &'a str) -> Option<&'a str> {
+    let (name, has_model) = match wanted.split_once('/') {
+        Some((name, _)) => (name, true),
+        None => (wanted, false),
+    };
+    let is_known = KnownProvider::find(name).is_some();
+    // A configured server may have a model with the plain name of a server, such as `llama.cpp`.
+    let is_server = SERVER_NAMES.contains(&name) && (has_model || !has_written_table(config));
+    if is_known || is_server { Some(name) } else { None }
+}
+
+/// Checks whether a file names a provider. Toolhold only looks for providers if no file does.
+fn has_written_table(config: &Config) -> bool {
+    config.values.providers.keys().any(|name| !config.has_found_provider(name))
+}
+
+/// Makes the error for a known provider or local server that was neither found nor configured.
+fn missing_provider_error(config: &Config, name: &str) -> ChoiceError {
+    let key_variable = KnownProvider::find(name).map_or("", |known| known.key_variable);
+    let mut message = if has_written_table(config) {
         format!(
-            "`{name}` names a provider, but there is no [providers.{name}]; write that table, or \
-             name another model"
+            "`{name}` names a provider, but there is no [providers.{}]; write that table, or name \
+             another model",
+            dotted_name(name)
         )
-    } else {
+    } else if !key_variable.is_empty() {
         format!(
             "`{name}` names a provider, but {key_variable} isn't set; set it, or name another model"
         )
+    } else if config.has_found_provider(LOCAL) && SERVER_NAMES.contains(&name) {
+        format!("the server on this machine has the name `{LOCAL}` here, not `{name}`")
+    } else {
+        format!(
+            "`{name}` names a server on this machine, but no such server with a model was found; \
+             start it, or name another model"
+        )
     };
+    if !config.values.providers.is_empty() {
+        message += &format!(
+            ". If another provider has a model whose name begins with `{name}`, write the \
+             provider's name before it: `--model PROVIDER/{name}…`"
+        );
+    }
     HostError::Config(message).into()
 }
 
@@ -245,4 +272,59 @@ fn no_provider_chosen(config: &Config) -> ChoiceError {
         names.join(", ")
     ))
     .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A configuration without providers, for which these providers were found.
+    fn found(names: &[&str]) -> Config {
+        let mut config = Config::default();
+        let mut providers = std::collections::BTreeMap::new();
+        for &name in names {
+            providers.insert(name.to_owned(), ProviderSettings::default());
+        }
+        config.add_found_providers(names.first().expect("there is one"), providers);
+        config
+    }
+
+    #[track_caller]
+    fn assert_chosen(config: &Config, wanted: &str, name: &str, model: Option<&str>) {
+        let chosen = choose_names(config, Some(wanted)).expect("it is clear");
+        assert_eq!(chosen, (name, model), "{wanted}");
+    }
+
+    #[track_caller]
+    fn assert_refused(config: &Config, wanted: &str, why: &str) {
+        let error = choose_names(config, Some(wanted)).expect_err("nobody is asked").to_string();
+        assert!(error.contains(why), "{wanted}: {error}");
+    }
+
+    #[test]
+    fn model_of_a_named_provider_goes_to_no_other_provider() {
+        let config = found(&["openai"]);
+        for wanted in ["ollama", "ollama/qwen3:8b", "local", "llama.cpp/qwen3", "vllm/Qwen/Qwen3"] {
+            assert_refused(&config, wanted, "no such server");
+        }
+        assert_refused(&config, "mistral/large", "MISTRAL_API_KEY isn't set");
+        // Names of makers in a model's name aren't the names of providers.
+        for wanted in ["gpt-6", "ollama2", "meta-llama/llama-4", "mistralai/large"] {
+            assert_chosen(&config, wanted, "openai", Some(wanted));
+        }
+        let model = "openai/gpt-oss-120b";
+        let config = found(&["groq"]);
+        assert_refused(&config, model, "--model PROVIDER/openai");
+        assert_chosen(&config, "groq/openai/gpt-oss-120b", "groq", Some(model));
+    }
+
+    #[test]
+    fn server_on_this_machine_is_asked_besides_a_key() {
+        let config = found(&["openai", "ollama", "local"]);
+        assert_chosen(&config, "ollama", "ollama", None);
+        assert_chosen(&config, "ollama/qwen3:8b", "ollama", Some("qwen3:8b"));
+        assert_chosen(&config, "local/qwen3", "local", Some("qwen3"));
+        assert_chosen(&config, "gpt-6", "openai", Some("gpt-6"));
+        assert_refused(&config, "vllm/qwen3", "the name `local`");
+    }
 }

@@ -1,5 +1,5 @@
-//! Finds a provider for a configuration without providers: by a key in the environment, or by a
-//! server on this machine.
+//! Finds providers for a configuration without providers: by the keys in the environment, and by
+//! the servers on this machine.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,20 @@ use toolhold_core::config::{
 };
 use toolhold_net::requests::check_url;
 
-use crate::choice::local::find_local_server;
+use crate::choice::local::find_local_servers;
 
-/// A provider that was found without a configuration.
+/// The providers that were found without a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FoundProvider {
-    /// A phrase for people that names the variable with the key, or the server.
-    pub origin: String,
+pub struct FoundProviders {
+    origins: BTreeMap<String, String>,
+}
+
+impl FoundProviders {
+    /// Returns a phrase for people that names the variable with the provider's key, or the server.
+    /// Returns an empty phrase if `provider` wasn't found.
+    pub fn origin(&self, provider: &str) -> &str {
+        self.origins.get(provider).map_or("", String::as_str)
+    }
 }
 
 /// A known provider whose key is in the environment.
@@ -71,41 +78,43 @@ pub async fn add_found_providers(
     config: &mut Config,
     folders: &Folders,
     front_end: &str,
-) -> Result<Option<FoundProvider>, HostError> {
+) -> Result<Option<FoundProviders>, HostError> {
     if !config.values.providers.is_empty() {
         return Ok(None);
     }
     let mut from_variables = providers_from_environment(config)?;
     from_variables.extend(providers_without_key(config)?);
-    if let Some(first) = from_variables.first() {
-        let found = FoundProvider { origin: first.origin() };
-        let name = first.known.name;
-        let mut providers = BTreeMap::new();
-        for EnvironmentProvider { known, mut settings } in from_variables {
-            if settings.format != ModelFormat::ByName {
-                // The server at this address isn't the provider's own server, and may not have the
-                // provider's default model.
-                settings.model.clear();
-            }
-            providers.insert(known.name.to_owned(), settings);
+    let mut names = Vec::new();
+    let mut providers = BTreeMap::new();
+    let mut origins = BTreeMap::new();
+    for provider in from_variables {
+        let origin = provider.origin();
+        let EnvironmentProvider { known, mut settings } = provider;
+        if settings.format != ModelFormat::ByName {
+            // The server at this address isn't the provider's own server, and may not have the
+            // provider's default model.
+            settings.model.clear();
         }
-        config.add_found_providers(name, providers);
-        return Ok(Some(found));
+        names.push(known.name);
+        providers.insert(known.name.to_owned(), settings);
+        origins.insert(known.name.to_owned(), origin);
     }
-
-    let Some(server) = find_local_server(config, folders, front_end).await else {
-        return Ok(None);
-    };
-    let origin = format!("of the server at {}", server.base_url);
-    let name = if server.format == ModelFormat::Ollama { "ollama" } else { "local" };
-    let settings = ProviderSettings {
-        format: server.format,
-        base_url: server.base_url,
-        model: server.model,
-        ..ProviderSettings::default()
-    };
-    config.add_found_providers(name, BTreeMap::from([(name.to_owned(), settings)]));
-    Ok(Some(FoundProvider { origin }))
+    // A key must not hide the servers on this machine. Otherwise, a task for a local model could go
+    // to the key's provider.
+    for server in find_local_servers(config, folders, front_end).await {
+        let settings = ProviderSettings {
+            format: server.format,
+            base_url: server.base_url,
+            model: server.model,
+            ..ProviderSettings::default()
+        };
+        names.push(server.name);
+        origins.insert(server.name.to_owned(), format!("of the server at {}", settings.base_url));
+        providers.insert(server.name.to_owned(), settings);
+    }
+    let Some(first) = names.first() else { return Ok(None) };
+    config.add_found_providers(first, providers);
+    Ok(Some(FoundProviders { origins }))
 }
 
 /// Returns the known providers whose variable has another server's address, but which have no key

@@ -16,6 +16,15 @@ const LOCAL_SERVERS: [(u16, WireFormat); 4] = [
     (8000, WireFormat::Chat),
 ];
 
+/// The name of Ollama's provider.
+const OLLAMA: &str = "ollama";
+
+/// The name of the provider for a local server that isn't Ollama.
+pub(super) const LOCAL: &str = "local";
+
+/// The names of local servers that aren't the names of known providers.
+pub(super) const SERVER_NAMES: [&str; 4] = [LOCAL, "llama.cpp", "lmstudio", "vllm"];
+
 /// The time limit for the list of a local server's models.
 const LOCAL_LIST_TIME: Duration = Duration::from_millis(500);
 
@@ -24,33 +33,41 @@ const REMOTE_LIST_TIME: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug)]
 pub(super) struct LocalServer {
+    /// The name of the server's provider.
+    pub(super) name: &'static str,
     pub(super) base_url: String,
     pub(super) format: ModelFormat,
     /// The first listed model that isn't an embedding model.
     pub(super) model: String,
 }
 
-/// Finds the first server of [`LOCAL_SERVERS`] that has a model. Servers of other users get no
-/// request.
-pub(super) async fn find_local_server(
+/// Finds the servers of [`LOCAL_SERVERS`] that have a model: Ollama, and the first other server.
+/// Servers of other users get no request.
+pub(super) async fn find_local_servers(
     config: &Config,
     folders: &Folders,
     front_end: &str,
-) -> Option<LocalServer> {
+) -> Vec<LocalServer> {
     let outbound_client = outbound_client(config, folders, front_end);
     let client = ModelClient::new(outbound_client);
+    let mut found: Vec<LocalServer> = Vec::new();
     for (port, format) in LOCAL_SERVERS {
-        if is_trusted_listener(port)
-            && let Some(server) = ask_server(&client, port, format).await
-        {
-            return Some(server);
+        let name = if format == WireFormat::Ollama { OLLAMA } else { LOCAL };
+        let is_name_taken = found.iter().any(|server| server.name == name);
+        if !is_name_taken && is_trusted_listener(port) {
+            found.extend(ask_server(&client, name, port, format).await);
         }
     }
-    None
+    found
 }
 
 /// Returns the server at a port, or `None` if the server lists no model in time.
-async fn ask_server(client: &ModelClient, port: u16, format: WireFormat) -> Option<LocalServer> {
+async fn ask_server(
+    client: &ModelClient,
+    name: &'static str,
+    port: u16,
+    format: WireFormat,
+) -> Option<LocalServer> {
     let is_ollama = format == WireFormat::Ollama;
     let path = if is_ollama { "" } else { "/v1" };
     let base_url = format!("http://127.0.0.1:{port}{path}");
@@ -60,7 +77,7 @@ async fn ask_server(client: &ModelClient, port: u16, format: WireFormat) -> Opti
     let Ok(Ok(listed)) = tokio::time::timeout(LOCAL_LIST_TIME, listing).await else { return None };
     let model = first_model(listed)?;
     let format = if is_ollama { ModelFormat::Ollama } else { ModelFormat::Chat };
-    Some(LocalServer { base_url, format, model })
+    Some(LocalServer { name, base_url, format, model })
 }
 
 /// Returns the first model that isn't an embedding model. Ollama and LM Studio list both kinds.

@@ -18,7 +18,7 @@ use toolhold_core::config::{Config, Folders};
 pub use choose::{choose_model, thinking_level};
 pub use error::{ChoiceError, ChosenModelError};
 pub use found::{
-    EnvironmentProvider, FoundProvider, add_found_providers, providers_from_environment,
+    EnvironmentProvider, FoundProviders, add_found_providers, providers_from_environment,
 };
 pub use model::ChosenModel;
 pub use toolhold_core::config::{KNOWN_PROVIDERS, KnownProvider};

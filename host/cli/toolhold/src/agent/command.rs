@@ -91,6 +91,7 @@ fn run_work(
         }
         let around = Surroundings {
             front_end,
+            options,
             approver: Asker::agent_approver(has_yes, &folders, &loaded),
             config: &loaded,
             found,

@@ -93,7 +93,9 @@ pub(crate) async fn chat_on_screen(
     drop(chat);
     if !answer.is_empty() {
         writeln!(anstream::stdout(), "{}", neutral(&answer))?;
-        let resume = format!("toolhold chat --session {}", neutral_line(&id));
+        let phase = arguments.session.phase_flag();
+        let flags = around.options.as_flags();
+        let resume = format!("toolhold chat{phase}{flags} --session {}", neutral_line(&id));
         writeln!(anstream::stderr(), "{FAINT}To go on: {resume}{FAINT:#}")?;
     }
     remove_old_sessions(around);

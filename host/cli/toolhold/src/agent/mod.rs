@@ -22,9 +22,11 @@ use std::sync::Arc;
 use toolhold_agent::AgentError;
 use toolhold_core::config::{Config, Folders};
 use toolhold_core::{Approver, Host, HostError};
-use toolhold_models::choice::{ChoiceError, FoundProvider};
+use toolhold_models::choice::{ChoiceError, FoundProviders};
 use toolhold_skills::Skills;
 use toolhold_terminal::error::CommandError;
+
+use crate::options::Options;
 
 pub(crate) use chat::chat;
 pub(crate) use models::models;
@@ -36,9 +38,11 @@ pub(crate) use tools::tools_for;
 
 /// The values that all commands of the agent need.
 pub(crate) struct Surroundings<'a> {
+    /// The options of the command line.
+    pub(crate) options: &'a Options,
     pub(crate) config: &'a Config,
-    /// The provider that Toolhold found on this machine, which isn't in a configuration file.
-    pub(crate) found: Option<FoundProvider>,
+    /// The providers that Toolhold found on this machine, which aren't in a configuration file.
+    pub(crate) found: Option<FoundProviders>,
     pub(crate) folders: &'a Folders,
     pub(crate) directory: &'a Path,
     /// The name of the command in the audit log.

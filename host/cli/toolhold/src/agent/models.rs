@@ -41,7 +41,8 @@ pub(crate) async fn models(
     }
     if let Some(found) = &around.found {
         let first = &around.config.values.agent.provider;
-        note(&format!("no provider is configured, so Toolhold asks {first}, {}", found.origin))?;
+        let origin = found.origin(first);
+        note(&format!("no provider is configured, so Toolhold asks {first}, {origin}"))?;
     }
     let mut reports = Vec::new();
     let mut all_are_ok = true;

@@ -9,7 +9,7 @@ use toolhold_agent::{
 use toolhold_core::text::neutral_line;
 use toolhold_core::{Approver, Host, HostError};
 use toolhold_models::Part;
-use toolhold_models::choice::{ChosenModel, FoundProvider};
+use toolhold_models::choice::{ChosenModel, FoundProviders};
 use toolhold_terminal::error::CommandError;
 use toolhold_terminal::exit::Exit;
 use toolhold_terminal::interrupt::Interrupts;
@@ -48,7 +48,8 @@ pub(crate) async fn run(
     let ending = agent.run(vec![Part::Text(task)], &mut printer, &cancel).await;
     interrupts.disarm();
 
-    if let Some(command) = command_to_continue(&ending)
+    let flags = arguments.session.phase_flag() + &around.options.as_flags();
+    if let Some(command) = command_to_continue(&ending, &flags)
         && !arguments.json
     {
         writeln!(anstream::stderr(), "{FAINT}To go on: {command}{FAINT:#}")?;
@@ -60,14 +61,20 @@ pub(crate) async fn run(
     Ok(exit(ending.kind))
 }
 
-/// Returns the command line that continues the session. Returns `None` if the person must decide
-/// how to continue.
-fn command_to_continue(ending: &TaskEnd) -> Option<String> {
+/// Returns the command line that continues the session with the options `flags`, so that the same
+/// rules apply. Returns `None` if the person must decide how to continue.
+fn command_to_continue(ending: &TaskEnd, flags: &str) -> Option<String> {
     match ending.kind {
-        EndKind::Budget | EndKind::Cancelled => Some("toolhold run --continue 'go on'".to_owned()),
+        EndKind::Budget | EndKind::Cancelled => {
+            Some(format!("toolhold run{flags} --continue 'go on'"))
+        }
+        EndKind::Denied if ending.pending.is_empty() => None,
         EndKind::Denied => {
-            let id = ending.pending.first()?;
-            Some(format!("toolhold approvals allow {id}; toolhold run --continue again"))
+            let mut command = String::new();
+            for id in &ending.pending {
+                command += &format!("toolhold approvals allow {id}; ");
+            }
+            Some(format!("{command}toolhold run{flags} --continue again"))
         }
         EndKind::Done | EndKind::GaveUp | EndKind::Error => None,
     }
@@ -193,7 +200,7 @@ async fn last_model(id: &str, around: &Surroundings<'_>) -> Option<String> {
 
 /// Tells which model Toolhold found, and how to choose another model.
 fn note_found(
-    found: &FoundProvider,
+    found: &FoundProviders,
     model: &ChosenModel,
     around: &Surroundings<'_>,
 ) -> std::io::Result<()> {
@@ -201,7 +208,7 @@ fn note_found(
         "no provider is configured; Toolhold uses {}, {}\nTo choose a model: `--model NAME`, or \
          `model = \"NAME\"` in [agent] of {}; `toolhold models` lists the models",
         neutral_line(&model.full_name()),
-        found.origin,
+        found.origin(model.provider()),
         around.folders.config_file().display()
     ))
 }
@@ -262,4 +269,26 @@ pub(crate) fn remove_old_sessions(around: &Surroundings<'_>) {
     let days = around.config.values.agent.keep_days.get();
     let age = std::time::Duration::from_secs(days * 24 * 3600);
     SessionStore::new(around.folders).remove_old(age);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ending(kind: EndKind, pending: &[&str]) -> TaskEnd {
+        let pending = pending.iter().map(|&id| id.to_owned()).collect();
+        TaskEnd { kind, reason: String::new(), pending }
+    }
+
+    #[test]
+    fn task_goes_on_under_its_own_rules_after_all_approvals() {
+        let flags = " --set=a=b";
+        let cancelled = command_to_continue(&ending(EndKind::Cancelled, &[]), flags);
+        assert_eq!(cancelled.as_deref(), Some("toolhold run --set=a=b --continue 'go on'"));
+        assert_eq!(command_to_continue(&ending(EndKind::Denied, &[]), flags), None);
+        let both = command_to_continue(&ending(EndKind::Denied, &["12", "34"]), flags);
+        let expected = "toolhold approvals allow 12; toolhold approvals allow 34; \
+                        toolhold run --set=a=b --continue again";
+        assert_eq!(both.as_deref(), Some(expected));
+    }
 }

@@ -88,6 +88,14 @@ impl SessionArguments {
             None => Phase::Executor,
         }
     }
+
+    /// Returns the option `--phase`, preceded by a space, or nothing without this option.
+    pub(crate) fn phase_flag(&self) -> String {
+        match self.phase.as_ref().and_then(ValueEnum::to_possible_value) {
+            Some(phase) => format!(" --phase={}", phase.get_name()),
+            None => String::new(),
+        }
+    }
 }
 
 /// A phase of an agent's work, as named on the command line.

@@ -23,8 +23,8 @@ pub(crate) enum Asker {
     /// The person is asked at the terminal.
     Terminal(Questions),
     /// There is no terminal, so the question is posted for `toolhold approvals`. The string says
-    /// how to use `--yes`.
-    Elsewhere(PostingApprover, &'static str),
+    /// how to use `--yes`. It is `None` if the configuration forbids `--yes`.
+    Elsewhere(PostingApprover, Option<&'static str>),
 }
 
 impl Asker {
@@ -64,7 +64,7 @@ impl Asker {
         } else if crate::ask::is_watched() {
             Self::Terminal(questions)
         } else {
-            Self::Elsewhere(posting, how_to_use_yes)
+            Self::Elsewhere(posting, is_yes_allowed.then_some(how_to_use_yes))
         };
         Arc::new(asker)
     }
@@ -99,10 +99,14 @@ impl Asker {
                     Err(error) => Reply::Unasked(format!("the question can't be asked: {error}")),
                 }
             }
-            Self::Elsewhere(posting, how_to_use_yes) => match posting.ask(question).await {
-                Reply::Unasked(why) => Reply::Unasked(format!("{why}; or {how_to_use_yes}")),
-                reply => reply,
-            },
+            Self::Elsewhere(posting, how_to_use_yes) => {
+                match (posting.ask(question).await, how_to_use_yes) {
+                    (Reply::Unasked(why), Some(how_to_use_yes)) => {
+                        Reply::Unasked(format!("{why}; or {how_to_use_yes}"))
+                    }
+                    (reply, _) => reply,
+                }
+            }
         }
     }
 }

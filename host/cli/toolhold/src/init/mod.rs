@@ -124,6 +124,9 @@ pub(crate) fn run(arguments: &InitArguments, options: &Options) -> Result<Exit, 
     let mut written = vec![file.clone()];
     undo::record(&own, &written, Vec::new())?;
     write!(anstream::stdout(), "{}", describe(&answers, &file, &plugins))?;
+    if answers.providers.is_empty() {
+        write!(anstream::stdout(), "{}", providers::describe_found(&existing, &own))?;
+    }
     if imports_servers {
         writeln!(anstream::stdout())?;
         let outcome = mcp::import_servers(&file, &own, &existing, !is_watched)?;

@@ -4,12 +4,16 @@ use std::fmt::Write as _;
 use std::io::{BufRead, Write};
 
 use serde_json::json;
-use toolhold_core::config::{Config, ModelFormat};
-use toolhold_models::choice::{EnvironmentProvider, providers_from_environment};
+use toolhold_core::config::{Config, Folders, ModelFormat};
+use toolhold_core::text::neutral_line;
+use toolhold_models::choice::{
+    EnvironmentProvider, add_found_providers, providers_from_environment,
+};
 
 use crate::arguments::YesOrNo;
 use crate::ask::Dialogue;
 use crate::error::Error;
+use crate::host;
 use crate::shown::toml;
 
 /// Returns the providers with a key in the environment, if the person wants them in the file.
@@ -57,6 +61,30 @@ fn ask<R: BufRead, W: Write>(
     )?;
     let default_answer = true;
     dialogue.yes_or_no("Add these providers with these models?", default_answer)
+}
+
+/// Describes the model that the agent uses although no file names a provider. Returns nothing if
+/// there is no such model.
+pub(super) fn describe_found(existing: &Config, folders: &Folders) -> String {
+    let mut config = existing.clone();
+    // The file is complete without this text, and `toolhold run` reports the same errors.
+    let Ok(Some(found)) = host::block_on(async {
+        Ok(add_found_providers(&mut config, folders, "toolhold init").await?)
+    }) else {
+        return String::new();
+    };
+    let name = &config.values.agent.provider;
+    let settings = config.values.providers.get(name);
+    let model = settings.map_or("", |settings| settings.model.as_str());
+    if model.is_empty() {
+        return String::new();
+    }
+    format!(
+        "No provider of models is in the file, so `toolhold run` and `toolhold chat` use {} of \
+         {name}, {}.\n",
+        neutral_line(model),
+        found.origin(name)
+    )
 }
 
 /// Returns the tables of the providers as TOML. If there are several, `[agent]` chooses the first.

@@ -79,7 +79,12 @@ fn program_target(check: &PolicyCheck, host: &Host) -> Option<ProgramTarget> {
 
 /// Prints the decision about a connection of a command's program.
 fn show_host(target: &ProgramTarget, rules: &Config, json: bool) -> Result<Exit, Error> {
-    let decision = rules.decide_on_host(target)?;
+    let own_loopback = rules.decision_on_own_loopback(target);
+    let reaches_only_jobs = own_loopback.is_some();
+    let decision = match own_loopback {
+        Some(decision) => decision,
+        None => rules.decide_on_host(target)?,
+    };
     let runs = decision.verdict == Verdict::Allow;
     if json {
         let object = json!({
@@ -92,6 +97,9 @@ fn show_host(target: &ProgramTarget, rules: &Config, json: bool) -> Result<Exit,
     } else {
         let connection = format!("a command's connection to {}", neutral_line(&target.to_string()));
         let line = match decision.verdict {
+            Verdict::Allow if reaches_only_jobs => {
+                format!("{GOOD}allow{GOOD:#}: {connection} would reach only jobs of its session.\n")
+            }
             Verdict::Allow => format!("{GOOD}allow{GOOD:#}: {connection} would be made.\n"),
             Verdict::Ask => format!("{WARNING}ask{WARNING:#}: {connection} would need approval.\n"),
             Verdict::Deny => format!("{BAD}deny{BAD:#}: {connection} would be denied.\n"),

@@ -154,6 +154,7 @@ impl Prepared<'_> {
         let phase = phase(run)?.unwrap_or(Phase::Autonomous);
         let around = Surroundings {
             front_end: FRONT_END,
+            options,
             approver: Arc::new(PostingApprover::new(folders, &loaded.values.approvals)),
             config: &loaded,
             // Scheduled tasks use only configured providers.

@@ -44,6 +44,11 @@ pub(crate) fn run(arguments: &UndoArguments, options: &Options) -> Result<Exit, 
     }
     let calls = calls_to_undo(arguments, &store, &folders)?;
     if calls.is_empty() {
+        if let Some(name) = &arguments.session
+            && !name.is_empty()
+        {
+            return Err(nothing_in_session(name));
+        }
         return Err(Error::Usage(
             "there is nothing to undo in this directory; `toolhold undo --list` shows all calls \
              that changed files, including those that changed only times. Changes by MCP \
@@ -85,11 +90,9 @@ fn calls_to_undo(
         let entry = saved_calls(store)?.into_iter().find(|entry| entry.call == *call);
         vec![entry.ok_or_else(|| unknown_call(call))?]
     } else if let Some(name) = &arguments.session {
-        // `--session` without a name stands for this directory's session.
-        let name = if name.is_empty() { None } else { Some(name.as_str()) };
-        let session = call::session(name, folders)?.name().to_string();
+        let names = recorded_names(name, folders)?;
         let mut calls = saved_calls(store)?;
-        calls.retain(|entry| !entry.undone && *entry.session == *session);
+        calls.retain(|entry| !entry.undone && names.contains(&entry.session));
         calls
     } else {
         let found = store.latest_in(&config::working_directory()?);
@@ -103,6 +106,30 @@ fn calls_to_undo(
         return Ok(store.turn_of(entry).map_err(HostError::io("reading the saved changes"))?);
     }
     Ok(calls)
+}
+
+/// Returns the names under which calls of the session `name` may be recorded. An empty name stands
+/// for this directory's session.
+fn recorded_names(name: &str, folders: &Folders) -> Result<Vec<String>, Error> {
+    if name.is_empty() {
+        let no_name = None;
+        return Ok(vec![call::session(no_name, folders)?.name().to_string()]);
+    }
+    // The list shows the recorded name, and the agent shows its session's ID.
+    let mut names = vec![name.to_owned(), format!("agent {name}")];
+    // A recorded name may be too long for a session of `toolhold call`.
+    if let Ok(session) = call::session(Some(name), folders) {
+        names.push(session.name().to_string());
+    }
+    Ok(names)
+}
+
+fn nothing_in_session(name: &str) -> Error {
+    Error::Usage(format!(
+        "the session `{}` has no calls to undo; `toolhold undo --list` shows the calls that \
+         changed files, with their sessions",
+        neutral_line(name)
+    ))
 }
 
 /// Fails if the job of a call is still running, because the job may change the files again.
@@ -169,7 +196,7 @@ fn undo_call(
             };
             return Err(Error::Unasked(format!(
                 "there is no terminal to ask at, so nothing was changed; run: toolhold undo --yes {}",
-                neutral_line(&argument)
+                shown::shell_word(&neutral_line(&argument))
             )));
         };
         let default_answer = false;

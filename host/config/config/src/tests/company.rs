@@ -45,6 +45,17 @@ fn ceiling_with_keys_beside_it_counts_only_with_a_signature() {
         let problems = loaded.expect_err(why).to_string();
         assert!(problems.contains(why), "{why}: {problems}");
     };
+    fs::write(&ceiling, text).expect("it is written");
+    if let Some(loaded) = scene.load_in_company() {
+        let described = loaded.expect("there are no keys").describe_ceilings();
+        let reason = format!("because {} with the public key is missing", keys.display());
+        assert!(described.contains(&reason), "{described}");
+    }
+    let path = ceiling.display().to_string();
+    let loaded = load(&scene.folders, &inputs(&[("TOOLHOLD_CEILING", path.as_str())], &[]));
+    let described = loaded.expect("its signature isn't checked").describe_ceilings();
+    assert!(described.contains("because TOOLHOLD_CEILING names the file"), "{described}");
+    fs::remove_file(&ceiling).expect("it is there");
     fs::write(&keys, key.public().to_file()).expect("it is written");
     refused("the ceiling is missing");
     fs::write(&ceiling, text).expect("it is written");

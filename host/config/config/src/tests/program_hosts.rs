@@ -1,7 +1,7 @@
 //! The decisions on hosts that programs of commands reach.
 
 use toolhold_policy::egress::ProgramTarget;
-use toolhold_policy::{Decision, Network, Verdict};
+use toolhold_policy::{Decision, Network, OriginKind, Verdict};
 
 use super::*;
 
@@ -111,6 +111,25 @@ fn ceiling_excludes_hosts_that_it_does_not_name() {
     let network = loaded.network_of_commands();
     assert_eq!(network.value, Network::OnlyHosts);
     assert!(network.place.text.contains("ceiling.toml, line 2"), "{network:?}");
+}
+
+#[test]
+fn ceiling_on_the_network_is_named_even_if_it_takes_nothing_away() {
+    let scene = Scene::new();
+    scene.write("");
+    let ceiling = scene.work.join("ceiling.toml");
+    fs::write(&ceiling, "[tools.shell]\nnetwork = \"ask\"\n").expect("it is written");
+    let path = ceiling.display().to_string();
+    let ceiling_inputs = inputs(&[("TOOLHOLD_CEILING", path.as_str())], &[]);
+    let network = load(&scene.folders, &ceiling_inputs).expect("it is valid").network_of_commands();
+    assert_eq!(network.value, Network::Hosts);
+    assert!(network.place.text.contains("ceiling.toml, line 2"), "{network:?}");
+    assert!(matches!(network.place.kind, OriginKind::Ceiling(_)), "{network:?}");
+    // The user's own line is the narrower one.
+    scene.write("[tools.shell]\nnetwork = \"deny\"\n");
+    let network = load(&scene.folders, &ceiling_inputs).expect("it is valid").network_of_commands();
+    assert_eq!(network.value, Network::Deny);
+    assert!(network.place.text.contains("toolhold.toml, line 2"), "{network:?}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use toolhold_net::{SecretSource, Settings};
-use toolhold_policy::egress::{Placement, Scheme};
+use toolhold_policy::egress::{Placement, Scheme, Target};
 
 use super::*;
 
@@ -528,6 +528,35 @@ fn project_file_only_takes_away() {
         "[plugins.x.secrets.mine]\nenv = 'AWS_SECRET_ACCESS_KEY'\nhosts = ['a.example']\n",
     );
     assert!(loaded.values.plugins["x"].secrets.is_empty());
+}
+
+#[test]
+fn remedy_names_a_ceiling_only_for_hosts_that_it_excludes() {
+    let scene = Scene::new();
+    let ceiling = scene.work.join("ceiling.toml");
+    let contents = "[tools.web]\nother_domains = 'deny'\nallowed_domains = ['a.example']\n\
+                    [tools.shell]\nhosts = ['10.0.0.1:22']\n";
+    fs::write(&ceiling, contents).expect("it is written");
+    scene.write("");
+    let path = ceiling.display().to_string();
+    let loaded =
+        load(&scene.folders, &inputs(&[("TOOLHOLD_CEILING", &path)], &[])).expect("it is valid");
+    let web = loaded.egress_of_web(&scene.folders, &scene.work).expect("the settings are valid");
+    let shell = loaded
+        .egress_of_shell(&scene.folders, &scene.work)
+        .expect("the settings are valid")
+        .expect("a person is asked about hosts");
+    for (reach, url, is_excluded) in [
+        (&web.reach, "https://a.example/", false),
+        (&web.reach, "https://b.example/", true),
+        (&shell.reach, "https://10.0.0.1:22/", false),
+        (&shell.reach, "https://10.0.0.2:22/", true),
+    ] {
+        let target = Target::parse(url).expect("a target");
+        let denial = reach.request(&target, "GET", "/", &[]).expect_err(url);
+        let names_ceiling = denial.remedy.contains("whoever manages the ceiling");
+        assert_eq!(names_ceiling, is_excluded, "{url}: {denial:?}");
+    }
 }
 
 #[test]

@@ -98,7 +98,8 @@ impl Reach {
         });
         granted.ok_or_else(|| {
             let mut denial = self.unlisted(target, CONNECT, Missing::Port);
-            denial.remedy = self.remedy_to_add(&self.place, self.key(), &wanted.to_string());
+            denial.remedy =
+                self.remedy_to_add(target, &self.place, self.key(), &wanted.to_string());
             denial
         })
     }

@@ -184,6 +184,9 @@ pub struct Reach {
     pub https_only: Placed<bool>,
     /// Place of the grants in the configuration. A denial names it if no grant matches.
     pub place: Origin,
+    /// The same list in each ceiling that sets it. The user can't grant a host that isn't in all of
+    /// them, so the remedy for such a host names the ceiling.
+    pub ceilings: Vec<Reach>,
 }
 
 /// Whether a target is granted. A rule that denies the target takes precedence.
@@ -488,11 +491,11 @@ impl Reach {
         let (rule, remedy) = match missing {
             Missing::Host => (
                 format!("{key}, which doesn't have this host"),
-                self.remedy_to_add(&self.place, key, &missing_entry),
+                self.remedy_to_add(target, &self.place, key, &missing_entry),
             ),
             Missing::Port => (
                 format!("{key}, which has this host with another port or scheme"),
-                self.remedy_to_add(&self.place, key, &missing_entry),
+                self.remedy_to_add(target, &self.place, key, &missing_entry),
             ),
             Missing::Method => {
                 let list = match flag_or_variable(&self.place) {
@@ -562,10 +565,38 @@ impl Reach {
         }
     }
 
-    /// Returns the remedy that adds `host` to the list `key`. `place` is where the list is set.
-    pub(super) fn remedy_to_add(&self, place: &Origin, key: &str, host: &str) -> String {
+    /// Returns the remedy that adds `host`, the entry for a target, to the list `key`. `place` is
+    /// where the list is set.
+    pub(super) fn remedy_to_add(
+        &self,
+        target: &Target,
+        place: &Origin,
+        key: &str,
+        host: &str,
+    ) -> String {
+        if key == self.key()
+            && let Some(remedy) = self.remedy_by_ceiling(target)
+        {
+            return remedy;
+        }
         remedy_to_grant(place, || {
             format!("To allow it, {}", self.instruction_to_add(place, key, host))
+        })
+    }
+
+    /// Returns the remedy for a host that isn't in the list of a ceiling. Returns `None` if the host
+    /// is in the lists of all ceilings.
+    fn remedy_by_ceiling(&self, target: &Target) -> Option<String> {
+        let excluding = self.ceilings.iter().find(|ceiling| !ceiling.has_host(target))?;
+        excluding.place.remedy_elsewhere()
+    }
+
+    /// Checks whether a grant is for the host and port of a target. The scheme doesn't matter,
+    /// because the scheme of a program's connection isn't known at its start.
+    fn has_host(&self, target: &Target) -> bool {
+        [Scheme::Https, Scheme::Http].into_iter().any(|scheme| {
+            let target = Target { scheme, ..target.clone() };
+            self.grants_of(&target).any(|grant| self.has_origin(grant, &target))
         })
     }
 
@@ -601,7 +632,7 @@ impl Reach {
             "No configuration key can change this.".to_owned()
         } else {
             let key = if self.is_of_programs() { "hosts" } else { "allowed_private_hosts" };
-            self.remedy_to_add(list_place, key, &target.host_and_port())
+            self.remedy_to_add(target, list_place, key, &target.host_and_port())
         };
         Denial { capability: "http".to_owned(), action, rule, place: "built in".to_owned(), remedy }
     }
@@ -614,7 +645,7 @@ impl Reach {
                 action: action(method, target),
                 rule: "hosts, which doesn't have this host without TLS".to_owned(),
                 place: self.place.text.clone().into_owned(),
-                remedy: self.remedy_to_add(&self.place, self.key(), &target.origin()),
+                remedy: self.remedy_to_add(target, &self.place, self.key(), &target.origin()),
             };
         }
         let place = &self.https_only.place;

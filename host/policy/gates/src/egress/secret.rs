@@ -3,7 +3,7 @@
 use super::path::is_ambiguous;
 use super::pattern::{HostPattern, PrivateHosts};
 use super::reach::{Grant, HostGrantError, Missing, Reach, ReachStatus};
-use super::target::{LOCALHOST, Scheme, Target, TargetHost};
+use super::target::{Scheme, Target};
 
 /// The part of a request that contains a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,13 +149,6 @@ impl SecretHost {
     }
 }
 
-fn is_local(host: &TargetHost) -> bool {
-    match host {
-        TargetHost::Name(name) => name == LOCALHOST,
-        TargetHost::Address(address) => address.to_canonical().is_loopback(),
-    }
-}
-
 /// The reason why a secret isn't inserted into a request to one of its hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecretMismatch {
@@ -217,8 +210,8 @@ impl SecretRule {
         if !self.hosts.iter().any(|host| host.hosts.matches(&target.host)) {
             return None;
         }
-        let is_opened =
-            is_local(&target.host) && private.iter().any(|private| private.matches_target(target));
+        let is_opened = target.host.is_loopback()
+            && private.iter().any(|private| private.matches_target(target));
         if target.scheme == Scheme::Http && !is_opened {
             return Some(SecretMismatch::NoTls);
         }

@@ -134,6 +134,14 @@ pub enum TargetHost {
 }
 
 impl TargetHost {
+    /// Returns whether the host is the loopback of the machine that makes the request.
+    pub fn is_loopback(&self) -> bool {
+        match self {
+            Self::Name(name) => name == LOCALHOST,
+            Self::Address(address) => address.to_canonical().is_loopback(),
+        }
+    }
+
     /// Reads a host as in a URL. An IPv6 address has brackets.
     pub(super) fn parse(written: &str) -> Result<Self, TargetHostError> {
         Self::from_url_host(url::Host::parse(written)?)

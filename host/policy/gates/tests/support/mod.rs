@@ -165,6 +165,7 @@ pub fn reach(table: &str) -> Reach {
         job_servers: false,
         https_only: placed(true),
         place: "here".into(),
+        ceilings: Vec::new(),
     }
 }
 

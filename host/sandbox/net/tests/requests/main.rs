@@ -44,6 +44,7 @@ fn settings(private: &[&str]) -> Settings {
             job_servers: false,
             https_only: placed(true),
             place: Origin::default(),
+            ceilings: Vec::new(),
         },
         limits: Limits {
             time: Duration::from_secs(20),

@@ -82,6 +82,7 @@ fn loopback_settings() -> Settings {
         job_servers: false,
         https_only: Placed { value: true, place: place.clone() },
         place,
+        ceilings: Vec::new(),
     };
     let limits = Limits {
         time: PATIENCE,
