@@ -288,21 +288,67 @@ fn allowed_path(directory: &str, access: PathAccess) -> InlineTable {
     item
 }
 
-/// Returns the table with these names. Creates missing tables.
+/// Returns the table with these names. Creates missing tables. A new table is at the end of the
+/// file.
 fn find_or_add_table<'d>(
     document: &'d mut DocumentMut,
     names: &[&str],
 ) -> Result<&'d mut toml_edit::Table, ConfigEditError> {
+    let mut known = Some(document.as_item());
+    for name in names {
+        known = known.and_then(|item| item.get(name));
+    }
+    let is_new = known.is_none();
+    let above_end = above_end(document);
+    let end = last_position(document.as_table()) + 1;
+    if is_new {
+        // The comments at the end are now above the new table.
+        document.set_trailing("");
+    }
+
     let mut table = document.as_table_mut();
     for (depth, name) in names.iter().enumerate() {
         let mut missing = toml_edit::Table::new();
         // Only the last table gets a line with its name. The other tables are implicit.
         let is_last = depth + 1 == names.len();
         missing.set_implicit(!is_last);
+        if is_last {
+            missing.set_position(Some(end));
+            missing.decor_mut().set_prefix(&above_end);
+        }
         let entry = table.entry(name).or_insert(Item::Table(missing));
         table = entry.as_table_mut().ok_or(ConfigEditError::Tables)?;
     }
     Ok(table)
+}
+
+/// Returns the text above a table that is added at the end of the file. The comments at the end
+/// belong to the table before, so they stay above.
+fn above_end(document: &DocumentMut) -> String {
+    match document.trailing().as_str().unwrap_or_default().trim_end() {
+        "" if document.is_empty() => String::new(),
+        "" => "\n".to_owned(),
+        comments => format!("{comments}\n\n"),
+    }
+}
+
+/// Returns the position of the table that is the last one in the file. A new table without a
+/// position would come directly after the table before it in the tree, where the comments at the
+/// end of that table would become part of the new table.
+fn last_position(table: &toml_edit::Table) -> isize {
+    let mut last = table.position().unwrap_or_default();
+    for (_, item) in table {
+        match item {
+            Item::Table(inner) => last = last.max(last_position(inner)),
+            Item::ArrayOfTables(tables) => {
+                for inner in tables {
+                    last = last.max(last_position(inner));
+                }
+            }
+            Item::None | Item::Value(_) => {}
+        }
+    }
+    last
 }
 
 /// Adds an item to a list of a plugin's table in `text`.
@@ -431,12 +477,8 @@ fn insert_table(document: &mut DocumentMut, rule: &AllowRule) -> Option<()> {
     let written: DocumentMut = rule.text().parse().ok()?;
     let mut new = written["tools"]["permissions"][tool].as_array_of_tables()?.get(0)?.clone();
 
-    // Comments at the end of the file stay above the new rule.
-    let above_end = match document.trailing().as_str().unwrap_or_default().trim_end() {
-        "" if document.is_empty() => String::new(),
-        "" => "\n".to_owned(),
-        comments => format!("{comments}\n\n"),
-    };
+    let above_end = above_end(document);
+    let end = last_position(document.as_table()) + 1;
     let mut table = document.as_table_mut();
     for name in ["tools", "permissions"] {
         let mut missing = toml_edit::Table::new();
@@ -462,21 +504,34 @@ fn insert_table(document: &mut DocumentMut, rule: &AllowRule) -> Option<()> {
             new.set_position(first.position());
             // The comments directly above the first rule belong to this rule.
             let above = first.decor().prefix().and_then(RawString::as_str).unwrap_or_default();
-            let comments = above.trim_start_matches('\n');
-            let blank_lines = &above[..above.len() - comments.len()];
+            let (earlier_lines, comments) = split_own_comments(above);
             let first_prefix = format!("\n{comments}");
-            new.decor_mut().set_prefix(blank_lines);
+            new.decor_mut().set_prefix(earlier_lines);
             first.decor_mut().set_prefix(first_prefix);
             rules.insert(0, new);
         }
         None => {
-            new.set_position(None);
+            new.set_position(Some(end));
             new.decor_mut().set_prefix(above_end);
             rules.push(new);
             document.set_trailing("");
         }
     }
     Some(())
+}
+
+/// Splits the lines above a table after the last blank line. The comments before belong to the
+/// table before, or to no table.
+fn split_own_comments(above: &str) -> (&str, &str) {
+    let mut start = 0;
+    let mut own_start = 0;
+    for line in above.split_inclusive('\n') {
+        start += line.len();
+        if line.ends_with('\n') && line.trim().is_empty() {
+            own_start = start;
+        }
+    }
+    above.split_at(own_start)
 }
 
 fn rules_mut<'a>(table: &'a mut Table, tool: &str) -> Option<&'a mut Vec<Value>> {
@@ -620,6 +675,24 @@ mod tests {
             Some(&format!("[tools]\ncall = 20\n\n# the end\n\n{RULE}")),
         );
         check("# only this\n", Some(&format!("# only this\n\n{RULE}")));
+    }
+
+    #[test]
+    fn commented_lines_stay_in_their_table() {
+        let files = "[tools.file]\nallowed_paths = [\".\"]\n# deny_read = [\"~/.ssh\"]\n";
+        let server = "# the clock\n[mcp.servers.time]\ncommand = \"uvx\"\n# presets = [\"uv\"]\n";
+        let before = format!("{files}\n{server}");
+        check(&before, Some(&format!("{before}\n{RULE}")));
+        check(&format!("{before}\n{RULE}"), None);
+        let other = RULE.replace("/w/a", "/w/b");
+        let rest = format!("# about writing\n{other}\n{server}");
+        check(&format!("{files}\n{rest}"), Some(&format!("{files}\n{RULE}\n{rest}")));
+
+        let hosts = "[tools.web]\nallowed_domains = [\"docs.rs\"]\n";
+        let names = ["tools", "web"];
+        let written =
+            insert_item(&before, &names, "allowed_domains", "docs.rs".into(), Array::new());
+        assert_eq!(written, Ok(Some(format!("{before}\n{hosts}"))));
     }
 
     #[test]

@@ -19,6 +19,9 @@ const DATABASES: [&str; 5] = ["db", "duckdb", "kuzu", "sqlite", "sqlite3"];
 const SYSTEM: [&str; 11] =
     ["/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr"];
 
+/// The programs that run a script, without the digits of their versions.
+const INTERPRETERS: [&str; 7] = ["bash", "bun", "deno", "node", "nodejs", "python", "sh"];
+
 /// Most proposals for one server.
 const MAX_PROPOSALS: usize = 16;
 
@@ -157,7 +160,8 @@ pub(crate) fn line_for_unseen_directories(
     Some(format!("{key} = {value}"))
 }
 
-/// Proposes the directories in a program's arguments to which the program has no access yet.
+/// Proposes the directories in a program's arguments to which the program has no access yet, and
+/// the folder of the script that it runs.
 fn argument_proposals(server: &McpServer, context: &ProposalContext<'_>) -> Vec<GrantProposal> {
     let mut proposals = Vec::new();
     for argument in own_arguments(server) {
@@ -165,7 +169,75 @@ fn argument_proposals(server: &McpServer, context: &ProposalContext<'_>) -> Vec<
     }
     proposals.retain(|proposal| !is_granted(server, proposal, context));
     proposals.truncate(MAX_PROPOSALS);
+    if let Some(proposal) = script_proposal(server, context) {
+        // A directory in the arguments may contain the script. Directories make no table invalid.
+        let granted = with_proposals(server, &proposals).unwrap_or_else(|_| server.clone());
+        if !is_granted(&granted, &proposal, context) {
+            proposals.push(proposal);
+        }
+    }
     proposals
+}
+
+/// Proposes to let an interpreter read the folder of its script.
+fn script_proposal(server: &McpServer, context: &ProposalContext<'_>) -> Option<GrantProposal> {
+    let script = script_argument(server)?;
+    let named = context.resolve(script)?;
+    if !named.is_file() {
+        return None;
+    }
+    // Only folders can be granted, so nothing is proposed for a script in the home folder itself.
+    let folder = script_folder(&named)?;
+    if is_in_preset(server, &folder, context) {
+        return None;
+    }
+    let is_relative = !script.starts_with(['/', '~']);
+    let path = if !is_relative {
+        context.grantable(&folder)?
+    } else if folder.starts_with(real_or_given(context.directory)) {
+        // The server finds a relative path only if it starts in the working directory.
+        context.grantable_directory()?
+    } else {
+        return None;
+    };
+    let grant = Grant::Directory { path, access: PathAccess::Read };
+    Some(GrantProposal::new(grant, format!("the server runs {script}")))
+}
+
+/// Returns the argument that names an interpreter's script, which is the first that isn't an
+/// option.
+fn script_argument(server: &McpServer) -> Option<&str> {
+    let program = Path::new(&server.command).file_name()?.to_str()?;
+    let is_of_version = |letter: char| letter.is_ascii_digit() || letter == '.';
+    if !INTERPRETERS.contains(&program.trim_end_matches(is_of_version)) {
+        return None;
+    }
+    let mut words = server.args.iter().filter(|argument| !argument.starts_with('-'));
+    let first_word = words.next()?;
+    let has_subcommand = matches!(program, "bun" | "deno") && first_word == "run";
+    let script = if has_subcommand { words.next()? } else { first_word };
+    Some(script)
+}
+
+/// Returns the real folder that a script needs. For a script of an installed package, this is the
+/// outermost `node_modules`, because the packages that it depends on are there.
+fn script_folder(script: &Path) -> Option<PathBuf> {
+    let folder = script.parent()?.canonicalize().ok()?;
+    let packages = folder.ancestors().filter(|above| above.ends_with("node_modules")).last();
+    Some(packages.unwrap_or(&folder).to_owned())
+}
+
+/// Returns whether a preset of the server grants a folder.
+fn is_in_preset(server: &McpServer, folder: &Path, context: &ProposalContext<'_>) -> bool {
+    let Some(home) = &context.folders.home else { return false };
+    let home = real_or_given(home);
+    let roots = Roots { home: &home, variables: context.variables };
+    let presets = server.presets.iter().filter_map(|known| known.preset());
+    let mut places = presets.flat_map(with_all).flat_map(|preset| preset.places());
+    places.any(|(place, _access)| {
+        let granted = roots.find(place);
+        granted.is_some_and(|granted| folder.starts_with(real_or_given(&granted)))
+    })
 }
 
 /// Returns the variables with credentials that a well-known server needs, and that neither the
@@ -580,6 +652,57 @@ mod tests {
         ] {
             assert_eq!(machine.lines(command, &json!({})), expected, "{command}");
         }
+    }
+
+    #[test]
+    fn script_of_an_interpreter_is_proposed_for_reading() {
+        let machine = Machine::new();
+        let package = "elsewhere/node_modules/@x/server";
+        for script in [
+            format!("{package}/dist/index.js"),
+            format!("{package}/node_modules/y/run.js"),
+            "user/books/server.py".to_owned(),
+            "user/server.py".to_owned(),
+            "work/sub/server.js".to_owned(),
+            "user/.nvm/versions/node/lib/node_modules/z/index.js".to_owned(),
+        ] {
+            let path = PathBuf::from(machine.path(&script));
+            fs::create_dir_all(path.parent().expect("it is in a folder"))
+                .expect("folders are made");
+            fs::write(path, "").expect("a file is written");
+        }
+        let read = |path: &str| format!("{{ path = \"{path}\", access = \"read\" }}");
+        let modules = read("%/elsewhere/node_modules");
+        let books = read("%/user/books");
+        let here = read(".");
+        for (command, expected) in [
+            (format!("node %/{package}/dist/index.js"), Some(modules.clone())),
+            (format!("/opt/bin/node --inspect %/{package}/dist/index.js"), Some(modules.clone())),
+            (format!("node %/{package}/node_modules/y/run.js"), Some(modules.clone())),
+            (format!("deno run -A %/{package}/dist/index.js"), Some(modules.clone())),
+            (
+                format!("node %/{package}/dist/index.js %/work"),
+                Some(format!("\"%/work\", {modules}")),
+            ),
+            ("python3.12 ~/books/server.py".to_owned(), Some(books)),
+            ("node sub/server.js".to_owned(), Some(here)),
+            ("node sub/server.js .".to_owned(), Some("\".\"".to_owned())),
+            ("node %/work/sub/server.js %/work".to_owned(), Some("\"%/work\"".to_owned())),
+            ("python3 ~/server.py".to_owned(), None),
+            ("python3 -m server %/user/books/server.py".to_owned(), None),
+            ("node %/nowhere/server.js".to_owned(), None),
+            ("x %/user/books/server.py".to_owned(), None),
+        ] {
+            let lines: Vec<String> =
+                expected.iter().map(|paths| format!("allowed_paths = [{paths}]")).collect();
+            assert_eq!(machine.lines(&command, &json!({})), lines, "{command}");
+        }
+        let granted = json!({ "allowed_paths": [machine.path("elsewhere")] });
+        let command = format!("node %/{package}/dist/index.js");
+        assert_eq!(machine.lines(&command, &granted), Vec::<String>::new());
+        let global = "node ~/.nvm/versions/node/lib/node_modules/z/index.js";
+        assert_eq!(machine.lines(global, &json!({})).len(), 1);
+        assert_eq!(machine.lines(global, &json!({ "presets": ["node"] })), Vec::<String>::new());
     }
 
     #[test]
