@@ -72,7 +72,9 @@ fn each_client_s_file_starts_this_binary() {
             );
             assert!(again.stderr.contains("connected already"), "{}", again.stderr);
             let undo = [&["connect", name, "--undo", "--yes"], &flags[..]].concat();
-            assert!(cli.run(&undo).ends(0).stdout.contains("-"), "{name}: the change is shown");
+            let undone = cli.run(&undo).ends(0);
+            assert!(undone.stdout.contains("-"), "{name}: the change is shown");
+            assert!(undone.stderr.contains("Removed "), "{name}: {}", undone.stderr);
             assert!(!file.exists(), "{name}: it is gone");
             assert!(cli.run(&undo).ends(0).stderr.contains("nothing to undo"), "{name}");
         }

@@ -18,6 +18,8 @@ use crate::changed_file::FileChange;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::mcp::moved;
+use crate::shown;
+use crate::style::STRONG;
 
 /// Shows and reverts the changes that connected the client. Asks first, unless `--yes` is set.
 pub(super) fn undo(client: &Client, arguments: &ConnectArguments) -> Result<Exit, Error> {
@@ -74,10 +76,16 @@ pub(super) fn undo(client: &Client, arguments: &ConnectArguments) -> Result<Exit
         for (files, change) in &changes {
             write_back(files, change)?;
         }
+        let mut done: Vec<String> = changes.iter().map(|(_, change)| undone_line(change)).collect();
         for command in &commands {
-            run_or_print(command)?;
+            if run_or_print(command)? {
+                done.push(format!("Ran `{}`", command_line(command)));
+            }
         }
         recorded.write(&folders, &key)?;
+        if !arguments.json {
+            describe_undo(client, &done)?;
+        }
     }
     if arguments.json {
         let report = json!({
@@ -90,6 +98,29 @@ pub(super) fn undo(client: &Client, arguments: &ConnectArguments) -> Result<Exit
         writeln!(std::io::stdout().lock(), "{report:#}")?;
     }
     Ok(Exit::Success)
+}
+
+/// Returns a line that tells what a reverted change did to its file.
+fn undone_line(change: &FileChange) -> String {
+    let path = shown::path(change.path());
+    match change.after() {
+        Some(_) => format!("Restored {path}"),
+        None => format!("Removed {path}, which `toolhold connect` had created"),
+    }
+}
+
+/// Prints what was undone, and when it takes effect. If nothing was done, a command for the person
+/// has been printed in its place.
+fn describe_undo(client: &Client, done: &[String]) -> Result<(), Error> {
+    if done.is_empty() {
+        return Ok(());
+    }
+    let mut out = anstream::stderr();
+    for line in done {
+        writeln!(out, "{line}")?;
+    }
+    writeln!(out, "{STRONG}{} works as before from its next start on.{STRONG:#}", client.title)?;
+    Ok(())
 }
 
 /// Plans the change that reverts `files`, the newest first. Other changes of the file stay. Returns
@@ -130,4 +161,28 @@ fn write_back(files: &[&ChangedFile], change: &FileChange) -> Result<(), Error> 
 /// Removes the folder, unless it has entries. In this case, `remove_dir` fails.
 fn remove_if_empty(folder: &Path) {
     let _ = std::fs::remove_dir(folder);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn undone_file_is_restored_or_removed() {
+        let folder = tempfile::tempdir().expect("a folder is made");
+        let path = folder.path().join("mcp.json");
+        fs::write(&path, "{}\n").expect("a file is written");
+        let in_project = false;
+        let restored = FileChange::plan(&path, in_project, |_| Ok::<_, Infallible>(String::new()))
+            .expect("the file can be read")
+            .expect("its content changes");
+        assert_eq!(undone_line(&restored), format!("Restored {}", path.display()));
+        let removed = FileChange::removal(&path, in_project)
+            .expect("the file can be read")
+            .expect("the file is there");
+        let line = undone_line(&removed);
+        assert!(line.starts_with(&format!("Removed {}, ", path.display())), "{line}");
+    }
 }

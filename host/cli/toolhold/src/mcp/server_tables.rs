@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use thiserror::Error;
-use toml_edit::{DocumentMut, Item, Table, TomlError, Value};
+use toml_edit::{Document, DocumentMut, Item, Table, TomlError, Value};
 use toolhold_core::config::McpServer;
 use toolhold_core::text::neutral;
 use toolhold_mcp_client::changed_keys;
@@ -110,6 +110,39 @@ pub(crate) fn secret_files(text: &str, name: &str) -> Vec<String> {
     files
 }
 
+/// Returns the permission rules for tools of the server `name` in `text`, a `toolhold.toml`. Each
+/// rule is the name or glob of its tool, with the number of its line. If the text isn't TOML, there
+/// are no rules.
+pub(crate) fn tool_rules(text: &str, name: &str) -> Vec<(String, usize)> {
+    let Ok(document) = Document::parse(text) else { return Vec::new() };
+    let tools = document.as_table().get("tools");
+    let permissions = tools.and_then(|tools| tools.get("permissions"));
+    let Some(permissions) = permissions.and_then(Item::as_table_like) else { return Vec::new() };
+    let prefix = format!("{name}__");
+    let mut rules = Vec::new();
+    for (tool, item) in permissions.iter() {
+        if !tool.starts_with(&prefix) {
+            continue;
+        }
+        let spans: Vec<_> = match item {
+            Item::ArrayOfTables(tables) => tables.iter().map(Table::span).collect(),
+            other => vec![other.span()],
+        };
+        for span in spans {
+            let start = span.map_or(0, |span| span.start);
+            rules.push((tool.to_owned(), line_of(text, start)));
+        }
+    }
+    rules.sort_by_key(|(_, line)| *line);
+    rules
+}
+
+/// Returns the number of the line with a byte of `text`. The first line is 1.
+fn line_of(text: &str, byte: usize) -> usize {
+    let before = text.as_bytes().iter().take(byte);
+    before.filter(|byte| **byte == b'\n').count() + 1
+}
+
 /// Returns the table `[mcp.servers]`, which is created if it is missing.
 fn servers(document: &mut DocumentMut) -> Result<&mut dyn toml_edit::TableLike, ServerTableError> {
     let mcp = document.entry("mcp").or_insert_with(implicit_table);
@@ -180,6 +213,22 @@ mod tests {
         let at = add("", "a", &McpServer { url, ..McpServer::default() }).expect("it is added");
         assert_eq!(at, "[mcp.servers.a]\nurl = \"https://a.example/mcp\"\n");
         assert!(add("[", "a", &program(&["x"])).is_err());
+    }
+
+    #[test]
+    fn rules_of_a_servers_tools_are_found_with_their_lines() {
+        let text = "[[tools.permissions.git__log]]\npattern = \"a\"\naction = \"deny\"\n\n\
+                    [[tools.permissions.\"git__*\"]]\npattern = \"*\"\naction = \"allow\"\n\n\
+                    [[tools.permissions.github__log]]\npattern = \"*\"\naction = \"allow\"\n\n\
+                    [[tools.permissions.git__log]]\npattern = \"*\"\naction = \"allow\"\n";
+        let rule = |tool: &str, line: usize| (tool.to_owned(), line);
+        let expected = [rule("git__log", 1), rule("git__*", 5), rule("git__log", 13)];
+        assert_eq!(tool_rules(text, "git"), expected);
+        let inline = "[tools]\npermissions.git__log = [{ pattern = \"*\", action = \"allow\" }]\n";
+        assert_eq!(tool_rules(inline, "git"), [rule("git__log", 2)]);
+        assert!(tool_rules(inline, "gi").is_empty());
+        assert!(tool_rules("[tools]\npermissions = 3\n", "git").is_empty());
+        assert!(tool_rules("[", "git").is_empty());
     }
 
     #[test]

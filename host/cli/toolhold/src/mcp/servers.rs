@@ -24,6 +24,7 @@ use crate::mcp::login::{login, logout};
 use crate::mcp::server_tables::{self, change, check_name};
 use crate::mcp::shown_tool;
 use crate::options::Options;
+use crate::shown;
 
 /// The most listed packages. The others are only counted, because a long list scrolls away what the
 /// user approves.
@@ -45,9 +46,12 @@ pub(crate) async fn run(
         ServersCommand::Remove { name } => {
             check_name(name)?;
             let mut secrets = Vec::new();
+            let mut rules = Vec::new();
             change(file, |text| {
                 secrets = server_tables::secret_files(text, name);
-                server_tables::remove(text, name)
+                let after = server_tables::remove(text, name)?;
+                rules = server_tables::tool_rules(&after, name);
+                Ok(after)
             })?;
             let kept = kept_files(file, &secrets);
             if !kept.is_empty() {
@@ -57,6 +61,7 @@ pub(crate) async fn run(
                     kept.join(", ")
                 )?;
             }
+            warn_of_rules(&mut anstream::stderr(), file, name, &rules)?;
             Pins::default().store(folders, name)?;
             forget_tokens(folders, name, "")?;
             forget_packages(&folders.server_packages(name), None);
@@ -73,6 +78,29 @@ pub(crate) async fn run(
             approve(&load()?, folders, &working_directory()?, name, answers).await
         }
     }
+}
+
+/// Names the permission rules of a removed server, each with its line in `file`. They stay, because
+/// the user may have written them.
+fn warn_of_rules(
+    out: &mut impl Write,
+    file: &Path,
+    name: &str,
+    rules: &[(String, usize)],
+) -> std::io::Result<()> {
+    if rules.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "{WARNING}The rules for the server's tools stay{WARNING:#}, and also apply to a later \
+         server named {name}. Remove them if you don't need them:"
+    )?;
+    let file = shown::path(file);
+    for (tool, line) in rules {
+        writeln!(out, "  {file}:{line}: {}", neutral_line(tool))?;
+    }
+    Ok(())
 }
 
 /// Refuses global options that have no effect on adding or removing a server. The error names the
@@ -352,6 +380,20 @@ pub(crate) fn confirm(question: &str) -> Result<bool, CommandError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rules_of_a_removed_server_are_named_with_their_lines() {
+        let said = |rules: &[(String, usize)]| {
+            let mut out = Vec::new();
+            warn_of_rules(&mut out, Path::new("/c/toolhold.toml"), "git", rules)
+                .expect("it is written");
+            String::from_utf8(out).expect("it is UTF-8")
+        };
+        assert_eq!(said(&[]), "");
+        let text = said(&[("git__log".to_owned(), 4), ("git__*".to_owned(), 9)]);
+        let lines = "\n  /c/toolhold.toml:4: git__log\n  /c/toolhold.toml:9: git__*\n";
+        assert!(text.contains("server named git.") && text.ends_with(lines), "{text}");
+    }
 
     #[test]
     fn changed_packages_are_listed_and_many_new_ones_counted() {
