@@ -3,7 +3,7 @@
 use super::path::is_ambiguous;
 use super::pattern::{HostPattern, PrivateHosts};
 use super::reach::{Grant, HostGrantError, Missing, Reach, ReachStatus};
-use super::target::{Scheme, Target};
+use super::target::{Scheme, Target, TargetHost};
 
 /// The part of a request that contains a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl SecretHost {
         if is_short && is_pattern {
             return Err(SecretHostError::Wide);
         }
-        let is_local = hosts.single_host().is_some_and(is_local);
+        let is_local = hosts.single_host().is_some_and(TargetHost::is_loopback);
         let is_private_name = is_short && !is_local;
         if is_private_name && port.is_none() {
             return Err(SecretHostError::NoPort);
