@@ -75,8 +75,12 @@ pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
     let what = "bash, `true`, with a granted host, after a rest of 30 ms, against without, p50";
     let mut rows = vec![ratio(what.to_owned(), Target::AtMost(1.2), compared, "without hosts")];
     rows.push(requests(&hosts, &work, "http", port)?);
-    let read_entry = format!("{{host=\"{HOST}:{tls_port}\",methods=[\"GET\"]}}");
-    let read_host = sandbox(&format!("tools.shell.hosts=[{read_entry}]"))?;
+    // The relay reads requests to the host of a secret.
+    let entry = format!("\"https://{HOST}:{tls_port}\"");
+    let secret = "{command=[\"echo\",\"token-of-the-bench\"]}";
+    let read_host = sandbox(&format!(
+        "tools.shell={{hosts=[{entry}],secrets={{bench={{env=\"TOKEN\",from={secret},hosts=[{entry}]}}}}}}"
+    ))?;
     rows.push(requests(&read_host, &work, "https", tls_port)?);
     rows.push(downloads(&hosts, &work, port)?);
     let curl = format!("curl -fsS http://{HOST}:{port}/");
