@@ -534,7 +534,7 @@ fn project_file_only_takes_away() {
 fn remedy_names_a_ceiling_only_for_hosts_that_it_excludes() {
     let scene = Scene::new();
     let ceiling = scene.work.join("ceiling.toml");
-    let contents = "[tools.web]\nother_domains = 'deny'\nallowed_domains = ['a.example']\n\
+    let contents = "[tools.web]\nother_domains = 'deny'\nallowed_domains = ['a.example.org']\n\
                     [tools.shell]\nhosts = ['10.0.0.1:22']\n";
     fs::write(&ceiling, contents).expect("it is written");
     scene.write("");
@@ -547,8 +547,8 @@ fn remedy_names_a_ceiling_only_for_hosts_that_it_excludes() {
         .expect("the settings are valid")
         .expect("a person is asked about hosts");
     for (reach, url, is_excluded) in [
-        (&web.reach, "https://a.example/", false),
-        (&web.reach, "https://b.example/", true),
+        (&web.reach, "https://a.example.org/", false),
+        (&web.reach, "https://b.example.org/", true),
         (&shell.reach, "https://10.0.0.1:22/", false),
         (&shell.reach, "https://10.0.0.2:22/", true),
     ] {

@@ -9,7 +9,7 @@ use super::*;
 #[test]
 fn each_failed_lookup_of_a_job_has_an_entry() {
     let log = Log::new(None);
-    let hosts = ["http://*.npm.test".to_owned(), "*.npm.test:2003".to_owned()];
+    let hosts = ["http://*.example.org".to_owned(), "*.example.org:2003".to_owned()];
     let mut settings = granting(&hosts, None);
     settings.network.resolver = Some(Arc::new(Names::default()));
     settings.network.log = Some(Arc::clone(&log) as _);
@@ -18,7 +18,7 @@ fn each_failed_lookup_of_a_job_has_an_entry() {
     let attempts = 70;
     for number in 0..attempts {
         // The name carries data.
-        let name = format!("data-{number}.npm.test");
+        let name = format!("data-{number}.example.org");
         let stream = programs.connect(&name, 80).expect("it is granted");
         let text = ask(stream, &name).expect("an answer");
         assert!(text.starts_with("HTTP/1.1 502"), "{text}");
