@@ -442,9 +442,7 @@ impl Answer<'_> {
         match stopped {
             Some(why) => add_notice(
                 text,
-                &format!(
-                    "The index isn't complete: {waiting} files are missing, because {why}"
-                ),
+                &format!("The index isn't complete: {waiting} files are missing, because {why}"),
             ),
             None if *waiting > 0 => add_notice(
                 text,

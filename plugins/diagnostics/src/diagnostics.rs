@@ -335,7 +335,8 @@ mod tests {
         assert!(failure.content[0].untrusted, "a program of the project wrote it");
         write(&dir, "echo 'x: No such file or directory' >&2; exit 3");
         let failure = call(&dir, json!({})).unwrap_err();
-        let grant = "tsc failed. Commands see only granted files: unless it is set, `presets = [\"node\"]`";
+        let grant =
+            "tsc failed. Commands see only granted files: unless it is set, `presets = [\"node\"]`";
         assert!(failure.message.starts_with(grant), "{failure}");
         write(&dir, "exec no-such-program-anywhere");
         let failure = call(&dir, json!({})).unwrap_err();
