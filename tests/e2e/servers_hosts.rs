@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -51,20 +52,32 @@ fn hello(_: &Asked, wire: &mut dyn Wire) -> io::Result<()> {
     answer(wire, "200 OK", &[("connection", "close")], b"hello")
 }
 
-/// Starts a proxy that connects to this machine for each name below `test`. Toolhold uses the proxy,
-/// so these names lead to the servers of a test.
-fn start_names() -> SocketAddr {
+/// The port of a test's server for the target `HOST:PORT` of a tunnel.
+type FindPort = dyn Fn(&str) -> Option<u16> + Send + Sync;
+
+/// Starts a proxy that connects to servers on this machine. Toolhold uses the proxy, so the names
+/// with a port in `find_port` lead to the servers of a test.
+pub(crate) fn start_proxy(
+    find_port: impl Fn(&str) -> Option<u16> + Send + Sync + 'static,
+) -> SocketAddr {
+    let find_port: Arc<FindPort> = Arc::new(find_port);
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it has an address");
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
-            std::thread::spawn(move || tunnel(stream));
+            let find_port = Arc::clone(&find_port);
+            std::thread::spawn(move || tunnel(stream, &*find_port));
         }
     });
     address
 }
 
-fn tunnel(mut near: TcpStream) -> io::Result<()> {
+/// Returns the port in a target whose name is below `test`.
+fn test_port(target: &str) -> Option<u16> {
+    target.split_once(".test:")?.1.parse().ok()
+}
+
+fn tunnel(mut near: TcpStream, find_port: &FindPort) -> io::Result<()> {
     let mut head = Vec::new();
     let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") && near.read(&mut byte)? > 0 {
@@ -72,8 +85,9 @@ fn tunnel(mut near: TcpStream) -> io::Result<()> {
     }
     let head = String::from_utf8_lossy(&head).into_owned();
     let target = head.strip_prefix("CONNECT ").and_then(|rest| rest.split(' ').next());
-    let port: Option<u16> = target.and_then(|target| target.split_once(".test:")?.1.parse().ok());
-    let Some(port) = port else { return near.write_all(b"HTTP/1.1 502 No\r\n\r\n") };
+    let Some(port) = target.and_then(find_port) else {
+        return near.write_all(b"HTTP/1.1 502 No\r\n\r\n");
+    };
     let mut far = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     near.write_all(b"HTTP/1.1 200 Connected\r\n\r\n")?;
     let mut near_reader = near.try_clone()?;
@@ -113,7 +127,7 @@ impl Scene {
             "[tools]\nautonomy = \"full\"\n[network]\nproxy = \"http://{}\"\nno_proxy = []\n\
              proxy_resolves = true\n[mcp.servers.s]\ncommand = \"/usr/bin/python3\"\n\
              args = [\"-c\", {}]\nhosts = {hosts}\n{more}\n",
-            start_names(),
+            start_proxy(test_port),
             json!(SERVER)
         ));
     }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,8 +10,9 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::{call, ran, run, scene, there_is};
-use crate::support::Scene;
+use crate::servers_hosts::start_proxy;
 use crate::support::server::{Asked, Authority, Server, Wire, answer};
+use crate::support::{Scene, fetched};
 
 const SECRET: &str = "s3cret-Token-of-the-operator";
 
@@ -30,9 +32,7 @@ impl Secrets {
         let names = ["api.test", "other.test"];
         let server = Server::tls(authority.server(&names, &[], |_| {}), answer);
         let folder = TempDir::new().expect("a folder");
-        let file = folder.path().join("token");
-        fs::write(&file, SECRET).expect("it is written");
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("it is private");
+        let file = write_secret(&folder);
         let port = server.port();
         let settings = [
             format!(
@@ -59,12 +59,19 @@ impl Secrets {
     fn origin(&self) -> String {
         format!("api.test:{}", self.server.port())
     }
+}
 
-    /// Returns the content of a file that a command has written.
-    fn received(&self, name: &str) -> String {
-        let bytes = fs::read(self.scene.root().join("granted").join(name)).expect("it is there");
-        String::from_utf8_lossy(&bytes).into_owned()
-    }
+/// Returns the content of a file that a command has written.
+fn received(scene: &Scene, name: &str) -> String {
+    let bytes = fs::read(scene.root().join("granted").join(name)).expect("it is there");
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn write_secret(folder: &TempDir) -> PathBuf {
+    let file = folder.path().join("token");
+    fs::write(&file, SECRET).expect("it is written");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("it is private");
+    file
 }
 
 /// Asks for a password, as the servers of git do, and repeats it.
@@ -117,9 +124,9 @@ async fn programs_send_the_secret_and_see_no_echo_of_it() {
         let last = asked.last().and_then(|asked| asked.header("authorization"));
         assert_eq!(last, Some(if *is_basic { &*basic } else { &*bearer }), "{program}");
         // The file shows what the program received.
-        let received = secrets.received("out.txt");
-        assert!(received.contains("[REDACTED:github]"), "{program}: {received}");
-        assert!(!received.contains(SECRET) && !received.contains(&basic[6..]), "{received}");
+        let text = received(&secrets.scene, "out.txt");
+        assert!(text.contains("[REDACTED:github]"), "{program}: {text}");
+        assert!(!text.contains(SECRET) && !text.contains(&basic[6..]), "{program}: {text}");
     }
 }
 
@@ -144,6 +151,89 @@ async fn git_authenticates_with_the_secret() {
     assert!(asked.iter().any(|asked| asked.header("authorization") == Some(&*basic)), "{asked:?}");
 }
 
+/// Answers as `api.github.com` does, and repeats the credentials.
+fn play_github(asked: &Asked, wire: &mut dyn Wire) -> std::io::Result<()> {
+    let said = format!("hello {}", asked.header("authorization").unwrap_or("stranger"));
+    let body = if asked.path() == "/graphql" {
+        let request = json!({
+            "number": 7, "title": said, "state": "OPEN", "headRefName": "branch",
+            "url": "https://github.com/me/x/pull/7", "isCrossRepository": false, "isDraft": false,
+            "headRepositoryOwner": { "id": "1", "login": "me" },
+            "createdAt": "2026-01-02T03:04:05Z",
+        });
+        let page = json!({ "hasNextPage": false, "endCursor": "" });
+        let requests = json!({ "totalCount": 1, "nodes": [request], "pageInfo": page });
+        json!({ "data": { "repository": { "pullRequests": requests } } })
+    } else {
+        json!({ "login": said })
+    };
+    let headers = [("content-type", "application/json")];
+    answer(wire, "200 OK", &headers, body.to_string().as_bytes())
+}
+
+fn last_credentials(server: &Server) -> Option<String> {
+    let asked = server.asked();
+    asked.last().and_then(|asked| asked.header("authorization").map(str::to_owned))
+}
+
+/// Has gh send the placeholder to another host than GitHub's, for which gh takes the token of
+/// another variable.
+const ELSEWHERE: &str = "SSL_CERT_FILE=$PWD/server.pem GH_ENTERPRISE_TOKEN=$GH_TOKEN \
+                         ./gh api --hostname HOST user > out.txt";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gh_sends_the_secret_to_github_and_no_other_host() {
+    let Some(debian) = fetched("debian") else { return };
+    let authority = Authority::new();
+    let [github, other] = ["api.github.com", "*.example.org"]
+        .map(|name| Server::tls(authority.server(&[name], &[], |_| {}), play_github));
+    let (github_port, other_port) = (github.port(), other.port());
+    let proxy = start_proxy(move |target| match target {
+        "api.github.com:443" => Some(github_port),
+        _ if target.ends_with(".example.org:443") => Some(other_port),
+        _ => None,
+    });
+    let folder = TempDir::new().expect("a folder");
+    let settings = [
+        "tools.shell.hosts=[\"api.github.com\", \"granted.example.org\"]".to_owned(),
+        format!(
+            "tools.shell.secrets.github={{env=\"GH_TOKEN\", from={{file={:?}}}, \
+             hosts=[\"api.github.com\"]}}",
+            write_secret(&folder)
+        ),
+        format!("network.authorities=[{:?}]", authority.file()),
+        format!("network.proxy=\"http://{proxy}\""),
+        "network.no_proxy=[]".to_owned(),
+        "network.proxy_resolves=true".to_owned(),
+        "tools.shell.network=ask".to_owned(),
+    ];
+    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+    let scene = scene(&settings, |root| {
+        let granted = root.join("granted");
+        fs::copy(debian.join("usr/bin/gh"), granted.join("gh")).expect("it is copied");
+        fs::copy(authority.file(), granted.join("server.pem")).expect("it is copied");
+    })
+    .await;
+    // The files show what gh received.
+    for command in ["pr list --repo me/x", "api user"] {
+        let came = run(&scene, &format!("./gh {command} > out.txt; cat out.txt")).await;
+        assert!(came.stdout.contains("hello"), "{command}: {came:?}");
+        assert_eq!(last_credentials(&github), Some(format!("token {SECRET}")), "{command}");
+        let text = received(&scene, "out.txt");
+        assert!(text.contains("[REDACTED:github]"), "{command}: {text}");
+        assert!(!text.contains(SECRET), "{command}: {text}");
+    }
+    let came = run(&scene, "./gh auth token > out.txt").await;
+    assert!(received(&scene, "out.txt").starts_with("placeholder_"), "{came:?}");
+
+    let came = run(&scene, &ELSEWHERE.replace("HOST", "denied.example.org")).await;
+    assert!(came.code != 0 && other.connections() == 0, "{came:?}");
+    let came = run(&scene, &ELSEWHERE.replace("HOST", "granted.example.org")).await;
+    assert!(received(&scene, "out.txt").contains("hello token placeholder_"), "{came:?}");
+    let sent = last_credentials(&other).expect("the request has arrived");
+    assert!(sent.starts_with("token placeholder_") && !sent.contains(SECRET), "{sent}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn secret_is_not_in_the_sandbox_and_other_hosts_get_the_placeholder() {
     let secrets = Secrets::new(echo).await;
@@ -152,7 +242,7 @@ async fn secret_is_not_in_the_sandbox_and_other_hosts_get_the_placeholder() {
                       > all.txt 2> /dev/null; grep -c 'BEGIN CERT' /run/toolhold/*";
     let came = run(&secrets.scene, everything).await;
     assert_ne!(came.stdout.trim(), "0", "{came:?}");
-    let all = secrets.received("all.txt");
+    let all = received(&secrets.scene, "all.txt");
     assert!(all.contains("GH_TOKEN=placeholder_"), "{all}");
     assert!(all.contains("SSL_CERT_FILE=/run/toolhold/certificates.pem"), "{all}");
     assert!(!all.contains(SECRET) && !all.lines().any(|line| line.starts_with("/run/")), "{all}");
@@ -166,7 +256,7 @@ async fn secret_is_not_in_the_sandbox_and_other_hosts_get_the_placeholder() {
          https://{other}/ > out.txt"
     );
     let came = run(&secrets.scene, &line).await;
-    assert!(secrets.received("out.txt").contains("hello Bearer placeholder_"), "{came:?}");
+    assert!(received(&secrets.scene, "out.txt").contains("hello Bearer placeholder_"), "{came:?}");
     let asked = secrets.server.asked();
     assert!(asked.iter().all(|asked| !format!("{asked:?}").contains(SECRET)), "{asked:?}");
 }
