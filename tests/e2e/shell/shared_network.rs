@@ -1,7 +1,8 @@
 //! The network that the jobs and the commands of a session share.
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::io::{self, Read as _};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,7 @@ use super::process_lifetime::{assert_gone, mark};
 use super::session_state::answer;
 use super::{scene, there_is};
 use crate::mcp::client::{Client, LEGACY, text};
+use crate::servers_hosts::start_proxy;
 use crate::support::{Cli, Scene, soon};
 
 /// Answers each connection with a greeting, and writes its port into a file.
@@ -184,4 +186,33 @@ fn shared_network_ends_with_a_killed_host() {
         assert!(Instant::now() < until, "{} processes are left in {network}", inside(&network));
         std::thread::yield_now();
     }
+}
+
+#[test]
+fn bytes_of_an_ended_program_arrive_before_the_end_of_the_process() {
+    /// The proxy's delay, in which the program ends.
+    const DELAY: Duration = Duration::from_millis(500);
+    let cli = Cli::new();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
+    let port = listener.local_addr().expect("it has an address").port();
+    let proxy = start_proxy(move |_| {
+        std::thread::sleep(DELAY);
+        Some(port)
+    });
+    cli.configure(&format!(
+        "[network]\nproxy = \"http://{proxy}\"\nno_proxy = []\nproxy_resolves = true\n\
+         [tools]\nautonomy = \"full\"\n[tools.shell]\nhosts = [\"far.example.org:{port}\"]\n"
+    ));
+    let received = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept()?;
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes)?;
+        Ok::<_, io::Error>(bytes)
+    });
+    let command = format!("command=exec 3<>/dev/tcp/far.example.org/{port} && printf m1 >&3");
+    cli.run(&["call", "--yes", "bash", &command]).ends(0);
+    // If no connection has arrived, this one ends the thread.
+    let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, port));
+    let bytes = received.join().expect("it doesn't panic").expect("a connection");
+    assert_eq!(bytes, b"m1");
 }

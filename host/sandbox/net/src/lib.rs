@@ -29,7 +29,7 @@ pub use check::Scope;
 pub use connect::ProxyServer;
 pub use echoes::Echoes;
 pub use error::{Error, Obstacle};
-pub use programs::{HostAccess, HostGate, HostQuestions, HostRelay};
+pub use programs::{HostAccess, HostGate, HostQuestions, HostRelay, drain_ended_relays};
 pub use secret_sources::{
     Secret, SecretError, SecretFormError, SecretSource, SecretValue, examine, read,
 };

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use toolhold_core::config::{self, Folders};
 use toolhold_core::text::neutral_line;
 use toolhold_core::{Audience, Events, NoEvents, Request, Session};
+use toolhold_net::drain_ended_relays;
 
 pub(crate) use answer::explain;
 pub(crate) use values::arguments;
@@ -54,7 +55,11 @@ pub(crate) fn run(call: &CallArguments, options: &Options) -> Result<Exit, Error
             cancel,
             ..Request::new(&call.tool, arguments)
         };
-        Ok((host.call(request).await, live))
+        let answer = host.call(request).await;
+        // The networks of the session's commands end with the host.
+        drop(host);
+        drain_ended_relays().await;
+        Ok((answer, live))
     })?;
     let shown = live.map(live::Live::end).unwrap_or_default();
     answer::show(call, &answer, &shown)

@@ -33,4 +33,4 @@ mod tunnel;
 pub use access::HostAccess;
 pub use gate::HostGate;
 pub use host_questions::HostQuestions;
-pub use relay::HostRelay;
+pub use relay::{HostRelay, drain_ended_relays};

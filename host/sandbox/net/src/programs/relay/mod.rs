@@ -35,6 +35,21 @@ const ANNOUNCED: Duration = Duration::from_secs(1);
 /// it has sent its bytes, while the relay still looks the host up or connects to it.
 const DRAIN: Duration = Duration::from_secs(3);
 
+/// The ends of the relays that were dropped, and may still have connections.
+static ENDED: Mutex<Vec<watch::Sender<()>>> = Mutex::new(Vec::new());
+
+/// Waits until the relays that were dropped have delivered what programs had sent to them. This
+/// takes a few seconds at most. The end of the process would cut the connections short.
+pub async fn drain_ended_relays() {
+    let ended = std::mem::take(&mut *ENDED.lock().unwrap_or_else(PoisonError::into_inner));
+    let drained = async {
+        for relay in &ended {
+            relay.closed().await;
+        }
+    };
+    let _ = timeout(DRAIN, drained).await;
+}
+
 /// Serves the network of commands until it is dropped. Then it takes no new connections, and ends
 /// the present ones after a few seconds.
 pub struct HostRelay {
@@ -169,6 +184,10 @@ impl HostRelay {
 impl Drop for HostRelay {
     fn drop(&mut self) {
         self.end.send_replace(());
+        let mut ended = ENDED.lock().unwrap_or_else(PoisonError::into_inner);
+        ended.retain(|relay| !relay.is_closed());
+        ended.push(self.end.clone());
+        drop(ended);
         for resolver in &self.resolvers {
             resolver.abort();
         }
