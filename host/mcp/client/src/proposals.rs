@@ -208,8 +208,8 @@ fn script_proposal(server: &McpServer, context: &ProposalContext<'_>) -> Option<
 /// option.
 fn script_argument(server: &McpServer) -> Option<&str> {
     let program = Path::new(&server.command).file_name()?.to_str()?;
-    let is_of_version = |letter: char| letter.is_ascii_digit() || letter == '.';
-    if !INTERPRETERS.contains(&program.trim_end_matches(is_of_version)) {
+    let name = program.trim_end_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
+    if !INTERPRETERS.contains(&name) {
         return None;
     }
     let mut words = server.args.iter().filter(|argument| !argument.starts_with('-'));

@@ -138,8 +138,8 @@ pub(super) fn variable(name: &str, value: &str) -> Vec<String> {
 /// Splits a list of URLs. The words `direct` and `off`, which go accepts in place of a URL, stay in
 /// the list, because `url::entry` finds no host in them.
 fn words(value: &str) -> Vec<String> {
-    let is_separator = |letter: char| letter.is_whitespace() || letter == ',' || letter == '|';
-    value.split(is_separator).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+    let words = value.split(|letter: char| letter.is_whitespace() || matches!(letter, ',' | '|'));
+    words.filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }
 
 #[cfg(test)]

@@ -146,15 +146,19 @@ fn current_decision(
     wanted: &WantedHost,
 ) -> Result<Decision, Denial> {
     let config = journey.host.asking.config();
-    let failed = |error: HostError| denial(wanted, error.to_string(), "");
     // The grants of commands don't change while Toolhold runs, and a connection that is allowed
     // here is for all requests. So a newer entry that limits the requests can't apply.
-    if config.limits_requests(target).map_err(failed)? {
+    if config.limits_requests(target).map_err(|error| failed(wanted, &error))? {
         let rule =
             "an entry of `hosts` that limits the requests to this host is newer than this run";
         return Err(denial(wanted, rule.to_owned(), "Start Toolhold again."));
     }
-    config.decide_on_host(target).map_err(failed)
+    config.decide_on_host(target).map_err(|error| failed(wanted, &error))
+}
+
+/// Returns the denial for a host on which the rules couldn't decide.
+fn failed(wanted: &WantedHost, error: &HostError) -> Denial {
+    denial(wanted, error.to_string(), "")
 }
 
 /// Returns the denial of a host that wasn't approved.

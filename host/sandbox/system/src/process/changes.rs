@@ -173,8 +173,9 @@ impl Watch {
             let Ok(notification) = raw::next_notification(&self.listener) else { continue };
             let answer = match &self.gate {
                 Some(gate) if notification.call == libc::SYS_connect => {
-                    let is_waiting = || raw::is_waiting(&self.listener, notification.id);
-                    connections::connect(&notification, &**gate, is_waiting)
+                    connections::connect(&notification, &**gate, || {
+                        raw::is_waiting(&self.listener, notification.id)
+                    })
                 }
                 _ => match self.handle(&notification) {
                     Ok(()) => CallAnswer::Continue,
