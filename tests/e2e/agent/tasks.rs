@@ -126,7 +126,8 @@ fn model_reads_and_runs_commands() {
         assert!(changed.contains(said), "{said}: {changed}");
     }
     let failed = scene.run(&["failing:"]).ends(0).stderr;
-    for said in ["bash failed", "7", "partly", "badly"] {
+    // The command is shown on one line, so these lines are its output.
+    for said in ["bash failed", "7", "\n    partly\n", "\n    badly\n"] {
         assert!(failed.contains(said), "{said}: {failed}");
     }
     // Each request says how much the model reads.

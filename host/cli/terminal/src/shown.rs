@@ -7,10 +7,16 @@ use std::time::Duration;
 use toolhold_core::Definition;
 pub use toolhold_core::config::inline as toml;
 pub use toolhold_core::text::shell_word;
-use toolhold_core::text::{cut, neutral_line};
+use toolhold_core::text::{counted, cut, neutral_line};
 
 /// The most bytes of a description in a list.
 pub const SUMMARY: usize = 96;
+
+/// The most lines of a failed call's output.
+const MAX_OUTPUT_LINES: usize = 8;
+
+/// The most bytes of a line of a failed call's output.
+const MAX_OUTPUT_LINE: usize = 400;
 
 /// Returns the first sentence of the description, cut to [`SUMMARY`] bytes.
 pub fn summary(tool: &Definition) -> String {
@@ -65,18 +71,29 @@ pub fn wrap(text: &str, indent: usize, columns: Option<usize>) -> String {
     lines.join(line_end.as_str())
 }
 
-/// Removes the parts of an error that are only for models.
+/// Returns the error of a failed call and the end of the call's output, without the parts that are
+/// only for models.
 pub fn error_for_person(text: &str) -> String {
     // Lines before the error are also only for models.
     let error = text.split_once("error: ").map_or(text, |(_, error)| error);
-    let mut lines = Vec::new();
-    for line in error.lines() {
-        if line.starts_with("suggestion: ") || line.starts_with("retryable: ") {
-            break;
-        }
-        lines.push(line);
+    // The line `retryable` is the last one about the failure. Lines of the error don't start with
+    // this word, because they are indented.
+    let (message, rest) = error.split_once("\nretryable: ").unwrap_or((error, ""));
+    let output = rest.split_once('\n').map_or("", |(_, output)| output);
+    let message = message.split_once("\nsuggestion: ").map_or(message, |(message, _)| message);
+    let mut shown = message.trim_end().to_owned();
+    // Programs write their errors last.
+    let lines: Vec<&str> = output.trim_matches('\n').lines().collect();
+    let left_out = lines.len().saturating_sub(MAX_OUTPUT_LINES);
+    if left_out > 0 {
+        shown += &format!("\n… {}", counted(left_out, "earlier line"));
     }
-    lines.join("\n")
+    for line in &lines[left_out..] {
+        let start = cut(line, MAX_OUTPUT_LINE);
+        let more = if start.len() < line.len() { " …" } else { "" };
+        shown += &format!("\n{start}{more}");
+    }
+    shown
 }
 
 /// Removes the lines with tags around untrusted text. These tags are only for models.
@@ -122,6 +139,23 @@ mod tests {
         assert_eq!(without_marks(text), "Exit code: 0\nout\n");
         let other = "an <external-data tool=\"x\"> in a line\n\u{2039}/external-data\nend";
         assert_eq!(without_marks(other), other);
+    }
+
+    #[test]
+    fn error_is_shown_with_the_end_of_the_output_and_without_advice_for_models() {
+        let block = "[tool_error]\ncategory: permanent_failure\nerror: Exit code: 7\n  twice\n\
+                     suggestion: Look.\n  Again.\nretryable: false\n";
+        assert_eq!(error_for_person(block), "Exit code: 7\n  twice");
+        let whole = format!("{block}\n  no such file\nretryable: true\n");
+        let expected = "Exit code: 7\n  twice\n  no such file\nretryable: true";
+        assert_eq!(error_for_person(&whole), expected);
+        let long = format!("{block}\n{}last\n", "line\n".repeat(9));
+        let shown = error_for_person(&long);
+        assert!(shown.contains("\n… 2 earlier lines\nline\n"), "{shown}");
+        assert!(shown.ends_with("\nlast"), "{shown}");
+        let wide = format!("{block}\n{}", "x".repeat(100_000));
+        assert!(error_for_person(&wide).len() < 500);
+        assert_eq!(error_for_person("(no output)"), "(no output)");
     }
 
     #[test]

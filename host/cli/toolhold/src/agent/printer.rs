@@ -18,8 +18,8 @@ const MAX_LINE: usize = 160;
 /// The most bytes of one of several arguments.
 const MAX_ARGUMENT: usize = 40;
 
-/// The most bytes of a failed call's error.
-const MAX_FAILURE: usize = 1000;
+/// The most bytes of a failed call's error and the end of its output.
+const MAX_FAILURE: usize = 4096;
 
 const MAX_RESULT_LINES: usize = 8;
 
