@@ -614,7 +614,8 @@ fn servers_are_added_and_removed() {
         serde_json::from_str(&cli.run(&["mcp", "list", "--json"]).ends(0).stdout).expect("JSON");
     assert_eq!(listed[1]["command"], json!(["/usr/bin/python3", "-V"]), "{listed}");
     assert_eq!(listed[1]["state"], "unapproved");
-    cli.run(&["mcp", "add", "more", "--", "x"]).ends(2);
+    let refused = cli.run(&["mcp", "add", "more", "--", "x"]).ends(2).stderr;
+    assert!(refused.contains("`toolhold mcp remove more`"), "{refused}");
     cli.run(&["mcp", "add", "No", "--", "x"]).ends(2);
     cli.run(&["mcp", "remove", "more"]).ends(0);
     cli.run(&["mcp", "approve", "evil", "--yes"]).ends(0);

@@ -17,7 +17,10 @@ const MAX_NAME: usize = 24;
 
 #[derive(Debug, Error)]
 pub(crate) enum ServerTableError {
-    #[error("[mcp.servers.{0}] already exists")]
+    #[error(
+        "[mcp.servers.{0}] already exists; change this table in toolhold.toml, or run `toolhold mcp \
+         remove {0}` and add the server again"
+    )]
     Exists(String),
     #[error("there is no [mcp.servers.{0}]")]
     Missing(String),
