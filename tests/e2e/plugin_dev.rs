@@ -116,6 +116,7 @@ fn save(cli: &Cli, text: &str) {
 #[test]
 fn saved_file_leads_to_the_new_answer_and_a_failed_build_to_the_old_one() {
     let mut dev = Dev::start(&["--yes", "--call", "say"]);
+    dev.next("building");
     let serving = dev.next("serving");
     assert_eq!(serving["tools"], serde_json::json!(["alive__say"]), "{serving}");
     dev.answers("one");

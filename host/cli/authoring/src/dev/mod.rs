@@ -280,6 +280,7 @@ impl Running {
         let console = Arc::new(Console::keeping());
         let folder = self.folder.clone();
         let build_console = Arc::clone(&console);
+        self.screen.show(json!({ "event": "building" }));
         let started = Instant::now();
         let mut build = tokio::task::spawn_blocking(move || build_on(&folder, &build_console));
         let result = tokio::select! {

@@ -136,6 +136,9 @@ fn print(out: &mut impl Write, event: &Value, json: bool) -> std::io::Result<()>
     }
     let ms = event["ms"].as_f64().unwrap_or_default();
     match text(event, "event") {
+        "building" => {
+            writeln!(out, "building …")?;
+        }
         "built" => {
             writeln!(out, "built {} in {:.1} s", text(event, "file"), ms / 1000.0)?;
             let notes = event["notices"].as_array();
