@@ -78,6 +78,10 @@ fn undo_restores_what_file_tools_changed() {
         assert_eq!(state(&cli.work()), before, "{tool}");
     }
     assert!(listed(&cli).iter().all(|call| call["undone"] == json!(true)));
+    let list = cli.run(&["undo", "--list"]).ends(0).stdout;
+    for paths in ["\n  new", "\n  notes.txt\n", "folder, folder/kept.txt"] {
+        assert!(list.contains(paths), "{paths}: {list}");
+    }
     // Each undo is on the record.
     let records = cli.run(&["audit", "tail", "--json", "-n", "100"]).ends(0).stdout;
     assert_eq!(records.matches("\"kind\":\"rollback\"").count(), 6, "{records}");

@@ -1,7 +1,8 @@
 //! Reads a saved call for its undo.
 
+use std::collections::BTreeSet;
 use std::io::{self, BufReader, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
@@ -9,7 +10,7 @@ use toolhold_data_dir::PrivateFolder;
 
 use super::folder::{Folder, JOURNAL, UndoEntry, now};
 use super::journal::After;
-use super::lines::{self, Line, Move, moves};
+use super::lines::{self, Line, Move, moves, path_after};
 use super::progress::{self, Step};
 use super::tasks::{Action, tasks};
 
@@ -50,6 +51,28 @@ impl SavedCall {
             None => self.lines.iter().rev().find_map(Line::at)?,
         };
         Some((began, ended))
+    }
+
+    /// Returns the paths that a person regards as changed, by their names after the call.
+    pub(crate) fn changed_paths(&self) -> Vec<PathBuf> {
+        let moves = moves(&self.lines);
+        let mut paths = BTreeSet::new();
+        for (path, before) in lines::changed_paths(&self.lines, &moves) {
+            let now = self.after.as_ref().and_then(|after| after.states.get(&path));
+            // Without its state after the call, a path may have changed.
+            if now.is_none_or(|now| before.is_changed_to(now)) {
+                paths.insert(path);
+            }
+        }
+        for (index, made_move) in moves.iter().enumerate() {
+            paths.insert(path_after(&moves[index + 1..], &made_move.to));
+        }
+        for line in &self.lines {
+            if let Line::Lost { path, .. } = line {
+                paths.insert(path.clone());
+            }
+        }
+        paths.into_iter().collect()
     }
 
     pub(crate) fn changes_below(&self, directory: &Path) -> bool {

@@ -98,6 +98,16 @@ impl UndoStore {
         Ok(calls)
     }
 
+    /// Returns the paths that the call changed, by their names after the call.
+    ///
+    /// # Errors
+    ///
+    /// Returns the system's error if the saved changes can't be read.
+    pub fn changed_paths(&self, call: &str) -> io::Result<Vec<PathBuf>> {
+        let Some(saved_call) = SavedCall::read(&self.0, call)? else { return Ok(Vec::new()) };
+        Ok(saved_call.changed_paths())
+    }
+
     /// Returns the newest call in `directory` that isn't undone, by any caller. Calls that changed
     /// only times are omitted. Calls with an incomplete undo come last.
     ///

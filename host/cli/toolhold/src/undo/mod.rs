@@ -1,6 +1,7 @@
 //! `toolhold undo`: restores files that calls changed.
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use similar::TextDiff;
@@ -24,6 +25,9 @@ use crate::style::{FAINT, STRONG};
 /// The most listed calls.
 const MAX_LISTED: usize = 50;
 
+/// The most listed paths of a call.
+const MAX_PATHS: usize = 3;
+
 const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
 
 /// The most lines of a diff. More lines are only counted.
@@ -40,7 +44,7 @@ pub(crate) fn run(arguments: &UndoArguments, options: &Options) -> Result<Exit, 
     let config = config::load(&folders, &inputs).map_err(HostError::from)?;
     let store = undo::store(&config, &folders);
     if arguments.list {
-        return list(&saved_calls(&store)?, arguments.json);
+        return list(&saved_calls(&store)?, &store, arguments.json);
     }
     let calls = calls_to_undo(arguments, &store, &folders)?;
     if calls.is_empty() {
@@ -283,7 +287,7 @@ fn difference(texts: Option<&(String, String)>) -> String {
     text
 }
 
-fn list(saved: &[UndoEntry], as_json: bool) -> Result<Exit, Error> {
+fn list(saved: &[UndoEntry], store: &UndoStore, as_json: bool) -> Result<Exit, Error> {
     let mut out = anstream::stdout().lock();
     if as_json {
         let mut calls = Vec::new();
@@ -305,6 +309,7 @@ fn list(saved: &[UndoEntry], as_json: bool) -> Result<Exit, Error> {
     }
     let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let now = since_epoch.unwrap_or_default().as_secs();
+    let directory = config::working_directory()?;
     for entry in saved.iter().take(MAX_LISTED) {
         let call = neutral_line(&entry.call);
         let tool = neutral_line(&entry.tool);
@@ -316,11 +321,27 @@ fn list(saved: &[UndoEntry], as_json: bool) -> Result<Exit, Error> {
             out,
             "{call}  {STRONG}{tool}{STRONG:#}  {FAINT}{session}, {age} ago{times}{undone}{FAINT:#}"
         )?;
+        // The undo of an unreadable call tells the reason.
+        let paths = store.changed_paths(&entry.call).unwrap_or_default();
+        if !paths.is_empty() {
+            writeln!(out, "  {}", describe_paths(&paths, &directory))?;
+        }
     }
     if saved.len() > MAX_LISTED {
         writeln!(out, "{FAINT}{}{FAINT:#}", counted(saved.len() - MAX_LISTED, "older call"))?;
     }
     Ok(Exit::Success)
+}
+
+/// Names the first paths, and counts the others. Paths in `directory` are relative.
+fn describe_paths(paths: &[PathBuf], directory: &Path) -> String {
+    let mut names = Vec::new();
+    for path in paths.iter().take(MAX_PATHS) {
+        names.push(shown::path(path.strip_prefix(directory).unwrap_or(path)));
+    }
+    let text = names.join(", ");
+    let left_out = paths.len() - names.len();
+    if left_out > 0 { format!("{text} and {left_out} more") } else { text }
 }
 
 /// Returns a time in the largest unit of which at least one has passed.
@@ -330,5 +351,20 @@ fn format_seconds(seconds: u64) -> String {
         60..3600 => format!("{} min", seconds / 60),
         3600..86_400 => format!("{} h", seconds / 3600),
         _ => counted(seconds / 86_400, "day"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_paths_are_named_and_the_others_are_counted() {
+        let mut paths: Vec<PathBuf> = ["/w/a", "/w/b/c", "/x\n"].map(PathBuf::from).to_vec();
+        let named = describe_paths(&paths, Path::new("/w"));
+        assert!(named.starts_with("a, b/c, /x") && !named.contains('\n'), "{named}");
+        paths.extend(["/y", "/z"].map(PathBuf::from));
+        let named = describe_paths(&paths, Path::new("/w"));
+        assert!(named.starts_with("a, b/c, /x") && named.ends_with(" and 2 more"), "{named}");
     }
 }
