@@ -104,6 +104,9 @@ fn doctor_finds_a_healthy_machine_healthy() {
     assert_eq!(report.finding("Plugins", "shell")["found"], json!("1 tool"));
     report.expect("Plugins", "modules of code", "ok", "modules");
     report.expect("Configuration", "file", "ok", "the defaults apply");
+    report.expect("Agent", "model of the agent", "ok", "`toolhold models`");
+    let report = examined(doctor(&cli).env("MISTRAL_API_KEY", "a-key-of-mistral"));
+    report.expect("Agent", "model of the agent", "ok", "with the key of MISTRAL_API_KEY");
     // Now there is a cache from loading; code is added and removed.
     let report = examined(&mut doctor(&cli));
     report.expect("Engine", "compiled code", "ok", "mapped from there");

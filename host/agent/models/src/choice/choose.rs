@@ -29,19 +29,7 @@ pub async fn choose_model(
     front_end: &str,
     wanted: Option<&str>,
 ) -> Result<ChosenModel, ChoiceError> {
-    let (name, wanted_model) = choose_names(config, wanted)?;
-    let Some(settings) = config.values.providers.get(name) else {
-        return Err(no_provider_chosen(config));
-    };
-    let configured_model = wanted_model.unwrap_or(&settings.model);
-    // If Toolhold found the provider in the environment, the provider's server lists the models.
-    if configured_model.is_empty() && !config.has_found_provider(name) {
-        return Err(provider_error(
-            name,
-            "names no `model`; set `model`, or use `--model`: `toolhold models` lists the models",
-        ));
-    }
-
+    let (name, settings, configured_model) = choose_configured(config, wanted)?;
     let provider = make_endpoint(config, folders, directory, name, settings).await?;
     let outbound_client = outbound_client(config, folders, front_end);
     let mut client = ModelClient::new(outbound_client);
@@ -55,6 +43,26 @@ pub async fn choose_model(
         configured_model.to_owned()
     };
     Ok(ChosenModel { client, provider, model })
+}
+
+/// Returns the name and the settings of the chosen provider, and the model. The model is empty only
+/// for a provider that Toolhold found in the environment, whose server lists the models.
+pub(super) fn choose_configured<'a>(
+    config: &'a Config,
+    wanted: Option<&'a str>,
+) -> Result<(&'a str, &'a ProviderSettings, &'a str), ChoiceError> {
+    let (name, wanted_model) = choose_names(config, wanted)?;
+    let Some(settings) = config.values.providers.get(name) else {
+        return Err(no_provider_chosen(config));
+    };
+    let model = wanted_model.unwrap_or(&settings.model);
+    if model.is_empty() && !config.has_found_provider(name) {
+        return Err(provider_error(
+            name,
+            "names no `model`; set `model`, or use `--model`: `toolhold models` lists the models",
+        ));
+    }
+    Ok((name, settings, model))
 }
 
 /// Returns the names of the provider and the model. If the model is `None`, the model in the

@@ -119,7 +119,9 @@ pub async fn add_found_providers(
 
 /// Returns the known providers whose variable has another server's address, but which have no key
 /// in the environment. The other server is often local, and needs no key.
-fn providers_without_key(config: &Config) -> Result<Vec<EnvironmentProvider>, HostError> {
+pub(super) fn providers_without_key(
+    config: &Config,
+) -> Result<Vec<EnvironmentProvider>, HostError> {
     let mut found = Vec::new();
     for known in KNOWN_PROVIDERS {
         // Only OpenAI uses the format Responses, and only OpenAI's formats are common on other

@@ -3,6 +3,7 @@
 mod choose;
 mod embeddings;
 mod error;
+mod findings;
 mod found;
 mod listeners;
 mod local;
@@ -17,6 +18,7 @@ use toolhold_core::config::{Config, Folders};
 
 pub use choose::{choose_model, thinking_level};
 pub use error::{ChoiceError, ChosenModelError};
+pub use findings::model_finding;
 pub use found::{
     EnvironmentProvider, FoundProviders, add_found_providers, providers_from_environment,
 };

@@ -6,6 +6,7 @@ use serde_json::json;
 use toolhold_core::config::{self, Folders};
 use toolhold_core::doctor::{Examination, Finding, Report, State};
 use toolhold_core::text::counted;
+use toolhold_models::choice::model_finding;
 
 use crate::arguments::DoctorArguments;
 use crate::error::Error;
@@ -27,6 +28,7 @@ pub(crate) fn run(arguments: &DoctorArguments, options: &Options) -> Result<Exit
     if let Ok(folders) = Folders::from_environment()
         && let Ok(loaded) = config::load(&folders, &options.inputs()?)
     {
+        report.add("Agent", vec![model_finding(&loaded)]);
         report.add("Servers", toolhold_mcp_client::findings(&loaded, &folders));
         let directory = config::working_directory()?;
         let findings = toolhold_agent::review::findings(&loaded, &folders, &directory);
