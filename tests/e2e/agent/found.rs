@@ -145,6 +145,8 @@ fn name_of_a_provider_without_its_key_is_no_model() {
     assert!(ended.stderr.contains("MISTRAL_API_KEY isn't set"), "{}", ended.stderr);
     let ended = scene.run_with(&[], &["--model", "openai", "answer: on"]).ends(2);
     assert!(ended.stderr.contains("OPENAI_API_KEY isn't set"), "{}", ended.stderr);
+    let ended = scene.run_with(&[], &["answer: on"]).ends(2);
+    assert!(ended.stderr.contains("`ollama serve`"), "{}", ended.stderr);
     assert!(scene.asked().is_empty());
     let scene = Scene::new("chat", "", "");
     let ended = scene.run(&["--model", "anthropic", "answer: on"]).ends(2);

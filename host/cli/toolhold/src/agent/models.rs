@@ -248,7 +248,8 @@ pub(crate) fn how_to_begin(around: &Surroundings<'_>) -> String {
     let file = around.folders.config_file();
     format!(
         "no model provider is configured, the environment has no key, and no model server runs on \
-         this machine. Set one of {}, or write this into {}:\n\n{}",
+         this machine. Set one of {}, or write this into {}:\n\n{}\n\nFor a local model, start \
+         `ollama serve` or `llama-server -m MODEL.gguf`: Toolhold finds it at its usual port.",
         variables.join(", "),
         neutral(&file.display().to_string()),
         first.table()
