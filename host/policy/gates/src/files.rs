@@ -153,9 +153,10 @@ impl FileRules {
     pub fn decide(&self, path: &Path, kind: Kind, access: Access) -> Result<(), Refusal> {
         // If a call creates a file at `path`, Toolhold can't create its own folder below `path`
         // later.
-        let is_above_own =
-            self.own_folders.iter().any(|own| own.path != path && own.path.starts_with(path));
-        if is_above_own && kind == Kind::Other && access == Access::Write {
+        let creates_file = kind == Kind::Other && access == Access::Write;
+        if creates_file
+            && self.own_folders.iter().any(|own| own.path != path && own.path.starts_with(path))
+        {
             return Err(Refusal::Own);
         }
         if self.is_always_denied(path, access) {
