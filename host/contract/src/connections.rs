@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 /// Decides on the connections of a command, and makes the allowed connections.
@@ -15,6 +15,14 @@ pub trait ConnectionGate: fmt::Debug + Send + Sync {
     ///
     /// Returns the error that the program gets.
     fn connect(&self, connection: &ProgramConnection<'_>) -> io::Result<()>;
+
+    /// Makes a connection for a program in the machine's network. Returns the connected socket,
+    /// which replaces the program's own.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error that the program gets.
+    fn open(&self, address: SocketAddr, program: &str) -> io::Result<OwnedFd>;
 
     /// Returns how long connections have waited for a person. The command's time limit is extended
     /// by this time. By default, no connection waits.

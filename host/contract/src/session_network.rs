@@ -26,7 +26,7 @@ impl SessionNetwork {
         make: impl FnOnce() -> Result<T, E>,
     ) -> Result<Arc<T>, E> {
         let mut stored = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // All callers use the same type `T`, so `downcast` always succeeds.
+        // The type changes if a first command finds that this machine has no namespaces.
         if let Some(any) = stored.clone()
             && let Ok(network) = any.downcast()
         {

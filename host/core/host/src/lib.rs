@@ -310,8 +310,9 @@ pub use toolhold_contract::{
     HostError, Inquirer, Inquiry, InquiryAnswer, Lookup, Matcher, NAME, NoEvents, Offers, Outcome,
     Output, PathState, Pattern, PreviewArguments, ProgramState, Progress, PromptOffer,
     PromptOfferArgument, Purpose, ReadFile, ReadFiles, Report, ReportEntries, ResourceOffer, Role,
-    Rollback, Snapshot, Subject, SubjectKind, TaskAction, TaskBook, TaskError, TaskOrder, TaskRun,
-    TaskState, ToolArgument, ToolSource, ToolSourceState, UntrustedText, Wanted, text,
+    Rollback, SessionNetwork, Snapshot, Subject, SubjectKind, TaskAction, TaskBook, TaskError,
+    TaskOrder, TaskRun, TaskState, ToolArgument, ToolSource, ToolSourceState, UntrustedText,
+    Wanted, text,
 };
 pub use toolhold_data_dir::state;
 pub use toolhold_engine::capability::providers::*;

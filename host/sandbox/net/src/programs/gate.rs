@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,10 @@ use super::relay::HostRelay;
 use crate::Error;
 
 /// Time limit for a connection to the relay, which is on the same machine.
-const RELAY_TIME: Duration = Duration::from_secs(2);
+pub(super) const RELAY_TIME: Duration = Duration::from_secs(2);
+
+/// The port of DNS servers.
+const DNS: u16 = 53;
 
 /// Bytes of a program's name that a record shows.
 const MAX_PROGRAM: usize = 64;
@@ -107,22 +110,8 @@ impl HostGate {
         }
     }
 
-    fn record_denial(&self, connection: &AllowedConnection, denial: Denial) {
-        let record = connection.record(Scheme::Https, CONNECT);
-        if let Some(report) = &self.report {
-            report.say(neutral_line(&denial.to_string()));
-        }
-        *self.last_denial.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some((Instant::now(), denial.clone()));
-        record.set_failure(&Error::Refused(Box::new(denial)));
-    }
-}
-
-impl ConnectionGate for HostGate {
-    fn connect(&self, connection: &ProgramConnection<'_>) -> io::Result<()> {
-        let ProgramConnection { socket, address, program } = connection;
-        let is_mapped = matches!(address.ip(), IpAddr::V6(six) if six.to_ipv4_mapped().is_some());
-        let is_v6 = sockopt::socket_domain(socket)? == AddressFamily::INET6;
+    /// Decides on a connection. If a person can approve it, the relay asks later.
+    fn decide(&self, address: SocketAddr, program: &str) -> io::Result<AllowedConnection> {
         let mut wanted = AllowedConnection {
             host: self.host_of(address.ip()),
             port: address.port(),
@@ -142,6 +131,26 @@ impl ConnectionGate for HostGate {
             };
             wanted.questions = Some(Arc::clone(questions));
         }
+        Ok(wanted)
+    }
+
+    fn record_denial(&self, connection: &AllowedConnection, denial: Denial) {
+        let record = connection.record(Scheme::Https, CONNECT);
+        if let Some(report) = &self.report {
+            report.say(neutral_line(&denial.to_string()));
+        }
+        *self.last_denial.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some((Instant::now(), denial.clone()));
+        record.set_failure(&Error::Refused(Box::new(denial)));
+    }
+}
+
+impl ConnectionGate for HostGate {
+    fn connect(&self, connection: &ProgramConnection<'_>) -> io::Result<()> {
+        let ProgramConnection { socket, address, program } = connection;
+        let is_mapped = matches!(address.ip(), IpAddr::V6(six) if six.to_ipv4_mapped().is_some());
+        let is_v6 = sockopt::socket_domain(socket)? == AddressFamily::INET6;
+        let wanted = self.decide(*address, program)?;
         let Some(relay) = self.relay.address(is_v6, is_mapped) else {
             return Err(Errno::NETUNREACH.into());
         };
@@ -157,9 +166,48 @@ impl ConnectionGate for HostGate {
         }
     }
 
+    fn open(&self, address: SocketAddr, program: &str) -> io::Result<OwnedFd> {
+        let ip = address.ip().to_canonical();
+        let has_name = self.relay.name_of(ip).is_some();
+        // The lookups of a program go to the servers of the machine's settings. None of them gets
+        // the name.
+        if address.port() == DNS && !has_name {
+            return self.relay.connect_to_resolver();
+        }
+        // A program's own loopback has no servers, and the machine's isn't open to it.
+        if ip.is_loopback() || ip.is_unspecified() {
+            return Err(Errno::CONNREFUSED.into());
+        }
+        let wanted = self.decide(address, program)?;
+        let target = wanted.target(Scheme::Https);
+        if self.access.reads_requests(&target) {
+            let denial = unread(&target, self.access.reason_to_read(&target));
+            self.record_denial(&wanted, denial);
+            return Err(Errno::ACCESS.into());
+        }
+        self.relay.connect(wanted)
+    }
+
     fn waited(&self) -> Duration {
         let total = self.questions.as_ref().map(|questions| questions.waits().total());
         total.unwrap_or_default().saturating_sub(self.waited_before)
+    }
+}
+
+/// Returns the denial of a connection whose requests would be read. `reason` is the reason to read
+/// them.
+fn unread(target: &Target, reason: String) -> Denial {
+    Denial {
+        capability: "http".to_owned(),
+        action: format!("{CONNECT} {}", target.origin()),
+        rule: "requests in TLS can be read only with the namespaces of the sandbox, which this \
+               machine doesn't allow"
+            .to_owned(),
+        place: reason,
+        remedy:
+            "`toolhold doctor` shows how to allow them. Without this reason, the connection is \
+                 passed on unread."
+                .to_owned(),
     }
 }
 

@@ -8,6 +8,9 @@
 //! program talks to the host that it has looked up, connects to a checked address of this host, and
 //! passes the bytes on.
 //!
+//! Where this machine has no namespaces, a command is in the machine's network. Then the gate makes
+//! each connection itself, also those to a resolver, and gives the program one end of it.
+//!
 //! TLS is passed on unread, unless a secret or a rule about methods or paths needs the requests. Then
 //! the relay has a certificate of its own authority, which only programs in the sandbox trust.
 
@@ -22,6 +25,7 @@ mod gate;
 mod host_questions;
 mod http;
 mod names;
+mod pair;
 mod placeholders;
 mod redacted_body;
 mod relay;

@@ -67,7 +67,7 @@ pub(super) async fn serve_tcp(listener: TcpListener, names: Arc<Mutex<Names>>) {
 }
 
 /// Answers the queries of one TCP connection. The length of a message comes before the message.
-async fn answer_stream(mut stream: TcpStream, names: &Mutex<Names>) -> io::Result<()> {
+pub(super) async fn answer_stream(mut stream: TcpStream, names: &Mutex<Names>) -> io::Result<()> {
     loop {
         let length = timeout(TCP_TIME, stream.read_u16()).await??;
         let mut query = vec![0; usize::from(length).min(MAX_QUERY)];

@@ -20,7 +20,18 @@ const COVERS_SOCKETS: u32 = 6;
 const CLONE_FLAGS: u8 = 0;
 const IOCTL_REQUEST: u8 = 1;
 const SOCKET_FAMILY: u8 = 0;
+const SOCKET_TYPE: u8 = 1;
 const SOCKET_PROTOCOL: u8 = 2;
+const OPTION_LEVEL: u8 = 1;
+const OPTION_NAME: u8 = 2;
+
+/// The flags of a new socket, in all combinations.
+const SOCKET_FLAGS: [libc::c_int; 4] =
+    [0, libc::SOCK_CLOEXEC, libc::SOCK_NONBLOCK, libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK];
+
+/// Calls that send bytes, and the index of their flags. With one flag, they connect the socket.
+const SENDS: [(libc::c_long, u8); 3] =
+    [(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)];
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
@@ -153,18 +164,27 @@ pub(super) enum FilterError {
     Install(#[from] seccompiler::Error),
 }
 
-/// Filters the system calls of this process and its descendants. `has_view` means that the process
-/// sees only granted files and granted sockets. `has_network` means that the network is reachable.
-/// The error is the reason why the filter can't be enforced.
-pub(super) fn filter(has_view: bool, has_network: bool) -> Result<(), FilterError> {
-    for program in programs(has_view, has_network)? {
+/// Decides which sockets a process may make.
+pub(super) struct SocketAccess {
+    /// The process sees only granted files and granted sockets.
+    pub(super) has_view: bool,
+    /// The network is reachable.
+    pub(super) has_network: bool,
+    /// The host makes the connections of the process.
+    pub(super) is_relayed: bool,
+}
+
+/// Filters the system calls of this process and its descendants. The error is the reason why the
+/// filter can't be enforced.
+pub(super) fn filter(sockets: &SocketAccess) -> Result<(), FilterError> {
+    for program in programs(sockets)? {
         seccompiler::apply_filter(&program)?;
     }
     Ok(())
 }
 
 /// Returns the filters as programs for the kernel.
-fn programs(has_view: bool, has_network: bool) -> Result<Vec<BpfProgram>, BackendError> {
+fn programs(sockets: &SocketAccess) -> Result<Vec<BpfProgram>, BackendError> {
     // Without a condition, every call is refused.
     let mut rules: Rules = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
     for flag in NAMESPACES {
@@ -183,7 +203,7 @@ fn programs(has_view: bool, has_network: bool) -> Result<Vec<BpfProgram>, Backen
         refuse(&mut rules, libc::SYS_ioctl, vec![is_request])?;
     }
     refuse_set_id(&mut rules)?;
-    refuse_sockets(&mut rules, has_view, has_network)?;
+    refuse_sockets(&mut rules, sockets)?;
 
     let action = SeccompAction::Errno(libc::EPERM as u32);
     let architecture = std::env::consts::ARCH.try_into()?;
@@ -212,11 +232,8 @@ fn refuse_set_id(rules: &mut Rules) -> Result<(), BackendError> {
 }
 
 /// Refuses to make sockets that could reach something outside of the sandbox.
-fn refuse_sockets(
-    rules: &mut Rules,
-    has_view: bool,
-    has_network: bool,
-) -> Result<(), BackendError> {
+fn refuse_sockets(rules: &mut Rules, access: &SocketAccess) -> Result<(), BackendError> {
+    let SocketAccess { has_view, has_network, is_relayed } = *access;
     let mut allowed = Vec::new();
     // A Unix socket with a path reaches only files in the view. A Unix socket without a path
     // reaches every process in the same network namespace. The filter can't distinguish these
@@ -224,9 +241,14 @@ fn refuse_sockets(
     let is_path_only = !has_network || landlock_version() >= Some(COVERS_SOCKETS);
     if has_view && is_path_only {
         allowed.push(libc::AF_UNIX);
+    } else {
+        refuse_datagram_pairs(rules)?;
     }
     if has_view || has_network {
         allowed.extend([libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK]);
+    }
+    if allowed.is_empty() && is_relayed {
+        return refuse_unrelayed(rules);
     }
     if allowed.is_empty() {
         // Without a condition, every call is refused.
@@ -244,6 +266,54 @@ fn refuse_sockets(
     let is_netlink = compares(SOCKET_FAMILY, SeccompCmpOp::Eq, libc::AF_NETLINK)?;
     let is_other_protocol = compares(SOCKET_PROTOCOL, SeccompCmpOp::Ne, libc::NETLINK_ROUTE)?;
     refuse(rules, libc::SYS_socket, vec![is_netlink, is_other_protocol])
+}
+
+/// Refuses pairs of sockets that can send to the address of any other socket.
+fn refuse_datagram_pairs(rules: &mut Rules) -> Result<(), BackendError> {
+    let is_other_family = compares(SOCKET_FAMILY, SeccompCmpOp::Ne, libc::AF_UNIX)?;
+    refuse(rules, libc::SYS_socketpair, vec![is_other_family])?;
+    let is_datagram = is_other_type(&[libc::SOCK_STREAM, libc::SOCK_SEQPACKET])?;
+    refuse(rules, libc::SYS_socketpair, is_datagram)
+}
+
+/// Refuses everything except for sockets of TCP that only the host can connect. The process is in
+/// the machine's network, so nothing else separates it from servers and from other machines.
+fn refuse_unrelayed(rules: &mut Rules) -> Result<(), BackendError> {
+    let is_other_family = compares(SOCKET_FAMILY, SeccompCmpOp::Ne, libc::AF_INET)?;
+    refuse(rules, libc::SYS_socket, vec![is_other_family])?;
+    refuse(rules, libc::SYS_socket, is_other_type(&[libc::SOCK_STREAM])?)?;
+    let is_named = compares(SOCKET_PROTOCOL, SeccompCmpOp::Ne, 0)?;
+    let is_other_protocol = compares(SOCKET_PROTOCOL, SeccompCmpOp::Ne, libc::IPPROTO_TCP)?;
+    refuse(rules, libc::SYS_socket, vec![is_named, is_other_protocol])?;
+    for call in [libc::SYS_bind, libc::SYS_listen] {
+        // Without a condition, every call is refused.
+        rules.entry(call).or_default();
+    }
+    for (call, flags) in SENDS {
+        refuse(rules, call, vec![has_bit(flags, libc::MSG_FASTOPEN as u64)?])?;
+    }
+    // Options that could lead the packets of a connected socket elsewhere: source routes and
+    // interfaces. ssh sets the type of service.
+    let is_ip = compares(OPTION_LEVEL, SeccompCmpOp::Eq, libc::IPPROTO_IP)?;
+    let is_other_option = compares(OPTION_NAME, SeccompCmpOp::Ne, libc::IP_TOS)?;
+    refuse(rules, libc::SYS_setsockopt, vec![is_ip, is_other_option])?;
+    for option in [libc::SO_BINDTODEVICE, libc::SO_BINDTOIFINDEX] {
+        let is_socket = compares(OPTION_LEVEL, SeccompCmpOp::Eq, libc::SOL_SOCKET)?;
+        let is_option = compares(OPTION_NAME, SeccompCmpOp::Eq, option)?;
+        refuse(rules, libc::SYS_setsockopt, vec![is_socket, is_option])?;
+    }
+    Ok(())
+}
+
+/// Returns conditions that apply to all types of sockets except for `types`.
+fn is_other_type(types: &[i32]) -> Result<Vec<SeccompCondition>, BackendError> {
+    let mut conditions = Vec::new();
+    for kind in types {
+        for flags in SOCKET_FLAGS {
+            conditions.push(compares(SOCKET_TYPE, SeccompCmpOp::Ne, kind | flags)?);
+        }
+    }
+    Ok(conditions)
 }
 
 /// Refuses a call if all conditions apply to its arguments.

@@ -241,13 +241,33 @@ pub(crate) fn answer_notification(
     notify(listener, libc::SECCOMP_IOCTL_NOTIF_SEND as _, &raw mut response)
 }
 
+/// Gives a thread whose call waits a duplicate of `descriptor`, in place of its own descriptor
+/// `number`.
+pub(crate) fn replace_descriptor(
+    listener: impl AsFd,
+    id: u64,
+    descriptor: impl AsFd,
+    number: u32,
+    closes_on_exec: bool,
+) -> io::Result<()> {
+    let mut request = libc::seccomp_notif_addfd {
+        id,
+        flags: libc::SECCOMP_ADDFD_FLAG_SETFD as u32,
+        srcfd: descriptor.as_fd().as_raw_fd() as u32,
+        newfd: number,
+        newfd_flags: if closes_on_exec { libc::O_CLOEXEC as u32 } else { 0 },
+    };
+    notify(listener, libc::SECCOMP_IOCTL_NOTIF_ADDFD as _, &raw mut request)
+}
+
 /// Sends a request about notifications to the kernel. Repeats an interrupted request.
 fn notify<T>(listener: impl AsFd, request: libc::Ioctl, argument: *mut T) -> io::Result<()> {
     loop {
         // SAFETY: every caller passes a pointer to the structure that belongs to its request.
         #[expect(unsafe_code, reason = "ioctl takes a pointer")]
         let answer = unsafe { libc::ioctl(listener.as_fd().as_raw_fd(), request, argument) };
-        if answer == 0 {
+        // A request to add a descriptor returns its number.
+        if answer >= 0 {
             return Ok(());
         }
         let error = io::Error::last_os_error();

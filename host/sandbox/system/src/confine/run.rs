@@ -13,6 +13,7 @@ use std::process::{Command, exit};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, waitpid};
 
+use super::calls::SocketAccess;
 use super::changes::Notified;
 use super::error::{ConfineError, RecordingError};
 use super::init::{self, End};
@@ -278,10 +279,13 @@ fn run_confined(
     let dropped = limits::drop_capabilities().map_err(ConfineError::Capabilities);
     tolerate(dropped, sandbox, &mut missing)?;
     let has_view = state.is_none();
-    let filtered = calls::filter(has_view, preparation.network).map_err(ConfineError::Filter);
-    tolerate(filtered, sandbox, &mut missing)?;
     let (listener, unrecorded) =
         listener_for(preparation, |calls| changes::listen(calls).map_err(RecordingError::Filter))?;
+    // Without a listener, nothing would stop the connections of sockets.
+    let is_relayed = preparation.relayed && listener.is_some();
+    let sockets = SocketAccess { has_view, has_network: preparation.network, is_relayed };
+    let filtered = calls::filter(&sockets).map_err(ConfineError::Filter);
+    tolerate(filtered, sandbox, &mut missing)?;
     if let Some(covered) = covered {
         let read_bytes = rustix::io::retry_on_intr(|| rustix::io::read(covered, &mut [0; 1]));
         if read_bytes != Ok(1) {

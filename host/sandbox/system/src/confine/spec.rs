@@ -90,8 +90,8 @@ pub(crate) struct Preparation {
     /// namespaces. `None` if the command has its own network or that of the machine.
     pub(crate) shared_network: Option<u64>,
     pub(crate) recorded: Recorded,
-    /// Whether the host decides on the program's connections, and answers its DNS queries in the
-    /// shared network.
+    /// Whether the host decides on the program's connections and answers its DNS queries: in the
+    /// shared network, or without namespaces by sockets that it gives to the program.
     pub(crate) relayed: bool,
     /// The certificate, in PEM format, that the command trusts besides the machine's certificates.
     pub(crate) authority: Option<String>,

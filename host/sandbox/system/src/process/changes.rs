@@ -26,9 +26,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, Stat, StatVfsMountFlags};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
-use toolhold_contract::{ChangeRecorder, ChangedPath, ConnectionGate};
+use toolhold_contract::{ChangeRecorder, ChangedPath};
 
-use super::connections;
+use super::connections::CommandGate;
 use crate::confine::raw::{self, CallAnswer, Notification};
 use crate::confine::{CALLS, Target};
 
@@ -68,7 +68,7 @@ impl CallWatch {
     pub(super) fn start(
         listener: OwnedFd,
         recorder: Option<Arc<dyn ChangeRecorder>>,
-        gate: Option<Arc<dyn ConnectionGate>>,
+        gate: Option<CommandGate>,
         writable: Vec<PathBuf>,
         pinned: Vec<PathBuf>,
     ) -> io::Result<Self> {
@@ -96,7 +96,7 @@ struct Watch {
     /// `None` if no changes are recorded.
     recorder: Option<Arc<dyn ChangeRecorder>>,
     /// `None` if the host makes no connections for the command.
-    gate: Option<Arc<dyn ConnectionGate>>,
+    gate: Option<CommandGate>,
     writable: Vec<PathBuf>,
     pinned: Vec<PathBuf>,
     /// The last rename, until its result is known.
@@ -173,9 +173,7 @@ impl Watch {
             let Ok(notification) = raw::next_notification(&self.listener) else { continue };
             let answer = match &self.gate {
                 Some(gate) if notification.call == libc::SYS_connect => {
-                    connections::connect(&notification, &**gate, || {
-                        raw::is_waiting(&self.listener, notification.id)
-                    })
+                    gate.connect(&self.listener, &notification)
                 }
                 _ => match self.handle(&notification) {
                     Ok(()) => CallAnswer::Continue,

@@ -22,6 +22,7 @@ use toolhold_data_dir::PinnedDirectory;
 
 use super::changes::CallWatch;
 use super::command::{Command, StartError};
+use super::connections::CommandGate;
 use super::helper::ConfineHelper;
 use super::network::SharedNetwork;
 use super::places::Places;
@@ -52,6 +53,11 @@ const DRAIN: Duration = Duration::from_millis(250);
 /// Bytes of output that are read at once, and reads of a stream between two checks of the bounds.
 const CHUNK: usize = 64 * 1024;
 const MAX_READS: usize = 16;
+
+/// A variable for the C library of a program whose connections the host makes in the machine's
+/// network. It looks names up by TCP, whose connections the host sees, and tries each name as it is
+/// before it adds a domain.
+const LOOKUPS_BY_TCP: (&str, &str) = ("RES_OPTIONS", "use-vc ndots:0");
 
 /// As in a shell, the exit code of a program that a signal ended is this number plus the signal.
 const SIGNALLED: i32 = 128;
@@ -145,6 +151,8 @@ struct Task<'a> {
     cancel: &'a CancellationToken,
     held: &'a [PinnedDirectory],
     writable: &'a [PathBuf],
+    /// The host makes the connections of the command, which is in the machine's network.
+    is_relayed_in_machine_network: bool,
 }
 
 impl Child {
@@ -223,6 +231,7 @@ impl Child {
             cancel,
             held: &held,
             writable: &writable,
+            is_relayed_in_machine_network: preparation.relayed && !namespaces,
         };
 
         let mut warm_child = None;
@@ -302,7 +311,9 @@ impl Child {
         if let Some(listener) = listener {
             let pinned = task.held.iter().map(|held| held.path().to_owned()).collect();
             let writable = task.writable.to_vec();
-            let gate = command.connections.clone();
+            let is_in_machine_network = task.is_relayed_in_machine_network;
+            let connections = command.connections.clone();
+            let gate = connections.map(|gate| CommandGate { gate, is_in_machine_network });
             child.watch = Some(CallWatch::start(listener, recorder, gate, writable, pinned)?);
         } else if recorder.is_some() {
             // Without a listener, each call that should notify it fails, so the command couldn't
@@ -699,9 +710,15 @@ fn send_program(
     input: OwnedFd,
 ) -> io::Result<Option<StateRecord>> {
     let command = task.command;
+    let mut environment = command.environment.clone();
+    if task.is_relayed_in_machine_network {
+        let (name, value) = LOOKUPS_BY_TCP;
+        environment.retain(|(other, _value)| other != name);
+        environment.push((name.to_owned(), value.to_owned()));
+    }
     let program = Program {
         arguments: command.arguments.clone(),
-        environment: command.environment.clone(),
+        environment,
         directory: command.directory.to_string_lossy().into_owned(),
         leaves_state: command.shell.is_some(),
     };

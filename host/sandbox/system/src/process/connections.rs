@@ -5,38 +5,91 @@
 //! [`ConnectionGate`] gets a duplicate of the program's socket. The program can exchange the
 //! address while it is read, but the gate decides on the address that was read, and connects to no
 //! other.
+//!
+//! Without namespaces, a command is in the machine's network. Then the kernel carries no `connect`
+//! out. The gate makes the connection, and its socket replaces the program's own. So no option of
+//! the program's socket has an effect.
 
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, sockopt};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use toolhold_contract::{ConnectionGate, ProgramConnection};
 
-use crate::confine::raw::{CallAnswer, Notification};
+use crate::confine::raw::{self, CallAnswer, Notification};
 
 /// Bytes of the longest address of an IP socket.
 const MAX_ADDRESS: usize = size_of::<libc::sockaddr_in6>();
 
-/// Decides on a `connect` call. `is_waiting` tells whether the call still waits for its answer.
-pub(super) fn connect(
-    notification: &Notification,
-    gate: &dyn ConnectionGate,
-    is_waiting: impl FnOnce() -> bool,
-) -> CallAnswer {
-    match try_connect(notification, gate, is_waiting) {
-        Ok(answer) => answer,
-        Err(error) => CallAnswer::Failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
+/// The gate for the connections of one command.
+pub(super) struct CommandGate {
+    pub(super) gate: Arc<dyn ConnectionGate>,
+    /// The command has no network of its own.
+    pub(super) is_in_machine_network: bool,
+}
+
+impl CommandGate {
+    /// Decides on a `connect` call that waits for its answer.
+    pub(super) fn connect(&self, listener: &OwnedFd, notification: &Notification) -> CallAnswer {
+        let answered = if self.is_in_machine_network {
+            replace(listener, notification, &*self.gate)
+        } else {
+            connect(listener, notification, &*self.gate)
+        };
+        match answered {
+            Ok(answer) => answer,
+            Err(error) => CallAnswer::Failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
+        }
     }
 }
 
-fn try_connect(
+/// Replaces the program's socket with a connected one.
+fn replace(
+    listener: &OwnedFd,
     notification: &Notification,
     gate: &dyn ConnectionGate,
-    is_waiting: impl FnOnce() -> bool,
+) -> io::Result<CallAnswer> {
+    let [descriptor, pointer, length, ..] = notification.arguments;
+    let thread = notification.thread;
+    let address = read_address(thread, pointer, length)?.ok_or(Errno::AFNOSUPPORT)?;
+    let number = descriptor_number(descriptor)?;
+    let flags = socket_flags(thread, number)?;
+    let program = program_name(thread);
+    // If the thread has ended, its number may belong to another thread.
+    if !raw::is_waiting(listener, notification.id) {
+        return Ok(CallAnswer::Failed(Errno::CANCELED));
+    }
+    let socket = gate.open(address, &program)?;
+    rustix::io::ioctl_fionbio(&socket, flags.contains(OFlags::NONBLOCK))?;
+    let closes_on_exec = flags.contains(OFlags::CLOEXEC);
+    raw::replace_descriptor(listener, notification.id, &socket, number, closes_on_exec)?;
+    Ok(CallAnswer::Done)
+}
+
+/// Returns the flags of a program's socket.
+fn socket_flags(thread: u32, number: u32) -> io::Result<OFlags> {
+    let link = std::fs::read_link(format!("/proc/{thread}/fd/{number}"));
+    if !link.map_err(|_| Errno::BADF)?.as_os_str().as_bytes().starts_with(b"socket:") {
+        return Err(Errno::NOTSOCK.into());
+    }
+    let text = std::fs::read_to_string(format!("/proc/{thread}/fdinfo/{number}"))?;
+    let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
+    let octal = 8;
+    let bits = flags.and_then(|flags| u32::from_str_radix(flags.trim(), octal).ok());
+    Ok(OFlags::from_bits_retain(bits.ok_or(Errno::BADF)?))
+}
+
+fn connect(
+    listener: &OwnedFd,
+    notification: &Notification,
+    gate: &dyn ConnectionGate,
 ) -> io::Result<CallAnswer> {
     let [descriptor, pointer, length, ..] = notification.arguments;
     let thread = notification.thread;
@@ -51,14 +104,18 @@ fn try_connect(
     if !is_tcp(&socket)? {
         return Ok(CallAnswer::Continue);
     }
-    let program = std::fs::read_to_string(format!("/proc/{thread}/comm")).unwrap_or_default();
+    let program = program_name(thread);
     // If the thread has ended, its number may belong to another thread.
-    if !is_waiting() {
+    if !raw::is_waiting(listener, notification.id) {
         return Ok(CallAnswer::Failed(Errno::CANCELED));
     }
-    let program = program.trim_end().to_owned();
     gate.connect(&ProgramConnection { socket: socket.as_fd(), address, program })?;
     Ok(CallAnswer::Done)
+}
+
+fn program_name(thread: u32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{thread}/comm")).unwrap_or_default();
+    name.trim_end().to_owned()
 }
 
 /// Reads the address of a `connect` call. Returns `None` if it isn't an address of IP.
@@ -93,8 +150,14 @@ fn parse_address(bytes: &[u8]) -> Option<SocketAddr> {
 /// Returns a duplicate of a thread's socket.
 fn take_socket(thread: u32, descriptor: u64) -> io::Result<OwnedFd> {
     let process = pidfd_open(process_of(thread)?, PidfdFlags::empty())?;
-    let descriptor = i32::try_from(descriptor & u64::from(u32::MAX)).map_err(|_| Errno::BADF)?;
-    Ok(pidfd_getfd(process, descriptor, PidfdGetfdFlags::empty())?)
+    let number = descriptor_number(descriptor)?.cast_signed();
+    Ok(pidfd_getfd(process, number, PidfdGetfdFlags::empty())?)
+}
+
+/// Returns the number of a descriptor, which is the lower half of an argument.
+fn descriptor_number(argument: u64) -> io::Result<u32> {
+    let number = i32::try_from(argument & u64::from(u32::MAX)).map_err(|_| Errno::BADF)?;
+    Ok(number.cast_unsigned())
 }
 
 /// Returns the process of a thread.

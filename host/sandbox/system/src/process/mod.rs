@@ -22,4 +22,4 @@ pub use command::{Command, StartError};
 pub use helper::{HelperBounds, HelperError, INPUT_AT_FAULT, run_helper};
 pub use limits::PlacesError;
 pub use network::{LoopbackSide, NetworkSockets, SharedNetwork};
-pub use places::{Places, RememberedPlaces};
+pub use places::{Places, Relayed, RememberedPlaces};

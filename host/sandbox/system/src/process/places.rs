@@ -2,7 +2,9 @@
 //! the parts of the system that programs need. Commands can't create files that other programs run
 //! later, such as a git hook.
 
+use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +18,7 @@ use super::call_rules;
 use super::command::{Command, StartError};
 use super::denied_paths::{DenialWalk, DeniedPaths};
 use super::limits::{MAX_CHECKED, MAX_DENIED, MAX_DEPTH, PlacesError};
-use super::network::SharedNetwork;
+use super::network::{NetworkSockets, SharedNetwork};
 use super::sandbox::CommandSandbox;
 use super::sockets::{RememberedScan, Scope};
 use super::warm::WarmSlot;
@@ -76,6 +78,9 @@ pub struct Places {
     pub known: RememberedPlaces,
 }
 
+/// A relay, and the network that it serves. Without one, its commands are in the machine's network.
+pub type Relayed<R> = (Option<Arc<SharedNetwork>>, Arc<R>);
+
 /// State of earlier commands of a plugin that later commands reuse.
 #[derive(Debug, Default)]
 pub struct RememberedPlaces {
@@ -105,7 +110,10 @@ impl Places {
         let state = tree_state(&trees, &denied);
         let has_own_network = namespaces && !command.network;
         let network = if has_own_network { command.shared_network.clone() } else { None };
-        let relayed = network.is_some() && command.connections.is_some();
+        // Without namespaces, the host makes the connections itself, unless its relay serves a
+        // shared network.
+        let has_relay = network.is_some() || (!namespaces && command.shared_network.is_none());
+        let relayed = has_relay && !command.network && command.connections.is_some();
         let preparation = Preparation {
             parent: rustix::process::getpid().as_raw_nonzero().get(),
             sandbox: self.sandbox,
@@ -311,13 +319,33 @@ impl Places {
         }
     }
 
-    /// Makes a network for one command, like [`shared_network`](Self::shared_network).
+    /// Returns the relay of a session's commands, and the network that it serves. Makes them if they
+    /// are missing: `start` gets the sockets in the network, or `None` if this machine has no
+    /// namespaces. Then the commands are in the machine's network, and the relay serves no network.
+    /// Blocks. Returns `None` if there is no sandbox.
     ///
     /// # Errors
     ///
-    /// Returns an error if this machine can't make a network and the sandbox must have it.
-    pub fn own_network(&self) -> Result<Option<Arc<SharedNetwork>>, StartError> {
-        self.shared_network(&SessionNetwork::default())
+    /// Returns an error if the relay can't be started, and the error of
+    /// [`shared_network`](Self::shared_network).
+    pub fn relay<R: Any + Send + Sync>(
+        &self,
+        session: &SessionNetwork,
+        start: fn(Option<NetworkSockets>) -> io::Result<R>,
+    ) -> Result<Option<Relayed<R>>, StartError> {
+        let may_lack_network = self.sandbox == Sandbox::BestEffort;
+        if let Some(network) = self.shared_network(session)? {
+            match network.relay(|sockets| start(Some(sockets))) {
+                Ok(relay) => return Ok(Some((Some(network), relay))),
+                // Some machines allow namespaces, but no rights in them.
+                Err(_) if may_lack_network => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if !may_lack_network {
+            return Ok(None);
+        }
+        Ok(Some((None, session.get_or_make(|| start(None))?)))
     }
 
     pub(crate) fn tries_namespaces(&self) -> bool {

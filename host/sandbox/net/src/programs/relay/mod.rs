@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
@@ -17,6 +19,7 @@ use super::access::HostAccess;
 use super::connection::AllowedConnection;
 use super::failure_limit::FailureLimit;
 use super::names::Names;
+use super::pair::tcp_pair;
 use super::resolver::{self, PAUSE};
 use super::serve::serve;
 
@@ -59,6 +62,8 @@ pub struct HostRelay {
     end: watch::Sender<()>,
     /// The tasks that resolve names.
     resolvers: Vec<AbortHandle>,
+    permits: Arc<Semaphore>,
+    runtime: Handle,
 }
 
 /// The access of one table's programs in this network.
@@ -77,7 +82,7 @@ impl fmt::Debug for HostRelay {
 #[derive(Debug)]
 struct Shared {
     names: Arc<Mutex<Names>>,
-    v4: SocketAddr,
+    v4: Option<SocketAddr>,
     v6: Option<SocketAddr>,
     /// The allowed connections by the address of the program's socket.
     expected: Mutex<HashMap<SocketAddr, (Instant, AllowedConnection)>>,
@@ -102,27 +107,86 @@ impl HostRelay {
         runtime: &Handle,
     ) -> io::Result<Self> {
         let _entered = runtime.enter();
-        let shared = Arc::new(Shared {
-            names: Arc::default(),
-            v4: v4.local_addr()?,
-            v6: v6.as_ref().map(std::net::TcpListener::local_addr).transpose()?,
-            expected: Mutex::default(),
-            announced: Notify::new(),
-            failures: Arc::default(),
-        });
-
-        let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-        let end = watch::Sender::new(());
+        let v6_address = v6.as_ref().map(std::net::TcpListener::local_addr).transpose()?;
+        let mut relay = Self::new(runtime, Some(v4.local_addr()?), v6_address);
+        let shared = &relay.shared;
         for listener in [Some(v4), v6].into_iter().flatten() {
             let listener = listen(listener)?;
-            let permits = Arc::clone(&permits);
-            runtime.spawn(accept(listener, Arc::clone(&shared), permits, end.subscribe()));
+            let permits = Arc::clone(&relay.permits);
+            runtime.spawn(accept(listener, Arc::clone(shared), permits, relay.end.subscribe()));
         }
         dns_udp.set_nonblocking(true)?;
         let udp = resolver::serve_udp(UdpSocket::from_std(dns_udp)?, Arc::clone(&shared.names));
         let tcp = resolver::serve_tcp(listen(dns_tcp)?, Arc::clone(&shared.names));
-        let resolvers = vec![runtime.spawn(udp).abort_handle(), runtime.spawn(tcp).abort_handle()];
-        Ok(Self { shared, accesses: Mutex::default(), end, resolvers })
+        relay.resolvers =
+            vec![runtime.spawn(udp).abort_handle(), runtime.spawn(tcp).abort_handle()];
+        Ok(relay)
+    }
+
+    /// Serves commands in the machine's network on the threads of `runtime`. Nothing listens there,
+    /// because other users could connect: the relay makes each connection itself.
+    pub fn without_network(runtime: &Handle) -> Self {
+        Self::new(runtime, None, None)
+    }
+
+    fn new(runtime: &Handle, v4: Option<SocketAddr>, v6: Option<SocketAddr>) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                names: Arc::default(),
+                v4,
+                v6,
+                expected: Mutex::default(),
+                announced: Notify::new(),
+                failures: Arc::default(),
+            }),
+            accesses: Mutex::default(),
+            end: watch::Sender::new(()),
+            resolvers: Vec::new(),
+            permits: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
+            runtime: runtime.clone(),
+        }
+    }
+
+    /// Makes a connection that is allowed. Returns the program's end.
+    pub(super) fn connect(&self, connection: AllowedConnection) -> io::Result<OwnedFd> {
+        self.serve_pair(|stream| serve(connection, stream))
+    }
+
+    /// Makes a connection on which names are looked up. Returns the program's end.
+    pub(super) fn connect_to_resolver(&self) -> io::Result<OwnedFd> {
+        let names = Arc::clone(&self.shared.names);
+        self.serve_pair(|stream| async move {
+            // A program that ends its lookup early needs no answer.
+            let _ = resolver::answer_stream(stream, &names).await;
+        })
+    }
+
+    /// Serves one end of a new connection until the end of the relay. Returns the other end.
+    fn serve_pair<S>(&self, serve_end: impl FnOnce(TcpStream) -> S) -> io::Result<OwnedFd>
+    where
+        S: Future<Output = ()> + Send + 'static,
+    {
+        // The gate can't wait, because its thread serves all processes of the command.
+        let permit = Arc::clone(&self.permits).try_acquire_owned();
+        let permit = permit.map_err(|_| Errno::CONNREFUSED)?;
+        let [of_program, of_host] = tcp_pair()?;
+        of_host.set_nonblocking(true)?;
+        let _entered = self.runtime.enter();
+        let serving = serve_end(TcpStream::from_std(of_host)?);
+        let mut end = self.end.subscribe();
+        self.runtime.spawn(async move {
+            let _permit = permit;
+            let ended = async {
+                // An error means that the relay was dropped.
+                let _ = end.changed().await;
+                tokio::time::sleep(DRAIN).await;
+            };
+            tokio::select! {
+                () = serving => {}
+                () = ended => {}
+            }
+        });
+        Ok(of_program.into())
     }
 
     /// Returns the name that has a synthetic address.
@@ -153,11 +217,11 @@ impl HostRelay {
     /// reach the relay. `is_mapped` means that the socket connects to an IPv4 address.
     pub(super) fn address(&self, is_v6: bool, is_mapped: bool) -> Option<SocketAddr> {
         match (is_v6, is_mapped, self.shared.v4) {
-            (true, true, SocketAddr::V4(v4)) => {
+            (true, true, Some(SocketAddr::V4(v4))) => {
                 Some(SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port()))
             }
             (true, ..) => self.shared.v6,
-            (false, _, v4) => Some(v4),
+            (false, _, v4) => v4,
         }
     }
 

@@ -123,16 +123,7 @@ fn connection_with(settings: Settings, port: u16) -> AllowedConnection {
 
 /// A relay at an address, without a task.
 fn relay_at(address: SocketAddr) -> HostRelay {
-    let shared = Arc::new(Shared {
-        names: Arc::default(),
-        v4: address,
-        v6: None,
-        expected: Mutex::default(),
-        announced: Notify::new(),
-        failures: Arc::default(),
-    });
-    let end = watch::Sender::new(());
-    HostRelay { shared, accesses: Mutex::default(), end, resolvers: Vec::new() }
+    HostRelay::new(&Handle::current(), Some(address), None)
 }
 
 /// Lets a relay accept connections.

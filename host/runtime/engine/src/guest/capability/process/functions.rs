@@ -1,16 +1,17 @@
 //! `toolhold:host/process`: starts processes in their sandbox.
 
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use toolhold_component::Capability;
 use toolhold_contract::text::{cut, neutral, neutral_line};
-use toolhold_contract::{Failure, JobEnd, SessionNetwork};
+use toolhold_contract::{Failure, JobEnd};
 use toolhold_net::{HostAccess, HostGate, HostQuestions, HostRelay};
 use toolhold_policy::ConfigFile;
 use toolhold_system::confine::{Bound, Sandbox};
-use toolhold_system::process::{self, Command, Ending, NetworkSockets, SharedNetwork, StartError};
+use toolhold_system::process::{self, Command, Ending, NetworkSockets, StartError};
 use wasmtime::component::Resource;
 use wasmtime_wasi::p2::{DynPollable, subscribe};
 
@@ -45,9 +46,6 @@ const WITHOUT_NETWORK: [(&str, &str); 3] = [
     ("npm_config_update_notifier", "false"),
     ("NO_UPDATE_NOTIFIER", "1"),
 ];
-
-/// The network of a session, and the relay that serves it.
-type RelayedNetwork = (Arc<SharedNetwork>, Arc<HostRelay>);
 
 impl CallState {
     fn start(&mut self, command: wit::Command, options: &wit::Options) -> Result<Child, Error> {
@@ -165,21 +163,21 @@ impl CallState {
             Some(jobs) => jobs.network(),
             None => &processes.network,
         };
-        let (network, relay) = match start_relay(policy, session) {
+        let (network, relay) = match policy.places.relay(session, start_relay) {
             Ok(Some(started)) => started,
             Ok(None) => return Ok(()),
             // If no host is granted, most commands need no relay, so the command runs without one.
             Err(_) if hosts.is_empty() => return Ok(()),
             Err(error) => return Err(not_started(&error, policy)),
         };
-        give_secrets(command, hosts)?;
+        give_secrets(command, hosts, network.is_some())?;
         let report = if is_job { None } else { Some(Arc::clone(&processes.report)) };
         let mut gate = HostGate::new(relay, Arc::clone(hosts), report);
         if let Some(questions) = questions {
             gate = gate.with_questions(questions);
         }
         command.connections = Some(Arc::new(gate));
-        command.shared_network = Some(network);
+        command.shared_network = network;
         Ok(())
     }
 
@@ -322,18 +320,16 @@ impl CallState {
     }
 }
 
-/// Returns the network of a session's commands and its relay, and makes them if they are missing.
-/// Returns `None` if this machine can't make a network and the sandbox may lack it.
-fn start_relay(
-    policy: &PluginProcesses,
-    session: &SessionNetwork,
-) -> Result<Option<RelayedNetwork>, StartError> {
-    let Some(network) = policy.places.shared_network(session)? else { return Ok(None) };
-    let relay = network.relay(|sockets| {
-        let NetworkSockets { v4, v6, dns_udp, dns_tcp } = sockets;
-        HostRelay::start(v4, v6, dns_udp, dns_tcp, &Handle::current())
-    })?;
-    Ok(Some((network, relay)))
+/// Starts the relay of a session's commands. `sockets` are in the network of the session, if there
+/// is one.
+fn start_relay(sockets: Option<NetworkSockets>) -> io::Result<HostRelay> {
+    let runtime = Handle::current();
+    match sockets {
+        Some(NetworkSockets { v4, v6, dns_udp, dns_tcp }) => {
+            HostRelay::start(v4, v6, dns_udp, dns_tcp, &runtime)
+        }
+        None => Ok(HostRelay::without_network(&runtime)),
+    }
 }
 
 pub(crate) struct CheckedCommand {
@@ -403,11 +399,17 @@ pub(crate) fn not_started(error: &StartError, policy: &PluginProcesses) -> Error
     }
 }
 
-/// Gives a command the placeholders of secrets, and the certificate with which their connections
-/// are read.
-fn give_secrets(command: &mut Command, hosts: &HostAccess) -> Result<(), Error> {
+/// Gives a command the placeholders of secrets. With a network of its own, it also trusts the
+/// certificate with which their connections are read.
+fn give_secrets(
+    command: &mut Command,
+    hosts: &HostAccess,
+    has_own_network: bool,
+) -> Result<(), Error> {
     let Some(certificate) = hosts.authority().map_err(no_secrets)? else { return Ok(()) };
-    command.trust(certificate);
+    if has_own_network {
+        command.trust(certificate);
+    }
     for (name, value) in hosts.variables().map_err(no_secrets)? {
         // This replaces a value from the user's environment, which would be the secret itself.
         command.set_variable(&name, &value);
