@@ -11,8 +11,9 @@ use serde_json::{Value, json};
 use crate::mcp::client::{Client, LEGACY, records, text};
 use crate::servers::until;
 use crate::shell::hosts::own_address;
+use crate::shell::hosts_without_namespaces::REFUSED;
 use crate::support::server::{Asked, Server, Wire, answer};
-use crate::support::{Cli, Ended};
+use crate::support::{Cli, Ended, output_under, refusing};
 
 /// A server whose tool fetches a URL without a proxy, or sends a datagram to an address.
 const SERVER: &str = r#"
@@ -276,4 +277,20 @@ fn hosts_beside_the_whole_network_are_an_error() {
     let told = refused.stderr;
     assert_ne!(refused.code, 0, "{told}");
     assert!(told.contains("[mcp.servers.s] has both") && told.contains("`hosts`"), "{told}");
+}
+
+#[test]
+fn server_reaches_its_hosts_without_namespaces() {
+    let scene = Scene::new("[tools.shell]\nsandbox = \"best-effort\"");
+    let fetch = |url: &str| {
+        let mut command = scene.cli.command(&["call", "s__fetch", &format!("url={url}")]);
+        Ended::from_output(output_under(&[refusing(&REFUSED)], &mut command))
+    };
+    assert!(fetch(&scene.url("npm.test")).ends(0).stdout.contains("hello"));
+    assert_eq!(scene.connections(), [1, 0]);
+    let other = scene.other.port();
+    for url in [format!("http://npm.test:{other}/"), format!("http://127.0.0.1:{other}/")] {
+        assert!(!fetch(&url).stdout.contains("hello"), "{url}");
+    }
+    assert_eq!(scene.connections(), [1, 0]);
 }

@@ -13,16 +13,25 @@ use crate::support::server::{Asked, Server, Wire, answer};
 use crate::support::{Scene, shared_cache};
 
 /// Says hello, and closes the connection.
-fn hello(_: &Asked, wire: &mut dyn Wire) -> std::io::Result<()> {
+pub(super) fn hello(_: &Asked, wire: &mut dyn Wire) -> std::io::Result<()> {
     answer(wire, "200 OK", &[("connection", "close")], b"hello")
 }
 
 /// A scene whose commands reach a server as `npm.test`. Every name below `test` resolves to this
 /// machine.
 async fn granted(server: &Server, prepare: impl FnOnce(&Path)) -> Scene {
+    granted_with(&[], server, prepare).await
+}
+
+/// The same with further settings.
+pub(super) async fn granted_with(
+    settings: &[&str],
+    server: &Server,
+    prepare: impl FnOnce(&Path),
+) -> Scene {
     let hosts = format!("tools.shell.hosts=[\"http://npm.test:{}\"]", server.port());
     let curl = "tools.shell.allowed_commands=[\"curl\", \"wget\", \"nc\"]";
-    scene(&[&hosts, curl, "tools.shell.network=ask"], prepare).await
+    scene(&[&[&*hosts, curl, "tools.shell.network=ask"][..], settings].concat(), prepare).await
 }
 
 /// Programs that get a URL, each in its own way. None of them knows of a proxy.
@@ -52,10 +61,14 @@ fn command(form: &str, host: &str, port: u16) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn programs_reach_the_granted_host_and_no_other() {
+    reach_the_granted_host_and_no_other(&[]).await;
+}
+
+pub(super) async fn reach_the_granted_host_and_no_other(settings: &[&str]) {
     let server = Server::plain(hello);
     let other = Server::plain(hello);
     let port = server.port();
-    let scene = granted(&server, |_| {}).await;
+    let scene = granted_with(settings, &server, |_| {}).await;
     let mut expected = 0;
     for (program, form) in PROGRAMS.iter().filter(|(program, _)| there_is(program)) {
         let came = run(&scene, &command(form, "npm.test", port)).await;
@@ -111,6 +124,10 @@ int main(int argc, char **argv) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn exchanged_address_reaches_nothing_that_is_not_granted() {
+    exchange_addresses(&[]).await;
+}
+
+pub(super) async fn exchange_addresses(settings: &[&str]) {
     if !there_is("cc") {
         return;
     }
@@ -119,7 +136,7 @@ async fn exchanged_address_reaches_nothing_that_is_not_granted() {
     // A server of this machine, on all of its addresses and at the granted port.
     let machine = own_address();
     let outside = TcpListener::bind((machine, server.port())).expect("the port is free there");
-    let scene = granted(&server, |root| {
+    let scene = granted_with(settings, &server, |root| {
         fs::write(root.join("granted/exchange.c"), EXCHANGE).expect("it is written");
     })
     .await;

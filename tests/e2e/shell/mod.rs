@@ -14,6 +14,7 @@ mod host_floods;
 mod host_programs;
 mod host_questions;
 pub(crate) mod hosts;
+pub(crate) mod hosts_without_namespaces;
 mod job_servers;
 mod jobs;
 mod kernels;

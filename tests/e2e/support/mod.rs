@@ -33,7 +33,7 @@ pub(crate) use living::{
 };
 pub(crate) use log::{log_of, log_with};
 pub(crate) use not_tried::not_tried;
-pub(crate) use process::{descriptors_below, output_under};
-pub(crate) use running::{ATTACK_MIB, run, run_alone};
+pub(crate) use process::{descriptors_below, output_under, refusing};
+pub(crate) use running::{ATTACK_MIB, run, run_alone, run_without};
 pub(crate) use scene::{Recorder, Scene, shared_cache, unasked};
 pub(crate) use waiting::wait_until;

@@ -2,7 +2,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use seccompiler::BpfProgram;
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
 /// The most memory that this process has held.
 pub(crate) fn peak_memory_mib() -> u64 {
@@ -20,6 +20,17 @@ pub(crate) fn descriptors_below(folder: &Path) -> usize {
     open.flatten()
         .filter(|entry| fs::read_link(entry.path()).is_ok_and(|target| target.starts_with(folder)))
         .count()
+}
+
+const EPERM: u32 = 1;
+
+/// A filter in which system calls fail with `EPERM`.
+pub(crate) fn refusing(calls: &[i64]) -> BpfProgram {
+    let rules = calls.iter().map(|call| (*call, Vec::new())).collect();
+    let architecture = std::env::consts::ARCH.try_into().expect("it is known");
+    let refused = SeccompAction::Errno(EPERM);
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refused, architecture);
+    filter.and_then(TryInto::try_into).expect("it is a filter")
 }
 
 /// Runs a program under filters of system calls. They are those of a thread, and of what it starts.

@@ -1,11 +1,11 @@
 use std::future::Future;
 use std::io::Write;
-use std::process::Command;
+use std::process::{Command, Output};
 use std::time::Duration;
 
 use tokio::runtime::Builder;
 
-use super::process::peak_memory_mib;
+use super::process::{output_under, peak_memory_mib, refusing};
 
 /// A test that takes longer hangs. Far more than any test needs, since the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -44,15 +44,27 @@ pub(crate) fn run_alone(most_mib: u64, test: impl Future<Output = ()> + Send + '
         run(test);
         let peak = peak_memory_mib();
         assert!(peak < most_mib, "the process grew to {peak} MiB; the limit is {most_mib}");
-        return;
+    } else {
+        start_alone(|alone| alone.output().expect("this program starts"));
     }
+}
+
+/// Runs a test in a process in which system calls fail with `EPERM`.
+#[track_caller]
+pub(crate) fn run_without(calls: &[i64], test: impl Future<Output = ()> + Send + 'static) {
+    if std::env::var_os(ALONE).is_some() {
+        run(test);
+    } else {
+        start_alone(|alone| output_under(&[refusing(calls)], alone));
+    }
+}
+
+/// Starts the process of this test.
+#[track_caller]
+fn start_alone(output: impl FnOnce(&mut Command) -> Output) {
     let name = std::thread::current().name().expect("a test has a name").to_owned();
     let mut alone = Command::new(std::env::current_exe().expect("this program is there"));
-    let ended = alone
-        .args([&name, "--exact", "--nocapture"])
-        .env(ALONE, "1")
-        .output()
-        .expect("this program starts");
+    let ended = output(alone.args([&name, "--exact", "--nocapture"]).env(ALONE, "1"));
     let [stdout, stderr] =
         [&ended.stdout, &ended.stderr].map(|bytes| String::from_utf8_lossy(bytes));
     assert!(
