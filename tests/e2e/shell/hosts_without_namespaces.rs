@@ -28,6 +28,15 @@ fn programs_reach_the_granted_host_and_no_other() {
     run_without(&REFUSED, reach_the_granted_host_and_no_other(&[BEST_EFFORT]));
 }
 
+/// The calls without which the network of a session can be made, but no view: `mount_setattr` and
+/// `pidfd_getfd`.
+const REFUSED_VIEW: [i64; 2] = [442, 438];
+
+#[test]
+fn first_command_reaches_its_hosts_if_only_the_view_fails() {
+    run_without(&REFUSED_VIEW, reach_the_granted_host_and_no_other(&[BEST_EFFORT]));
+}
+
 #[test]
 fn exchanged_address_reaches_nothing_that_is_not_granted() {
     run_without(&REFUSED, exchange_addresses(&[BEST_EFFORT]));

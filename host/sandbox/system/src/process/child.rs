@@ -29,7 +29,7 @@ use super::places::Places;
 use super::sandbox::CommandSandbox;
 use super::state::StateRecord;
 use super::warm::{NextHelper, start_next_and_reap};
-use crate::confine::{Bound, HelperStatus, Program, Sandbox, TreeState};
+use crate::confine::{AUTHORITIES, Bound, HelperStatus, Program, Sandbox, TreeState};
 use crate::{messages, processes};
 
 /// Time limit for the helper until the program runs.
@@ -713,7 +713,8 @@ fn send_program(
     let mut environment = command.environment.clone();
     if task.is_relayed_in_machine_network {
         let (name, value) = LOOKUPS_BY_TCP;
-        environment.retain(|(other, _value)| other != name);
+        // Without a view, this file is missing, and programs would trust nobody.
+        environment.retain(|(other, path)| other != name && path != AUTHORITIES);
         environment.push((name.to_owned(), value.to_owned()));
     }
     let program = Program {

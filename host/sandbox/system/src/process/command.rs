@@ -37,8 +37,8 @@ pub struct Command {
     /// The network that the command shares with other commands of its session. Unused if the
     /// command reaches the machine's network. `None` means a network of its own.
     pub shared_network: Option<Arc<SharedNetwork>>,
-    /// Makes the connections of the command, in the shared network. Without a shared network, only a
-    /// command without namespaces has them. `None` if the command reaches no hosts.
+    /// Makes the connections of the command, in the shared network or without namespaces. `None` if
+    /// the command reaches no hosts.
     pub connections: Option<Arc<dyn ConnectionGate>>,
     /// The certificate, in PEM format, that the command trusts besides the machine's certificates.
     /// Needs [`connections`](Self::connections). `None` if there is none.

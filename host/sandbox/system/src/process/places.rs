@@ -110,10 +110,11 @@ impl Places {
         let state = tree_state(&trees, &denied);
         let has_own_network = namespaces && !command.network;
         let network = if has_own_network { command.shared_network.clone() } else { None };
-        // Without namespaces, the host makes the connections itself, unless its relay serves a
-        // shared network.
-        let has_relay = network.is_some() || (!namespaces && command.shared_network.is_none());
+        // Without namespaces, the host makes the connections itself.
+        let has_relay = network.is_some() || !namespaces;
         let relayed = has_relay && !command.network && command.connections.is_some();
+        // Only a view has the file with the certificate.
+        let trusts_authority = relayed && namespaces;
         let preparation = Preparation {
             parent: rustix::process::getpid().as_raw_nonzero().get(),
             sandbox: self.sandbox,
@@ -122,7 +123,7 @@ impl Places {
             shared_network: network.as_ref().map(|network| network.number),
             recorded: recording_of(command),
             relayed,
-            authority: if relayed { command.authority.clone() } else { None },
+            authority: if trusts_authority { command.authority.clone() } else { None },
             trees,
             home: self.home.as_deref().map(text),
             limits: self.limits,
