@@ -142,8 +142,8 @@ pub(super) async fn exchange_addresses(settings: &[&str]) {
     .await;
     let port = server.port();
     let line = format!(
-        "cc -O1 -pthread -o exchange exchange.c && getent hosts npm.test && ./exchange {port} \
-         {machine} {rounds}"
+        "TMPDIR=$PWD cc -O1 -pthread -o exchange exchange.c && getent hosts npm.test && \
+         ./exchange {port} {machine} {rounds}"
     );
     let came = run(&scene, &line).await;
     assert!(came.stdout.contains("198.18.0.1") && came.stdout.contains("made "), "{came:?}");
