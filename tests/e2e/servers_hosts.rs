@@ -141,6 +141,11 @@ impl Scene {
         self.cli.run(&["call", "s__fetch", &format!("url={url}")])
     }
 
+    fn fetch_without_namespaces(&self, url: &str) -> Ended {
+        let mut command = self.cli.command(&["call", "s__fetch", &format!("url={url}")]);
+        Ended::from_output(output_under(&[refusing(&REFUSED)], &mut command))
+    }
+
     /// The entries of the server's connections in the audit log.
     fn entries(&self) -> Vec<Value> {
         let mut all = records(&self.cli.root.path().join("data"));
@@ -282,15 +287,12 @@ fn hosts_beside_the_whole_network_are_an_error() {
 #[test]
 fn server_reaches_its_hosts_without_namespaces() {
     let scene = Scene::new("[tools.shell]\nsandbox = \"best-effort\"");
-    let fetch = |url: &str| {
-        let mut command = scene.cli.command(&["call", "s__fetch", &format!("url={url}")]);
-        Ended::from_output(output_under(&[refusing(&REFUSED)], &mut command))
-    };
-    assert!(fetch(&scene.url("npm.test")).ends(0).stdout.contains("hello"));
+    let granted = scene.url("npm.test");
+    assert!(scene.fetch_without_namespaces(&granted).ends(0).stdout.contains("hello"));
     assert_eq!(scene.connections(), [1, 0]);
     let other = scene.other.port();
     for url in [format!("http://npm.test:{other}/"), format!("http://127.0.0.1:{other}/")] {
-        assert!(!fetch(&url).stdout.contains("hello"), "{url}");
+        assert!(!scene.fetch_without_namespaces(&url).stdout.contains("hello"), "{url}");
     }
     assert_eq!(scene.connections(), [1, 0]);
 }
