@@ -621,7 +621,7 @@ fn ceiling_that_this_machine_would_not_accept_is_not_put_in_force() {
     };
     let (first, evil) = (bundle("1.tar", 9, "default"), bundle("evil.tar", 600, "other"));
     let second = bundle("2.tar", 8, "default");
-    fs::remove_file(machines.path("ceiling.toml.minisig")).expect("it was there");
+    fs::write(&ceiling, "[tools]\nmax_call = 8\n").expect("it is written");
     let unsigned = machines.create("unsigned.tar", &["--ceiling", text(&ceiling)]);
     let script = format!(
         "mount -t tmpfs tmpfs /etc
@@ -642,14 +642,11 @@ fn ceiling_that_this_machine_would_not_accept_is_not_put_in_force() {
     let Some(said) = in_namespaces(&machines.user, &script) else { return };
     let ended: Vec<&str> = said.lines().filter(|line| line.starts_with("ended")).collect();
     assert_eq!(ended, ["ended 0", "ended 4", "ended 4", "ended 0"], "{said}");
-    assert!(
-        said.contains("unchanged") && said.contains("is the signature of another ceiling"),
-        "{said}"
-    );
+    assert!(said.contains("unchanged") && said.contains("the signature is missing"), "{said}");
     assert!(said.contains("which isn't trusted"), "{said}");
     let end = said.rsplit("ended 0\n").next().unwrap_or_default();
     assert!(end.starts_with("max_call = 8"), "{said}");
-    assert!(end.contains("ceiling.pub\nceiling.toml\nceiling.toml.minisig\n"), "{said}");
+    assert!(end.contains("ceiling.pub\nceiling.toml\n"), "{said}");
 }
 
 #[test]

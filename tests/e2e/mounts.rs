@@ -15,7 +15,7 @@ const SECRET: &str = "the-planted-secret";
 
 /// Runs a script in namespaces of users, mounts and processes. `TOOLHOLD` is the call of a tool and
 /// `SERVE` the server. `None` without such namespaces.
-fn in_namespaces(cli: &Cli, script: &str) -> Option<Ended> {
+pub(crate) fn in_namespaces(cli: &Cli, script: &str) -> Option<Ended> {
     let enter = ["-Urpfm", "--kill-child", "sh", "-c"];
     let tried = Command::new("unshare")
         .args(enter)
@@ -233,7 +233,7 @@ fn organisation_files_hold_and_a_changed_ceiling_stops_every_start() {
         TOOLHOLD read path=notes.txt && echo denied-ran
         TOOLHOLD list_directory > /dev/null && echo signed-ran
         $toolhold config ceiling show; $toolhold config show | grep 'call = 7'
-        echo 'tools.file.deny_read = []' > /etc/toolhold/ceiling.toml
+        echo 'tools.call = 9' >> /etc/toolhold/ceiling.toml
         TOOLHOLD list_directory; echo changed ends $?
         rm /etc/toolhold/ceiling.toml
         TOOLHOLD list_directory; echo removed ends $?";

@@ -4,7 +4,8 @@
 //! component that `plugin.py` names, so the tests are about what comes before and after it.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
@@ -184,6 +185,35 @@ fn nothing_else_is_trusted() {
         let held = dev.cli.run(&["call", "--yes", tool]);
         assert_ne!(held.code, 0);
         assert!(held.stderr.contains("never approved"), "{}", held.stderr);
+    }
+}
+
+/// This server has no hosts of principals, so the limits of another token wouldn't apply.
+#[test]
+fn only_the_servers_own_token_is_accepted() {
+    let dev = Dev::start(&["--http", "0"]);
+    let how = dev.next("how");
+    let (_, file) = how["text"]
+        .as_str()
+        .and_then(|text| text.split_once("the token is in "))
+        .expect("it names the file");
+    let own = fs::read_to_string(file).expect("it is read");
+    let other = dev.cli.run(&["token", "new", "ci"]).ends(0).stdout;
+    let place = how["url"]
+        .as_str()
+        .and_then(|url| url.strip_prefix("http://")?.strip_suffix("/mcp"))
+        .expect("it has an address");
+    for (token, status) in [(&own, "200"), (&other, "401")] {
+        let token = token.trim();
+        let request = format!(
+            "GET /metrics HTTP/1.1\r\nhost: {place}\r\nauthorization: Bearer {token}\r\n\
+             connection: close\r\n\r\n"
+        );
+        let mut stream = TcpStream::connect(place).expect("it listens");
+        stream.write_all(request.as_bytes()).expect("the server reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("the server answers");
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
     }
 }
 

@@ -135,7 +135,7 @@ class Server(http.server.BaseHTTPRequestHandler):
         method, id, params = message.get("method"), message.get("id"), message.get("params", {})
         note("log", str(method))
         token = self.headers.get("Authorization", "").removeprefix("Bearer ")
-        if token not in ACCESS:
+        if token not in ACCESS and not (there("any") and token):
             place, scope = "/.well-known/oauth-protected-resource/mcp", ""
             if there("elsewhere"):
                 place, scope = "/elsewhere", ', scope="basic"'
@@ -150,7 +150,9 @@ class Server(http.server.BaseHTTPRequestHandler):
             return self.whole({}, status=403, WWW_Authenticate=
                               'Bearer error="insufficient_scope", scope="write\u00a0all"')
         else:
-            result = {"content": [{"type": "text", "text": f"you sent {token}"}]}
+            # The end of a token isn't secret.
+            who = f"you are {token.rpartition('-of-')[2]}" if there("any") else f"you sent {token}"
+            result = {"content": [{"type": "text", "text": who}]}
         self.whole({"jsonrpc": "2.0", "id": id, "result": {
             "resultType": "complete", "ttlMs": 0, "cacheScope": "private", **result}})
 

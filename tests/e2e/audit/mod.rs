@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use toolhold_contract::{BoxFuture, Call, Definition, Outcome, Output, ToolSource};
 use toolhold_core::audit::Trail;
-use toolhold_core::config::{self, Folders, Inputs};
+use toolhold_core::config::{self, Folders, Inputs, Who};
 use toolhold_core::{
     Access, Annotations, Failure, Host, Phase, Request, Session, Subject, SubjectKind, Trust,
 };
@@ -98,8 +98,20 @@ fn every_command_line_call_is_recorded_with_its_decision() {
         "caller_id",
         "denials",
         "attempts",
+        "user_issuer",
+        "groups",
     ];
     assert!(absent.iter().all(|key| read.get(key).is_none()), "{read}");
+
+    let id = |option| {
+        let ended = Command::new("id").arg(option).output().expect("it starts");
+        String::from_utf8_lossy(&ended.stdout).trim().to_owned()
+    };
+    // A name that isn't in `/etc/passwd` is unknown.
+    let names = [json!(id("-un")), json!(format!("uid:{}", id("-u")))];
+    for record in &found {
+        assert!(names.contains(&record["user"]), "{names:?}: {record}");
+    }
 
     // Question, approval, intent and outcome, with the same ID.
     let written: Vec<&Value> =
@@ -450,6 +462,15 @@ impl ToolSource for Looking {
 }
 
 async fn looking(folder: &TempDir, settings: &[&str]) -> (Host, Arc<Looking>, Folders) {
+    let local_user = None;
+    looking_for(folder, settings, local_user).await
+}
+
+async fn looking_for(
+    folder: &TempDir,
+    settings: &[&str],
+    principal: Option<Who>,
+) -> (Host, Arc<Looking>, Folders) {
     let folders =
         Folders { cache: shared_cache(), ..Folders::inside(&folder.path().join("toolhold")) };
     let settings =
@@ -457,8 +478,11 @@ async fn looking(folder: &TempDir, settings: &[&str]) -> (Host, Arc<Looking>, Fo
     let loaded = config::load(&folders, &Inputs { settings, ..Inputs::default() })
         .expect("the settings are valid");
     let tools = Arc::new(Looking { folders: folders.clone(), seen: Mutex::default() });
-    let builder =
+    let mut builder =
         Host::builder().config(loaded).folders(folders.clone()).working_directory(folder.path());
+    if let Some(who) = principal {
+        builder = builder.principal(who);
+    }
     let host = builder
         .provider(Arc::clone(&tools) as Arc<dyn ToolSource>)
         .build()
@@ -494,6 +518,30 @@ fn acting_calls_are_recorded_before_running_and_all_before_answering() {
             }
         });
     }
+}
+
+#[test]
+fn every_entry_of_a_principal_names_it() {
+    run(async {
+        let folder = TempDir::new().expect("a temporary folder is made");
+        let who = Who {
+            issuer: "https://login.example.org".to_owned(),
+            subject: "anna".to_owned(),
+            groups: vec!["dev".to_owned(), "ops".to_owned()],
+            client: None,
+            token: None,
+        };
+        let (host, _, folders) = looking_for(&folder, &[], Some(who)).await;
+        host.call(Request::new("act", json!({}))).await.outcome.expect("it works");
+        let found = of_calls(&folders);
+        let kinds: Vec<&Value> = found.iter().map(|record| &record["kind"]).collect();
+        assert_eq!(kinds, ["intent", "outcome"]);
+        for record in found {
+            assert_eq!(record["user"], "anna", "{record}");
+            assert_eq!(record["user_issuer"], "https://login.example.org", "{record}");
+            assert_eq!(record["groups"], json!(["dev", "ops"]), "{record}");
+        }
+    });
 }
 
 #[test]

@@ -94,11 +94,18 @@ fn lines(document: &str) -> Vec<String> {
     lines
 }
 
+/// The options of other programs that take the name of a user. The server of the page for
+/// administrators has a user with the name `toolhold`.
+const USER_OPTIONS: [&str; 4] = ["-o", "-g", "--reuid", "--regid"];
+
 /// The words after each `toolhold` in a line.
 fn calls(line: &str) -> Vec<Vec<String>> {
     let starts = line.match_indices("toolhold ").filter(|(start, _)| {
-        let before = line[..*start].chars().next_back();
-        before.is_none_or(|c| [' ', '"', '\'', '('].contains(&c))
+        let before = &line[..*start];
+        let is_user =
+            before.split(' ').rev().nth(1).is_some_and(|word| USER_OPTIONS.contains(&word));
+        let last = before.chars().next_back();
+        !is_user && last.is_none_or(|c| [' ', '"', '\'', '('].contains(&c))
     });
     starts.map(|(start, name)| words(&line[start + name.len()..])).collect()
 }

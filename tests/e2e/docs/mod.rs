@@ -388,7 +388,7 @@ fn configurations_in_the_documents_load() {
             fs::write(&file, &block.text).expect("a file is written");
             // A ceiling has keys of its own.
             let inputs = match block.file.as_deref() {
-                Some("/etc/toolhold/ceiling.toml") => Inputs {
+                Some("/etc/toolhold/ceiling.toml" | "ceiling.toml") => Inputs {
                     variables: vec![("TOOLHOLD_CEILING".into(), file.into())],
                     ..Inputs::default()
                 },

@@ -56,6 +56,9 @@ fn collector_gets_each_record_with_its_proof() {
         (&"INFO".into(), &"toolhold.outcome".into())
     );
     let line = call["body"]["stringValue"].as_str().expect("the body is the line");
+    let fields: serde_json::Value = serde_json::from_str(line).expect("it is JSON");
+    assert_eq!(attribute(call, "enduser.id").as_deref(), fields["user"].as_str());
+    assert!(fields["user"].is_string(), "{line}");
     let log = std::fs::read_to_string(scene.audit("audit.jsonl")).expect("it is readable");
     assert!(log.lines().any(|recorded| recorded == line), "{line}");
     let resource = &read[0]["resourceLogs"][0]["resource"];

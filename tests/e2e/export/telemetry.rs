@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use toolhold_contract::{BoxFuture, Call, Definition, Outcome, Output, ToolSource};
-use toolhold_core::config::{self, Config, Folders, Inputs};
+use toolhold_core::config::{self, Config, Folders, Inputs, Who};
 use toolhold_core::{Host, Request};
 use toolhold_export::{Post, Posted, Signals, Telemetry, Transport, Unsent, flush_telemetry};
 
@@ -55,6 +55,16 @@ fn configured(folders: &Folders, endpoint: &str) -> Config {
     config::load(folders, &Inputs { settings, ..Inputs::default() }).expect("it is valid")
 }
 
+fn anna() -> Who {
+    Who {
+        issuer: "https://login.example.org".to_owned(),
+        subject: "anna".to_owned(),
+        groups: vec!["dev".to_owned(), "ops".to_owned()],
+        client: None,
+        token: None,
+    }
+}
+
 async fn host(folder: &TempDir, endpoint: &str, telemetry: Option<Arc<Telemetry>>) -> Host {
     let folders = Folders { cache: shared_cache(), ..Folders::inside(folder.path()) };
     let loaded = configured(&folders, endpoint);
@@ -68,6 +78,7 @@ async fn host(folder: &TempDir, endpoint: &str, telemetry: Option<Arc<Telemetry>
         .builtins(&[builtin("file")])
         .helper(toolhold())
         .observer(telemetry.expect("it is on"))
+        .principal(anna())
         .build()
         .await
         .expect("the host is built")
@@ -267,6 +278,9 @@ async fn every_call_is_counted_and_traced_from_its_caller() {
     let of_caller: Vec<_> = spans.iter().filter(|span| span["traceId"] == trace).collect();
     assert_eq!(of_caller.len(), 1);
     assert_eq!(of_caller[0]["parentSpanId"], "APBnqgupArc=");
+    assert_eq!(attribute(of_caller[0], "enduser.id").as_deref(), Some("anna"));
+    let groups = json!({ "values": [{ "stringValue": "dev" }, { "stringValue": "ops" }] });
+    assert_eq!(attribute(of_caller[0], "toolhold.groups"), Some(groups.to_string()));
     let metrics: Vec<_> = read.iter().flat_map(|request| items(request, METRICS)).collect();
     let calls = points(&metrics, "toolhold.calls");
     let count = |error: Option<&str>| {

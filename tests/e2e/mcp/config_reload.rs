@@ -1,12 +1,16 @@
 //! A running server follows its configuration: by effect on the calls that come after a change.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::client::{Client, LEGACY, MODERN, text};
 use super::http::client::Serving;
+use crate::mounts::in_namespaces;
 use crate::support::Cli;
 
 /// Time for a change to be noticed.
@@ -133,6 +137,62 @@ fn no_call_runs_after_a_ceiling_became_invalid_until_it_is_valid_again() {
     assert!(is_refused(&read(&mut client, "notes.txt")));
     fs::remove_file(&ceiling).expect("it was there");
     until(|| read(&mut client, "other.txt"), "the ceiling is missing", is_refused);
+}
+
+/// A server under the signed ceiling in `company`, a folder of root in its namespaces. `None`
+/// without such namespaces.
+fn serve_in_company(cli: &Cli, company: &Path) -> Option<Client> {
+    in_namespaces(cli, "true")?;
+    let serve = cli.command(&["serve"]);
+    let script = "mount -t proc proc /proc && mount -t tmpfs tmpfs /etc && mkdir /etc/toolhold \
+                  && mount --bind \"$1\" /etc/toolhold && \"$0\" serve";
+    let mut command = Command::new("unshare");
+    command.args(["-Urpfm", "--kill-child", "sh", "-c", script]);
+    command.arg(serve.get_program()).arg(company).current_dir(cli.work()).env_clear();
+    command.envs(serve.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin");
+    Some(Client::start(command))
+}
+
+#[test]
+fn no_call_runs_without_a_ceiling_and_none_is_refused_while_it_is_replaced() {
+    const SWAPS: usize = 200;
+    let cli = Cli::new();
+    let company = cli.root.path().join("company");
+    fs::create_dir(&company).expect("a folder is made");
+    fs::set_permissions(&company, fs::Permissions::from_mode(0o755)).expect("its mode is set");
+    cli.run(&["plugin", "key", "new", "fleet", "--no-password"]).ends(0);
+    fs::copy(cli.root.path().join("config/keys/fleet.pub"), company.join("ceiling.pub"))
+        .expect("it is copied");
+    let mut ceilings = Vec::new();
+    for name in ["a", "b"] {
+        fs::write(cli.work().join(format!("{name}.txt")), "more\n").expect("it is written");
+        let ceiling = cli.root.path().join(format!("{name}.toml"));
+        let text = format!("[tools.file]\ndeny_read = [\"**/notes.txt\", \"**/{name}.txt\"]\n");
+        fs::write(&ceiling, text).expect("it is written");
+        let path = ceiling.display().to_string();
+        cli.run(&["config", "ceiling", "sign", &path, "--key", "fleet"]).ends(0);
+        ceilings.push(ceiling);
+    }
+    fs::write(cli.work().join("other.txt"), "more\n").expect("it is written");
+    let put_in_force = |ceiling: &Path| {
+        let copy = company.join("ceiling.toml.new");
+        fs::copy(ceiling, &copy).expect("it is copied");
+        fs::rename(&copy, company.join("ceiling.toml")).expect("it is renamed");
+    };
+    put_in_force(&ceilings[0]);
+    let Some(mut client) = serve_in_company(&cli, &company) else { return };
+    client.begin(LEGACY, false);
+    for round in 0..SWAPS {
+        put_in_force(&ceilings[round % 2]);
+        let denied = read(&mut client, "notes.txt");
+        assert!(is_refused(&denied) && !text(&denied).contains("second"), "{round}: {denied}");
+        let served = read(&mut client, "other.txt");
+        assert!(is_served(&served), "{round}: {served}");
+    }
+    // The last one is in force: both were, in turn.
+    until(|| read(&mut client, "a.txt"), "the last ceiling", is_served);
+    assert!(is_refused(&read(&mut client, "b.txt")));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::client::{Client, LEGACY, MODERN, records, text};
 use crate::support::{Cli, plugin};
 
-const EXTENSION: &str = "io.modelcontextprotocol/tasks";
+pub(super) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
 /// A client that takes tasks, of a server with a tool that waits until its deadline.
 fn client(cli: &Cli, version: &str, more: &[&str]) -> Client {

@@ -286,7 +286,7 @@ fn host_whose_requests_would_be_read_is_not_reached() {
         let tls = authority.server(&["npm.test"], &[], |_| {});
         let (read, unread) = (Server::tls(tls.clone(), hello), Server::tls(tls, hello));
         let hosts = format!(
-            "tools.shell.hosts=[{{host=\"https://npm.test:{}\", methods=[\"GET\"]}}, \
+            "tools.shell.hosts=[{{host=\"npm.test\", port={}, methods=[\"GET\"]}}, \
              \"https://npm.test:{}\"]",
             read.port(),
             unread.port()

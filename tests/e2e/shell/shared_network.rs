@@ -14,7 +14,7 @@ use super::session_state::answer;
 use super::{scene, there_is};
 use crate::mcp::client::{Client, LEGACY, text};
 use crate::servers_hosts::start_proxy;
-use crate::support::{Cli, Scene, soon};
+use crate::support::{Cli, Scene, soon, wait_until};
 
 /// Answers each connection with a greeting, and writes its port into a file.
 const SERVER: &str = "import socket, sys
@@ -190,13 +190,13 @@ fn shared_network_ends_with_a_killed_host() {
 
 #[test]
 fn bytes_of_an_ended_program_arrive_before_the_end_of_the_process() {
-    /// The proxy's delay, in which the program ends.
-    const DELAY: Duration = Duration::from_millis(500);
     let cli = Cli::new();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
     let port = listener.local_addr().expect("it has an address").port();
+    // The proxy waits until the program has closed its connection.
+    let closed = cli.work().join("closed");
     let proxy = start_proxy(move |_| {
-        std::thread::sleep(DELAY);
+        wait_until("the program has closed its connection", || closed.exists());
         Some(port)
     });
     cli.configure(&format!(
@@ -209,7 +209,9 @@ fn bytes_of_an_ended_program_arrive_before_the_end_of_the_process() {
         stream.read_to_end(&mut bytes)?;
         Ok::<_, io::Error>(bytes)
     });
-    let command = format!("command=exec 3<>/dev/tcp/far.example.org/{port} && printf m1 >&3");
+    let command = format!(
+        "command=exec 3<>/dev/tcp/far.example.org/{port} && printf m1 >&3 && exec 3>&- && touch closed"
+    );
     cli.run(&["call", "--yes", "bash", &command]).ends(0);
     // If no connection has arrived, this one ends the thread.
     let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, port));

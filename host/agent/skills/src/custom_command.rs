@@ -387,12 +387,7 @@ mod tests {
     impl World {
         fn new() -> Self {
             let root = tempfile::tempdir().expect("a temporary folder");
-            let folders = Folders {
-                config: root.path().join("config"),
-                data: root.path().join("data"),
-                cache: root.path().join("cache"),
-                home: None,
-            };
+            let folders = Folders { home: None, ..Folders::inside(root.path()) };
             let world = Self { root, folders };
             fs::create_dir_all(world.user()).expect("a folder is made");
             fs::create_dir_all(world.project()).expect("a folder is made");

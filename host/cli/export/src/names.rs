@@ -18,6 +18,7 @@ pub(crate) const EXECUTE_TOOL: &str = "execute_tool";
 pub(crate) const TOOL: &str = "gen_ai.tool.name";
 pub(crate) const CALL_ID: &str = "gen_ai.tool.call.id";
 pub(crate) const CONVERSATION: &str = "gen_ai.conversation.id";
+pub(crate) const USER: &str = "enduser.id";
 pub(crate) const ERROR_TYPE: &str = "error.type";
 /// The specification's value for other error types. Also used for unknown tools, and for tools that
 /// are counted together.
@@ -26,6 +27,7 @@ pub(crate) const OTHER: &str = "_OTHER";
 /// The key in the metadata of an MCP request with the caller's trace.
 pub(crate) const TRACE_PARENT: &str = "traceparent";
 
+pub(crate) const GROUPS: &str = "toolhold.groups";
 pub(crate) const PROVIDER: &str = "toolhold.provider";
 pub(crate) const ERROR_CODE: &str = "toolhold.error.code";
 pub(crate) const CACHED: &str = "toolhold.cached";

@@ -27,6 +27,7 @@ mod schema;
 mod serve;
 mod skills;
 mod tasks;
+mod token;
 mod tools;
 mod trust;
 mod undo;
@@ -154,6 +155,7 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
         Command::Chat(arguments) => agent::command::chat(&arguments, &options),
         Command::Models(arguments) => agent::command::models(&arguments, &options),
         Command::Serve(arguments) => serve::run(&options, arguments),
+        Command::Token(command) => token::run(&command, &options),
         Command::Connect(arguments) => connect::run(&arguments, &options),
         Command::Mcp(command) => mcp::run(&command, &options),
         Command::Approvals(approvals) => approvals::run(&approvals, &options),

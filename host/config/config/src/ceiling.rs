@@ -13,6 +13,7 @@ use super::inputs::ceiling_keys_path;
 use super::keys::dotted;
 use super::leaf::Leaf;
 use super::narrow::{Bases, Narrower, narrow, value_at};
+use super::unnamed_limits::unnamed_limits;
 use super::{
     Ceiling, Config, Plugin, Problem, Problems, SYSTEM_CEILING, Source, Taken, file, signed,
 };
@@ -147,18 +148,7 @@ pub(super) fn apply(
         let contents = Config::from_leaves(&own_leaves)?.checked()?;
         check_misplaced(&own_leaves)?;
 
-        // A ceiling's policy rules don't limit the operator's list of rules, so they aren't bounds.
-        // The policy checks them as a list of their own, before the operator's rules.
-        let bounds: Vec<Leaf> = own_leaves
-            .iter()
-            .filter(|leaf| !is_at(leaf, ["tools", "policy", "rules"]))
-            .cloned()
-            .collect();
-        let mut limited_values = bound(leaves, &bounds, &contents, bases)?;
-
-        let base = Config::from_leaves(leaves)?;
-        let inherited = inherited_bounds(&bounds, &base);
-        limited_values.extend(bound(leaves, &inherited, &contents, bases)?);
+        let mut limited_values = limit(leaves, &own_leaves, &contents, bases)?;
 
         let base = Config::from_leaves(leaves)?;
         let mut plugin_bounds = Vec::new();
@@ -169,6 +159,51 @@ pub(super) fn apply(
         applied.push(Ceiling { path, signed_by, taken: limited_values, contents });
     }
     Ok(applied)
+}
+
+/// Applies the table of a principal like a ceiling, and denies the grants that the table doesn't
+/// name. `path` is the file with the table, and `source` is the table.
+///
+/// # Errors
+///
+/// Returns the same errors as [`apply`].
+pub(super) fn apply_table(
+    leaves: &mut Vec<Leaf>,
+    path: PathBuf,
+    limits: &[Leaf],
+    source: &Source,
+    bases: Bases<'_>,
+) -> Result<Ceiling, Vec<Problem>> {
+    let named_contents = Config::from_leaves(limits)?.checked()?;
+    let mut taken = limit(leaves, limits, &named_contents, bases)?;
+    // These limits come from no key for all tools, so they don't limit plugins with named keys.
+    let unnamed = unnamed_limits(limits, source, &Config::from_leaves(leaves)?);
+    let contents = Config::from_leaves(&[limits, &unnamed].concat())?;
+    taken.extend(bound(leaves, &unnamed, &contents, bases)?);
+    Ok(Ceiling { path, signed_by: None, taken, contents })
+}
+
+/// Limits `leaves` by the values of a ceiling, and by the limits that follow from them for plugins
+/// and commands.
+fn limit(
+    leaves: &mut Vec<Leaf>,
+    own_leaves: &[Leaf],
+    contents: &Config,
+    bases: Bases<'_>,
+) -> Result<Vec<Taken>, Vec<Problem>> {
+    // A ceiling's policy rules don't limit the operator's list of rules, so they aren't bounds.
+    // The policy checks them as a list of their own, before the operator's rules.
+    let bounds: Vec<Leaf> = own_leaves
+        .iter()
+        .filter(|leaf| !is_at(leaf, ["tools", "policy", "rules"]))
+        .cloned()
+        .collect();
+    let mut limited_values = bound(leaves, &bounds, contents, bases)?;
+
+    let base = Config::from_leaves(leaves)?;
+    let inherited = inherited_bounds(&bounds, &base);
+    limited_values.extend(bound(leaves, &inherited, contents, bases)?);
+    Ok(limited_values)
 }
 
 fn describe_taken(Taken { key, wanted, wanted_by, held, source }: &Taken) -> String {

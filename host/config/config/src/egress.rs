@@ -533,6 +533,9 @@ impl Config {
     /// Returns the working directory for which the configuration was read, or else the current
     /// working directory. Returns `/` if the current working directory was removed.
     pub fn directory(&self) -> PathBuf {
+        if let Some(principal) = &self.principal {
+            return principal.directory.clone();
+        }
         if let Some((_, inputs)) = &self.read_from
             && let Some(directory) = &inputs.working_directory
         {

@@ -24,11 +24,8 @@ use super::leaf::Leaf;
 use super::renamed::rename;
 use super::{Problem, Source};
 
-/// Most bytes of a file. A larger file is refused.
-const MAX_BYTES: u64 = 1024 * 1024;
-
-/// Most bytes to read. A file is too large if it has one byte more than [`MAX_BYTES`].
-const READ_LIMIT: u64 = MAX_BYTES + 1;
+/// Most bytes of a configuration file. A larger file is refused.
+pub(super) const MAX_BYTES: u64 = 1024 * 1024;
 
 /// Most values in the user's file, including the elements of lists. A file with more values is
 /// refused, because each value is checked separately.
@@ -57,8 +54,8 @@ enum FileError {
     Examine(#[source] io::Error),
     #[error("is not a regular file")]
     Kind,
-    #[error("is larger than 1 MiB, the limit")]
-    Size,
+    #[error("is larger than {} MiB, the limit", .0 >> 20)]
+    Size(u64),
     #[error("can't be read: {0}")]
     Read(#[source] io::Error),
     #[error("belongs to user {owner}, who is neither you nor root; if you trust it, run: {fix}")]
@@ -81,12 +78,13 @@ pub(super) fn read(path: &Path) -> Result<Option<Text>, Problem> {
     let Some(file) = open_if_there(path)? else { return Ok(None) };
     let status = check_regular(&file).map_err(|error| problem(path, error))?;
     check_owner_and_modes(&status, path).map_err(|error| problem(path, error))?;
-    read_text(file, &status).map(Some).map_err(|error| problem(path, error))
+    read_text(file, &status, MAX_BYTES).map(Some).map_err(|error| problem(path, error))
 }
 
-/// Reads a file of the organisation: a ceiling, its keys, or the defaults. Returns `None` if the
-/// file doesn't exist. Refuses a file that a user other than root can change or replace.
-pub(super) fn read_organisation_file(path: &Path) -> Result<Option<Text>, Problem> {
+/// Reads a file of the organisation: a ceiling, its keys, the defaults, or an approval. Returns
+/// `None` if the file doesn't exist. Refuses a file with more than `max_bytes`, and a file that a
+/// user other than root can change or replace.
+pub(super) fn read_organisation_file(path: &Path, max_bytes: u64) -> Result<Option<Text>, Problem> {
     let Some(file) = open_if_there(path)? else { return Ok(None) };
     let status = check_regular(&file).map_err(|error| problem(path, error))?;
     check_only_root_writes(path, &status, "the file")?;
@@ -96,7 +94,7 @@ pub(super) fn read_organisation_file(path: &Path) -> Result<Option<Text>, Proble
         problem(path, format_args!("{} can't be examined: {error}", folder.display()))
     })?;
     check_only_root_writes(path, &folder_status, &format!("its folder {}", folder.display()))?;
-    read_text(file, &status).map(Some).map_err(|error| problem(path, error))
+    read_text(file, &status, max_bytes).map(Some).map_err(|error| problem(path, error))
 }
 
 fn open_if_there(path: &Path) -> Result<Option<File>, Problem> {
@@ -137,7 +135,7 @@ pub(super) fn read_named_ceiling(path: &Path) -> Result<Text, Problem> {
 fn read_unchecked(path: &Path) -> Result<Text, FileError> {
     let file = open(path, OFlags::empty()).map_err(FileError::Open)?;
     let status = check_regular(&file)?;
-    read_text(file, &status)
+    read_text(file, &status, MAX_BYTES)
 }
 
 /// Reads a file without checking who can write it.
@@ -145,7 +143,7 @@ pub(super) fn read_any(path: &Path) -> Result<Text, Problem> {
     let file = open(path, OFlags::empty())
         .map_err(|error| problem(path, explain_open_error(path, &error)))?;
     let status = check_regular(&file).map_err(|error| problem(path, error))?;
-    read_text(file, &status).map_err(|error| problem(path, error))
+    read_text(file, &status, MAX_BYTES).map_err(|error| problem(path, error))
 }
 
 /// Returns the owner, the mode and the contents of a file. Returns `None` if the file can't be read
@@ -154,7 +152,7 @@ pub(super) fn state(path: &Path) -> Option<(u32, u32, Vec<u8>)> {
     let file = open(path, OFlags::empty()).ok()?;
     let status = check_regular(&file).ok()?;
     let mut contents = Vec::new();
-    file.take(READ_LIMIT).read_to_end(&mut contents).ok()?;
+    file.take(MAX_BYTES + 1).read_to_end(&mut contents).ok()?;
     Some((status.uid(), status.mode(), contents))
 }
 
@@ -194,7 +192,7 @@ pub(super) fn read_project(
     if Some(identity(&status)) == user_file {
         return Ok(None);
     }
-    read_text(file, &status).map(Some).map_err(|error| problem(path, error))
+    read_text(file, &status, MAX_BYTES).map(Some).map_err(|error| problem(path, error))
 }
 
 /// Returns whether nothing exists at the path. A broken link, or a file in place of a folder,
@@ -230,7 +228,7 @@ fn explain_open_error(path: &Path, error: &std::io::Error) -> String {
 
 /// Describes an error of opening a file that every user must be able to read. For a wrong mode, the
 /// text ends with the command that fixes the mode.
-pub(super) fn with_remedy(path: &Path, error: &std::io::Error) -> String {
+fn with_remedy(path: &Path, error: &std::io::Error) -> String {
     if error.kind() != ErrorKind::PermissionDenied {
         return error.to_string();
     }
@@ -261,11 +259,12 @@ fn check_regular(file: &File) -> Result<Metadata, FileError> {
     if status.is_file() { Ok(status) } else { Err(FileError::Kind) }
 }
 
-fn read_text(file: File, status: &Metadata) -> Result<Text, FileError> {
+fn read_text(file: File, status: &Metadata, max_bytes: u64) -> Result<Text, FileError> {
     let mut text = String::new();
-    file.take(READ_LIMIT).read_to_string(&mut text).map_err(FileError::Read)?;
-    if text.len() as u64 > MAX_BYTES {
-        return Err(FileError::Size);
+    // One byte above the limit shows that the file is too large.
+    file.take(max_bytes + 1).read_to_string(&mut text).map_err(FileError::Read)?;
+    if text.len() as u64 > max_bytes {
+        return Err(FileError::Size(max_bytes));
     }
     Ok(Text { text, identity: identity(status) })
 }

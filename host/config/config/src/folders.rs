@@ -8,6 +8,14 @@ use toolhold_contract::HostError;
 use toolhold_policy::files::OwnFolder;
 use toolhold_signing::KEY_FOLDER;
 
+use crate::who::PrincipalId;
+
+/// The folder of the operator's data with a folder for each principal of a server.
+const PRINCIPALS: &str = "principals";
+
+/// The folder with the state of upstream servers.
+const SERVERS: &str = "servers";
+
 /// The absolute paths of Toolhold's own folders. The folders may not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Folders {
@@ -22,6 +30,17 @@ pub struct Folders {
     pub cache: PathBuf,
     /// The user's home directory, for `~`. `None` if it is unknown.
     pub home: Option<PathBuf>,
+    /// The operator's folders, if `data` and `cache` are the folders of a principal.
+    pub operator: Option<OperatorFolders>,
+}
+
+/// The folders that all principals of a server share, and that none of them may enter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OperatorFolders {
+    /// The operator's folder of permanent data.
+    pub data: PathBuf,
+    /// The operator's folder of data that can be made again.
+    pub cache: PathBuf,
 }
 
 impl Folders {
@@ -42,7 +61,42 @@ impl Folders {
             data: folder.join("data"),
             cache: folder.join("cache"),
             home: env::home_dir(),
+            operator: None,
         }
+    }
+
+    /// Returns the folders of a principal: data and cache of its own, below the operator's.
+    pub fn of_principal(&self, id: &PrincipalId) -> Self {
+        let data = self.operator_data().to_owned();
+        let cache = self.operator_cache().to_owned();
+        Self {
+            config: self.config.clone(),
+            data: data.join(PRINCIPALS).join(id.as_str()),
+            cache: cache.join(PRINCIPALS).join(id.as_str()),
+            home: self.home.clone(),
+            operator: Some(OperatorFolders { data, cache }),
+        }
+    }
+
+    /// Returns the operator's folder of permanent data: approvals of plugins and servers, the
+    /// audit log.
+    pub fn operator_data(&self) -> &Path {
+        self.operator.as_ref().map_or(&self.data, |operator| &operator.data)
+    }
+
+    /// Returns the operator's folder of data that can be made again: compiled plugins.
+    pub fn operator_cache(&self) -> &Path {
+        self.operator.as_ref().map_or(&self.cache, |operator| &operator.cache)
+    }
+
+    /// Checks whether data and cache are the folders of a principal.
+    pub fn is_of_principal(&self) -> bool {
+        self.operator.is_some()
+    }
+
+    /// Returns the folder with the folders of the principals.
+    pub fn principals(&self) -> PathBuf {
+        self.operator_data().join(PRINCIPALS)
     }
 
     /// Returns the path of the user's configuration file.
@@ -53,20 +107,24 @@ impl Folders {
     /// Returns Toolhold's folders for the path rules. Tools can't write in these folders. Tools can
     /// read only the configuration, without its signing keys.
     pub fn own_folders(&self) -> Vec<OwnFolder> {
-        let mut folders = vec![self.clone()];
+        // The operator's folders contain those of all principals. A principal's own folders alone
+        // would leave its neighbours' data open.
+        let mut folders = vec![(
+            self.config.clone(),
+            self.operator_data().to_owned(),
+            self.operator_cache().to_owned(),
+        )];
         // The default folders are included even if variables name other folders. Otherwise a tool
         // could put files into the default folders, and a later run would use these files.
         if let Some(home) = &self.home {
-            let default = Self {
-                config: home.join(".config/toolhold"),
-                data: home.join(".local/share/toolhold"),
-                cache: home.join(".cache/toolhold"),
-                home: None,
-            };
-            folders.push(default);
+            folders.push((
+                home.join(".config/toolhold"),
+                home.join(".local/share/toolhold"),
+                home.join(".cache/toolhold"),
+            ));
         }
         let mut own: Vec<OwnFolder> = Vec::new();
-        for Self { config, data, cache, .. } in folders {
+        for (config, data, cache) in folders {
             let keys = config.join(KEY_FOLDER);
             for (path, secret) in [(config, false), (keys, true), (data, true), (cache, true)] {
                 // The same folder isn't listed twice: resolving its real path takes many system
@@ -79,15 +137,20 @@ impl Folders {
         own
     }
 
-    /// Returns the folder with the approvals of the servers of `[mcp.servers]`. Each server has a
-    /// `.json` file.
-    pub fn servers(&self) -> PathBuf {
-        self.data.join("servers")
+    /// Returns the folder with the operator's approvals of the servers of `[mcp.servers]`. Each
+    /// server has a `.json` file.
+    pub fn server_pins(&self) -> PathBuf {
+        self.operator_data().join(SERVERS)
+    }
+
+    /// Returns the folder with the OAuth tokens for the servers of `[mcp.servers]`.
+    pub fn server_tokens(&self) -> PathBuf {
+        self.data.join(SERVERS).join("tokens")
     }
 
     /// Returns the folder with the packages of the server `name` that `npx` or `uvx` fetches.
     pub fn server_packages(&self, name: &str) -> PathBuf {
-        self.cache.join("servers").join(name)
+        self.cache.join(SERVERS).join(name)
     }
 
     /// Finds the folders by the values of variables and the home directory.
@@ -104,6 +167,7 @@ impl Folders {
             data: own_folder(variable, "TOOLHOLD_DATA_DIR", "XDG_DATA_HOME", data)?,
             cache: own_folder(variable, "TOOLHOLD_CACHE_DIR", "XDG_CACHE_HOME", cache)?,
             home,
+            operator: None,
         })
     }
 }
@@ -137,6 +201,7 @@ fn set_path(variable: &dyn Fn(&str) -> Option<OsString>, name: &str) -> Option<P
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Who;
     use toolhold_system::files::real_or_given;
 
     #[track_caller]
@@ -167,6 +232,26 @@ mod tests {
         ];
         check(&all, None, Some(["/1", "/2", "/3"]));
         check(&all[..2], None, None);
+    }
+
+    #[test]
+    fn principal_has_its_own_data_and_protects_everybodys() {
+        let operator = Folders::inside(Path::new("/t"));
+        let who = |subject: &str| Who {
+            issuer: "https://login.example.org".into(),
+            subject: subject.into(),
+            groups: Vec::new(),
+            client: None,
+            token: None,
+        };
+        let anna = operator.of_principal(&who("anna").id());
+        let ben = anna.of_principal(&who("ben").id());
+        assert_eq!(ben, operator.of_principal(&who("ben").id()));
+        assert_eq!(ben.operator_data(), Path::new("/t/data"));
+        assert_eq!(ben.operator_cache(), Path::new("/t/cache"));
+        assert!(ben.data != anna.data && ben.data.starts_with("/t/data/principals"));
+        assert!(ben.cache != anna.cache && ben.cache.starts_with("/t/cache/principals"));
+        assert_eq!(ben.own_folders(), operator.own_folders());
     }
 
     #[test]

@@ -6,9 +6,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use toolhold_contract::HostError;
-use toolhold_signing::signature_path;
 
-use super::PathAccess;
+use super::{PathAccess, Who};
 
 /// The path of the organisation's ceiling. If users other than root can write the file, Toolhold
 /// doesn't start.
@@ -47,6 +46,13 @@ pub struct Inputs {
     /// The organisation's file with defaults, if there is one. For a process that runs as a user,
     /// this is [`SYSTEM_DEFAULTS`]. The user's file has precedence, key by key.
     pub defaults: Option<PathBuf>,
+    /// The caller of a server whose rights the configuration gets, by the tables of `[principals]`.
+    /// `None` for the local user, to whom no table applies. The caller's directory takes the place
+    /// of `working_directory`, where the operator's relative paths start.
+    pub who: Option<Who>,
+    /// The table of `[principals]` that the token of `who` names. If `None`, the first table that
+    /// matches `who`.
+    pub principal_table: Option<String>,
 }
 
 impl Inputs {
@@ -66,6 +72,11 @@ impl Inputs {
         })
     }
 
+    /// Returns the folder with the organisation's approvals of MCP servers.
+    pub(super) fn organisation_servers(&self) -> Option<PathBuf> {
+        self.defaults.as_ref().map(|defaults| defaults.with_file_name("servers"))
+    }
+
     pub(super) fn named_ceiling(&self) -> Option<&Path> {
         let mut variables = self.variables.iter();
         let variable =
@@ -73,12 +84,11 @@ impl Inputs {
         variable.map(|(_, path)| Path::new(path))
     }
 
-    /// Returns the paths of all ceilings, and of the file of keys and the signature of the
-    /// organisation's ceiling.
+    /// Returns the paths of all ceilings, and of the file of keys of the organisation's ceiling.
     pub(super) fn ceiling_files(&self) -> Vec<PathBuf> {
         let mut files = Vec::new();
         if let Some(path) = &self.ceiling {
-            files.extend([path.clone(), ceiling_keys_path(path), signature_path(path)]);
+            files.extend([path.clone(), ceiling_keys_path(path)]);
         }
         files.extend(self.named_ceiling().map(Path::to_owned));
         files

@@ -55,6 +55,9 @@ pub enum InsertError {
     /// The configuration comes from another file.
     #[error("this program uses {} instead of your own toolhold.toml", .0.display())]
     OtherFile(PathBuf),
+    /// The configuration is that of a principal, for whom the operator's file is no place of rules.
+    #[error("only the administrator of this server can change the rules")]
+    Principal,
     /// The real path of the file can't be found.
     #[error("{}: {source}", .path.display())]
     Path {
@@ -411,9 +414,9 @@ pub(super) fn change(
     let path = folders.config_file();
     // Without the lock, two processes could each overwrite the rule of the other. The lock is in
     // the data folder, so the user's folder gets no additional file.
-    let _lock = PrivateFolder::make(&folders.data)
+    let _lock = PrivateFolder::make(folders.operator_data())
         .and_then(|data| data.lock("toolhold.toml.lock"))
-        .map_err(HostError::io(folders.data.display().to_string()))?;
+        .map_err(HostError::io(folders.operator_data().display().to_string()))?;
 
     let file = file::read(&path).map_err(|problem| HostError::Config(problem.to_string()))?;
     let before = file.map_or_else(String::new, |file| file.text);

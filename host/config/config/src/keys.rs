@@ -8,6 +8,9 @@ use toolhold_config_keys::Narrowing;
 
 use super::ConfigValues;
 
+/// The table of the configuration with the principals' tables.
+pub(crate) const PRINCIPALS: &str = "principals";
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Key {
     /// The path from the root. `*` stands for a name that the operator chooses, or for an element
@@ -160,6 +163,10 @@ pub fn schema() -> serde_json::Value {
 
 /// Returns the rule for the key at `path`, or `None` if the key doesn't exist.
 pub(super) fn rule(path: &[String]) -> Option<Narrowing> {
+    // Only the operator's own configuration limits principals.
+    if split_limit(path).is_some() {
+        return Some(Narrowing::Ignored);
+    }
     let mut rule = Narrowing::Table(ConfigValues::RULES);
     for part in path {
         rule = match rule {
@@ -202,6 +209,15 @@ fn is_bare(part: &str) -> bool {
 fn fits(pattern: &[String], path: &[String]) -> bool {
     pattern.len() == path.len()
         && pattern.iter().zip(path).all(|(pattern, part)| pattern == "*" || pattern == part)
+}
+
+/// Splits the path of a principal's limit, such as `principals.dev.tools.call`, into the name of the
+/// principal's table and the path of the limited key. Returns `None` for other keys.
+pub(crate) fn split_limit(path: &[String]) -> Option<(&str, &[String])> {
+    let [first, name, limited @ ..] = path else { return None };
+    let table = limited.first()?;
+    let is_limit = first == PRINCIPALS && ConfigValues::RULES.iter().any(|(key, _)| key == table);
+    if is_limit { Some((name, limited)) } else { None }
 }
 
 #[cfg(test)]

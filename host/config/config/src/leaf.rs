@@ -7,7 +7,7 @@ use toolhold_redaction::{self as redaction, Keys};
 
 use toolhold_config_keys::is_in_secrets;
 
-use super::keys::{advice, dotted, similar_key};
+use super::keys::{advice, dotted, dotted_name, similar_key, split_limit};
 use super::removed::successor;
 use super::{ConfigValues, Problem, Source};
 
@@ -42,6 +42,15 @@ impl Leaf {
         }
     }
 
+    /// Returns the same value with the path without its first `depth` parts.
+    pub(super) fn below(&self, depth: usize) -> Self {
+        Self {
+            path: self.path[depth..].to_vec(),
+            sources: self.sources[depth..].to_vec(),
+            ..self.clone()
+        }
+    }
+
     pub(super) fn source(&self) -> Source {
         self.sources.last().cloned().unwrap_or_default()
     }
@@ -54,6 +63,15 @@ impl Leaf {
     /// Returns the problems of this value. The elements of a list are read separately, and each
     /// problem comes with the index of its element.
     pub(super) fn numbered_problems(&self) -> Vec<(Option<usize>, Problem)> {
+        if let Some((name, limited)) = split_limit(&self.path) {
+            let depth = self.path.len() - limited.len();
+            let mut numbered = self.below(depth).numbered_problems();
+            for (_, problem) in &mut numbered {
+                let name = dotted_name(name);
+                problem.message = format!("in [principals.{name}], {}", problem.message);
+            }
+            return numbered;
+        }
         let mut numbered = Vec::new();
         match &self.value {
             Value::Array(items) if !items.is_empty() => {

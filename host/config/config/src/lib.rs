@@ -35,8 +35,11 @@ mod migrate;
 pub mod migration;
 mod narrow;
 mod new_rule;
+mod organisation;
 mod plugin_config;
 mod policy;
+mod principal_tables;
+mod principals;
 mod problem;
 mod processes;
 mod program_hosts;
@@ -53,14 +56,16 @@ mod source;
 mod switches;
 mod task_bounds;
 mod tool_hosts;
+mod unnamed_limits;
 mod variables;
+mod who;
 
 pub use crate::migration::Migration;
 pub use ceiling::check_ceiling;
 pub use describe::{KeyDescription, TableDescription, describe};
 pub use egress::secret_key;
 pub use filter_rules::{FilterRules, FilterRulesError, ProjectFilterRules, ProjectRulesTrust};
-pub use folders::Folders;
+pub use folders::{Folders, OperatorFolders};
 pub use inline::inline;
 pub use inputs::{Inputs, SYSTEM_CEILING, SYSTEM_DEFAULTS, ceiling_keys_path, working_directory};
 pub use keys::{dotted_name, schema};
@@ -69,6 +74,8 @@ pub use loaded::{Ceiling, Config, ConfigEntry, Ignored, Project, ProjectTrust, T
 pub use migrate::migrate;
 pub use new_rule::{HostEntry, NewRule};
 pub use policy::FileGrants;
+pub use principal_tables::AppliedPrincipal;
+pub use principals::{DeniedPrincipal, KnownPrincipal};
 pub use problem::{Problem, Problems};
 pub use processes::{ProcessContext, ProcessGrants, ProcessKind};
 pub use project::{add_trust, forget, trusted};
@@ -86,8 +93,8 @@ pub use toolhold_config_keys::{
     NetworkGrant, OAuth, OnFailure, OnReviewDenial, OtherDomains, Overflow, PathAccess, PathGlob,
     PathPrefix, PermissionAction, PermissionRule, Plugin, PluginFolder, PluginLimits,
     PluginSettings, PolicyAccess, PolicyEffect, PolicyPhase, PolicyRule, PolicyRules,
-    PolicySentence, Prefix, PresetName, Prices, ProcessLimits, ProviderSettings, Qdrant, QueryName,
-    Ratio, Redaction, Reload, ResultCache, Retry, SandboxMode, Scheduler, Secret, Serve,
+    PolicySentence, Prefix, PresetName, Prices, Principal, ProcessLimits, ProviderSettings, Qdrant,
+    QueryName, Ratio, Redaction, Reload, ResultCache, Retry, SandboxMode, Scheduler, Secret, Serve,
     ServerSecret, Sha256, Shell, Skills, Structured, Tafc, ThinkingEffort, ToolFilter, Tools,
     TrustLevel, Undo, UrlScheme, Utility, VariableName, VectorBackend, Web, WithoutProxy,
     WrittenExpression, WrittenHost, WrittenPathPattern, WrittenPattern, WrittenPrivateHosts,
@@ -95,6 +102,7 @@ pub use toolhold_config_keys::{
 };
 pub use toolhold_policy::files::OwnFolder;
 pub use watch::ConfigWatch;
+pub use who::{PrincipalId, Who};
 
 #[cfg(test)]
 mod tests;

@@ -9,9 +9,11 @@ use toolhold_system::files::real_or_given;
 use super::keys::dotted;
 use super::leaf::Leaf;
 use super::narrow::Bases;
+use super::principal_tables::Tables;
+use super::principals::{self, Operator, Restricted};
 use super::{
-    AllowedPath, Ceiling, Config, Folders, Inputs, PathAccess, Problem, Problems, Source,
-    working_directory,
+    AllowedPath, Ceiling, Config, Folders, Inputs, McpServer, PathAccess, Problem, Problems,
+    Source, working_directory,
 };
 use super::{bound, ceiling, file, project, tool_hosts, variables};
 
@@ -48,7 +50,8 @@ pub(super) fn load_with(
         None => None,
         Some(proposal) => {
             let base = Config::from_leaves(&[leaves.as_slice(), &sources.inputs].concat())?;
-            let (project, narrower) = project::apply(proposal, &base, folders).map_err(Problems)?;
+            let (project, narrower) =
+                project::apply(&proposal, &base, folders).map_err(Problems)?;
             leaves.extend(narrower);
             Some(project)
         }
@@ -62,25 +65,58 @@ pub(super) fn load_with(
         }
     }
 
-    let config = Config::from_leaves(&leaves)?.with_authorization();
+    let mut config = Config::from_leaves(&leaves)?.with_authorization();
+    let user_file = text.as_ref().map(|text| text.identity);
+    let principal_tables = Tables::new(&leaves, &config.values.principals, &path);
+    config.file = text.map(|_| path);
+    config.read_from = Some((folders.clone(), inputs.clone()));
     problems.extend(config.problems());
     problems.extend(config.secret_problems());
     problems.extend(config.server_problems());
     problems.extend(config.provider_problems());
     problems.extend(config.skill_problems());
+    problems.extend(principal_tables.problems(&config));
     if !problems.is_empty() {
         return Err(Problems(problems));
     }
 
-    leaves.extend(hosts_of_presets(&config, &leaves, &sources.ceilings, folders, inputs)?);
+    let restricted = match &inputs.who {
+        None => {
+            leaves.extend(hosts_of_presets(&config, &leaves, &sources.ceilings, folders, inputs)?);
+            None
+        }
+        Some(who) => {
+            let operator = Operator {
+                config: &config,
+                tables: &principal_tables,
+                folders,
+                inputs,
+                directory: real_or_given(&directory_of(inputs)?),
+                user_file,
+                servers: servers_within_ceilings(&leaves, &sources.ceilings, folders, inputs)?,
+            };
+            Some(principals::apply(&mut leaves, who, &operator)?)
+        }
+    };
     let ceilings = apply_ceilings(&mut leaves, sources.ceilings, folders, inputs)?;
     let mut bounded = Config::from_leaves(&leaves)?.with_authorization();
-    bounded.file = text.map(|_| path);
+    bounded.file = config.file;
     bounded.defaults = sources.defaults_file;
     bounded.project = project;
     bounded.ceilings = ceilings;
-    bounded.read_from = Some((folders.clone(), inputs.clone()));
+    bounded.read_from = config.read_from;
     bounded.tables = tables;
+    bounded.principal_tables = principal_tables;
+    if let Some(Restricted { principal, project, table, plugins }) = restricted {
+        bounded.principal = Some(principal);
+        bounded.project = project;
+        bounded.ceilings.insert(0, table);
+        // A ceiling adds a table for each plugin that it limits, which the caller may not have.
+        bounded.values.plugins.retain(|name, _| plugins.contains(name));
+        // A caller needs no table of another caller.
+        bounded.values.principals.clear();
+        bounded.principal_tables = Tables::default();
+    }
     Ok(bounded)
 }
 
@@ -106,7 +142,7 @@ fn read_sources(
     let mut values = SourceValues::default();
     let mut problems = Vec::new();
     if let Some(path) = &inputs.defaults {
-        match file::read_organisation_file(path) {
+        match file::read_organisation_file(path, file::MAX_BYTES) {
             Ok(None) => {}
             Ok(Some(text)) => {
                 let (leaves, faults) = file::parse(path, &text.text, file::MAX_VALUES);
@@ -122,7 +158,8 @@ fn read_sources(
         values.user = leaves;
         problems.extend(faults);
     }
-    if let Some(directory) = &inputs.working_directory {
+    // For a principal, the file of the principal's directory is read later.
+    if let (Some(directory), None) = (&inputs.working_directory, &inputs.who) {
         let directory = directory.canonicalize().map_err(|error| {
             Problem::new(Source::Default, format!("{}: {error}", directory.display()))
         })?;
@@ -170,6 +207,20 @@ fn hosts_of_presets(
     let presets = Config::from_leaves(&limited)?.values.tools.shell.presets;
     let directory = real_or_given(&directory);
     Ok(tool_hosts::with_hosts_of_presets(config, &presets, folders, inputs, &directory)?)
+}
+
+/// Returns the servers of the operator's values in `leaves`, limited by the ceilings.
+fn servers_within_ceilings(
+    leaves: &[Leaf],
+    ceilings: &[ceiling::Unapplied],
+    folders: &Folders,
+    inputs: &Inputs,
+) -> Result<BTreeMap<String, McpServer>, Problems> {
+    let mut limited = leaves.to_vec();
+    // The limits of a token aren't the operator's.
+    let inputs = Inputs { bounds: Vec::new(), ..inputs.clone() };
+    apply_ceilings(&mut limited, ceilings.to_vec(), folders, &inputs)?;
+    Ok(Config::from_leaves(&limited)?.values.mcp.servers)
 }
 
 /// Returns the working directory for which the configuration is read.

@@ -12,6 +12,7 @@ use toolhold_policy::{ConfigFile, Origin, OriginKind, OwnTable, TablePlace};
 
 use super::keys::{dotted, dotted_name};
 use super::leaf::{Leaf, merge};
+use super::principal_tables::{AppliedPrincipal, Tables};
 use super::renamed::renamed;
 use super::{ConfigValues, Folders, Inputs, Problem, Problems, ProviderSettings, Renamed, Source};
 
@@ -30,6 +31,10 @@ pub struct Config {
     pub renamed: Vec<Renamed>,
     /// The ceilings, in the order in which they were applied.
     pub ceilings: Vec<Ceiling>,
+    /// The caller whose rights this configuration has. `None` for the operator.
+    pub principal: Option<AppliedPrincipal>,
+    /// The tables of `[principals]`.
+    pub(super) principal_tables: Tables,
     /// The first lines of second-level tables in the user's file, by their dotted keys.
     pub(super) tables: BTreeMap<String, usize>,
     /// The sources by dotted key. Elements of lists have the keys `key.0`, `key.1` and so on.
@@ -169,6 +174,10 @@ impl Config {
         first: &str,
         providers: BTreeMap<String, ProviderSettings>,
     ) {
+        // A principal uses only models that its table lists.
+        if self.is_of_principal() {
+            return;
+        }
         first.clone_into(&mut self.values.agent.provider);
         self.values.providers.clone_from(&providers);
         self.found_providers = providers;

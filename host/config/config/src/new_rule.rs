@@ -80,6 +80,11 @@ impl Config {
     /// Returns an error if the rule can't be written into the file or wouldn't apply.
     pub fn with_rule(&self, rule: &NewRule) -> Result<Self, InsertError> {
         let (folders, inputs) = self.read_from.as_ref().ok_or(InsertError::NoFile)?;
+        // The rule would apply to all callers and to the operator. A token with limits of its own
+        // makes a principal even if there are no tables.
+        if self.is_of_principal() || folders.is_of_principal() {
+            return Err(InsertError::Principal);
+        }
         // `write` changes the user's own file. A rule in it has no effect if another file is read.
         if let Some(file) = &inputs.file {
             return Err(InsertError::OtherFile(file.clone()));

@@ -110,7 +110,7 @@ impl Config {
     /// missing.
     pub fn plugin_folder(&self, folders: &Folders, working_directory: &Path) -> PathBuf {
         match self.values.plugin_folder.path.as_str() {
-            "" => folders.data.join("plugins"),
+            "" => folders.operator_data().join("plugins"),
             path => self.beside_its_source("plugin_folder.path", path, folders, working_directory),
         }
     }
@@ -135,12 +135,17 @@ impl Config {
         folders: &Folders,
         working_directory: &Path,
     ) -> PathBuf {
+        // A caller works in another directory than the operator, and may write there.
+        let start = match &self.principal {
+            Some(principal) => principal.operator_directory.as_path(),
+            None => working_directory,
+        };
         let source = self.source(key);
         let base = match &source {
-            Source::File { path, .. } => path.parent().unwrap_or(working_directory),
-            _ => working_directory,
+            Source::File { path, .. } => path.parent().unwrap_or(start),
+            _ => start,
         };
-        working_directory.join(expand(path, base, folders))
+        start.join(expand(path, base, folders))
     }
 
     /// Returns Toolhold's own files, to which no grant applies: its folders, the configuration
@@ -150,7 +155,13 @@ impl Config {
     /// The result also contains the folders of the user's skills, because a model follows their
     /// text. It contains files of secrets, programs that print secrets, and certificates of
     /// authorities. No tool can read the files of secrets.
+    ///
+    /// For a principal, these are the operator's paths: the configuration of a principal lacks
+    /// secrets whose files must stay protected.
     pub fn own_paths(&self, folders: &Folders, working_directory: &Path) -> Vec<OwnFolder> {
+        if let Some(principal) = &self.principal {
+            return principal.protected.clone();
+        }
         let mut paths = Vec::new();
         let ceilings = self.ceilings.iter().map(|ceiling| &ceiling.path);
         paths.extend(self.file.iter().chain(ceilings).map(|file| working_directory.join(file)));

@@ -55,6 +55,10 @@ pub fn add_trust(folders: &Folders, path: &Path, digest: &str) -> Result<(), Hos
 ///
 /// Fails if the list can't be read.
 pub fn trusted(folders: &Folders) -> Result<BTreeMap<String, String>, HostError> {
+    // The operator trusts files for the operator's own work. A principal trusts none.
+    if folders.operator.is_some() {
+        return Ok(BTreeMap::new());
+    }
     Ok(state::read::<Trusted>(&folders.data, TRUSTED)?.files)
 }
 
@@ -111,19 +115,13 @@ pub(super) fn read(
 ///
 /// Returns all problems of the file or of the list of trusted files.
 pub(super) fn apply(
-    proposal: Proposal,
+    proposal: &Proposal,
     base: &Config,
     folders: &Folders,
 ) -> Result<(Project, Vec<Leaf>), Vec<Problem>> {
-    let Proposal { path, text, leaves } = proposal;
-    // The file's path is in the working directory, so it has a parent.
-    let bases = Bases { folders, working_directory: path.parent().unwrap_or(&path) };
-    let narrowed = narrow(&leaves, base, bases, Narrower::Project)?;
-    let digest = digest(&text, &narrow::destinations(&leaves, bases));
-    let mut project =
-        Project { path, digest, standing: ProjectTrust::Narrows, widening: narrowed.ignored };
+    let (mut project, narrowed) = apply_untrusted(proposal, base, folders)?;
     if project.widening.is_empty() {
-        return Ok((project, narrowed.leaves));
+        return Ok((project, narrowed));
     }
 
     let digests = trusted(folders).map_err(|error| {
@@ -142,11 +140,34 @@ pub(super) fn apply(
         Some(_) => ProjectTrust::Changed,
     };
     let applied = if project.standing == ProjectTrust::Trusted {
-        narrow::trusted(&leaves, narrowed.leaves, base)
+        narrow::trusted(&proposal.leaves, narrowed, base)
     } else {
-        narrowed.leaves
+        narrowed
     };
     Ok((project, applied))
+}
+
+/// Returns the values of the file that narrow `base`, whether or not the user trusts the file.
+///
+/// # Errors
+///
+/// Returns all problems of the file.
+pub(super) fn apply_untrusted(
+    proposal: &Proposal,
+    base: &Config,
+    folders: &Folders,
+) -> Result<(Project, Vec<Leaf>), Vec<Problem>> {
+    let Proposal { path, text, leaves } = proposal;
+    // The file's path is in the working directory, so it has a parent.
+    let bases = Bases { folders, working_directory: path.parent().unwrap_or(path) };
+    let narrowed = narrow(leaves, base, bases, Narrower::Project)?;
+    let project = Project {
+        path: path.clone(),
+        digest: digest(text, &narrow::destinations(leaves, bases)),
+        standing: ProjectTrust::Narrows,
+        widening: narrowed.ignored,
+    };
+    Ok((project, narrowed.leaves))
 }
 
 /// Returns the digest of a project's file and of `destinations`, the real paths of the directories

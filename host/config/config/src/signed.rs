@@ -4,9 +4,7 @@
 use std::path::Path;
 use std::str::FromStr;
 
-use toolhold_signing::{
-    PublicKey, SigningError, read_signatures_beside, signature_path, verify_ceiling,
-};
+use toolhold_signing::{PublicKey, verify_ceiling};
 
 use super::file::{self, Text};
 use super::inputs::ceiling_keys_path;
@@ -27,34 +25,28 @@ const MAX_KEYS: usize = 16;
 /// Returns a problem with the remedy if the ceiling can't be trusted.
 pub(super) fn read(path: &Path) -> Result<Option<(Text, Option<String>)>, Problem> {
     let keys_path = ceiling_keys_path(path);
-    let Some(keys) = file::read_organisation_file(&keys_path)? else {
-        return Ok(file::read_organisation_file(path)?.map(|text| (text, None)));
+    let Some(keys) = file::read_organisation_file(&keys_path, file::MAX_BYTES)? else {
+        return Ok(file::read_organisation_file(path, file::MAX_BYTES)?.map(|text| (text, None)));
     };
     let keys = parse_keys(&keys.text)
         .map_err(|error| Problem::new(Source::Path(keys_path.clone()), error.to_string()))?;
-    let Some(text) = file::read_organisation_file(path)? else {
+    let Some(Text { text, identity }) = file::read_organisation_file(path, file::MAX_BYTES)? else {
         return Err(unsigned(path, "the ceiling is missing"));
     };
-    let signatures = read_signatures_beside(path).map_err(|error| {
-        let reason = match &error {
-            SigningError::File { error, .. } => file::with_remedy(&signature_path(path), error),
-            other => other.to_string(),
-        };
-        unsigned(path, &format!("the ceiling's signature can't be read: {reason}"))
-    })?;
-    let signer = verify_ceiling(text.text.as_bytes(), &signatures, &keys)
-        .map_err(|error| unsigned(path, &error.to_string()))?;
-    Ok(Some((text, Some(signer.to_string()))))
+    // Only the signed text is used.
+    let (signer, text) =
+        verify_ceiling(&text, &keys).map_err(|error| unsigned(path, &error.to_string()))?;
+    Ok(Some((Text { text, identity }, Some(signer.to_string()))))
 }
 
 /// Makes the problem of a ceiling without a valid signature.
 fn unsigned(path: &Path, why: &str) -> Problem {
     let message = format!(
         "{why}. {} exists, so the ceiling must be signed by a key in that file. Ask the \
-         administrator of this machine, who signs the ceiling with `toolhold config ceiling sign` \
-         and puts {} next to the ceiling",
+         administrator of this machine, who signs the ceiling with `toolhold config ceiling sign \
+         FILE` and moves FILE to {}",
         ceiling_keys_path(path).display(),
-        signature_path(path).display()
+        path.display()
     );
     Problem::new(Source::Path(path.to_owned()), message)
 }

@@ -13,8 +13,8 @@ use super::{Folders, Inputs};
 #[derive(Debug)]
 pub struct ConfigWatch {
     files: Vec<PathBuf>,
-    /// The folder with the approvals of servers.
-    servers: PathBuf,
+    /// The folders with the approvals of servers: the user's and the organisation's.
+    servers: Vec<PathBuf>,
     stamps: Vec<Option<FileStamp>>,
     folders: FolderWatch,
 }
@@ -29,12 +29,13 @@ impl ConfigWatch {
     pub fn new(folders: &Folders, inputs: &Inputs) -> Result<Self, HostError> {
         let user_file = inputs.file.clone().unwrap_or_else(|| folders.config_file());
         let project = inputs.working_directory.as_ref().map(|folder| folder.join("toolhold.toml"));
-        let mut files = vec![user_file, folders.data.join("trusted.json")];
+        let mut files = vec![user_file, folders.operator_data().join("trusted.json")];
         files.extend(project.into_iter().chain(inputs.defaults.clone()));
         files.extend(inputs.ceiling_files());
 
         let files = files.into_iter().map(absolute).collect();
-        let servers = absolute(folders.servers());
+        let servers = std::iter::once(folders.server_pins()).chain(inputs.organisation_servers());
+        let servers = servers.map(absolute).collect();
         let folder_watch =
             FolderWatch::new().map_err(HostError::io("watching the configuration"))?;
         let mut watch = Self { files, servers, stamps: Vec::new(), folders: folder_watch };
@@ -43,7 +44,7 @@ impl ConfigWatch {
         Ok(watch)
     }
 
-    /// Watches the folders of the files, the folders to which links lead, and the folder of
+    /// Watches the folders of the files, the folders to which links lead, and the folders of
     /// approvals. In place of a missing folder, the nearest existing parent folder is watched.
     fn renew(&self) {
         let real = self.files.iter().filter_map(|file| file.canonicalize().ok());
@@ -52,14 +53,17 @@ impl ConfigWatch {
             let watched = self.folders.watch(folder);
             tracing::debug!(file = %file.display(), ?watched, "the configuration is watched");
         }
-        let watched = self.folders.watch(&self.servers);
-        tracing::debug!(folder = %self.servers.display(), ?watched, "approvals are watched");
+        for folder in &self.servers {
+            let watched = self.folders.watch(folder);
+            tracing::debug!(folder = %folder.display(), ?watched, "approvals are watched");
+        }
     }
 
     /// Returns the states of the files and of the approvals, in a stable order.
     fn read_stamps(&self) -> Vec<Option<FileStamp>> {
-        // Without the folder, there are no approvals.
-        let entries = std::fs::read_dir(&self.servers).into_iter().flatten().flatten();
+        // Without a folder, there are no approvals.
+        let listings = self.servers.iter().filter_map(|folder| std::fs::read_dir(folder).ok());
+        let entries = listings.flatten().flatten();
         let mut approvals: Vec<PathBuf> = entries
             .map(|entry| entry.path())
             .filter(|path| path.extension().is_some_and(|extension| extension == "json"))

@@ -1,5 +1,5 @@
-//! `[approvals]`: who approves calls, how long an approval for a session lasts, and how long a call
-//! waits for an approval.
+//! `[approvals]`: who approves calls, how long an approval for a session lasts, how long a call waits
+//! for an approval, and the webhook that is told of it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use crate::narrowing::{Narrowing, section};
 
 section! {
     /// Approvals of calls.
-    #[derive(Copy, Eq)]
+    #[derive(Eq)]
     pub struct Approvals {
         /// Seconds until an approval for the session ends. Questions for `toolhold approvals`
         /// expire after the same time.
@@ -21,6 +21,11 @@ section! {
         pub yes_flag: bool = true, Narrowing::OnlyFalse;
         /// The person who approves a call that came over MCP.
         pub mcp: McpApprovals, Narrowing::Stricter(&["deny", "terminal", "client"]);
+        /// The URL that gets a signed POST request for each call that waits for `toolhold
+        /// approvals`: https, or http on this machine. `toolhold serve --http` sends it, with a
+        /// one-time link to the question, at `url` of `[serve]`. If empty, nothing is sent.
+        #[schemars(extend("examples" = ["https://hooks.example.com/toolhold"]))]
+        pub webhook: String, Narrowing::Ignored;
     }
 }
 

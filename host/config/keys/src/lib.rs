@@ -31,6 +31,7 @@ mod plugin_folder;
 mod plugins;
 mod policy;
 pub mod presets;
+mod principals;
 mod redaction;
 mod result_cache;
 mod retry;
@@ -87,6 +88,7 @@ pub use plugins::{ArgumentPart, InstanceLifetime, Plugin, PluginSettings, Sha256
 pub use policy::{
     ArgumentTest, Authorization, PolicyAccess, PolicyEffect, PolicyPhase, PolicyRule, PolicyRules,
 };
+pub use principals::Principal;
 pub use redaction::Redaction;
 pub use result_cache::ResultCache;
 pub use retry::Retry;
@@ -147,5 +149,12 @@ section! {
         /// Providers of models. The key is a name of your choice. A name has at most 24 characters
         /// of `[a-z0-9-]` and starts with a letter.
         pub providers: BTreeMap<String, ProviderSettings>, Narrowing::Named(ProviderSettings::RULES);
+        /// Callers of `toolhold serve --http` with a token, and their rights. The key is a name of
+        /// your choice, for errors and the audit log. A name has at most 24 characters of
+        /// `[a-z0-9-]` and starts with a letter. The first table that matches a caller applies, in
+        /// the order of the file. If there is a table, callers with a token that no table matches
+        /// are refused. Tables below, such as `[principals.NAME.tools.file]`, limit the caller like
+        /// a ceiling. What they don't name isn't granted.
+        pub principals: BTreeMap<String, Principal>, Narrowing::Named(Principal::RULES);
     }
 }

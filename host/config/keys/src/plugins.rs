@@ -27,7 +27,8 @@ section! {
         /// and install it.
         pub source: String, Narrowing::Ignored;
         /// SHA-256 of the only component that is installed and served under this name. If empty,
-        /// any approved component.
+        /// any approved component. In `/etc/toolhold/toolhold.toml`, it also approves the component
+        /// for every user.
         pub digest: Sha256, Narrowing::Ignored;
         /// The action for a changed component. The default is `"approve"` for a plugin with a
         /// `path`, and `reload` of `[plugin_folder]` for a plugin in that folder.

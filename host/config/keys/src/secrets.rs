@@ -398,8 +398,12 @@ fn patterns_overlap(one: &[u8], other: &[u8]) -> bool {
 /// Checks whether a key is in a table of secrets. Messages don't show the values of these keys.
 pub fn is_in_secrets(path: &[String]) -> bool {
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
+    let path = match &path[..] {
+        ["principals", _, limited @ ..] => limited,
+        path => path,
+    };
     matches!(
-        path[..],
+        path,
         ["tools", "web" | "shell", "secrets", ..]
             | ["telemetry", "secrets", ..]
             | ["index", "qdrant", "secrets", ..]

@@ -49,8 +49,9 @@ section! {
         /// with the same rights. Otherwise only the first user may work there until the server
         /// ends.
         pub shared_workspace: bool, Narrowing::OnlyFalse;
-        /// Connections with a valid token at the same time. Further connections wait. In addition,
-        /// 64 connections without a token may be open, and the oldest of these is closed first.
+        /// Connections with a valid token at the same time. 64 further ones wait for up to 15
+        /// seconds, and others are refused. In addition, 256 connections without a token may be
+        /// open, and the oldest of these is closed first.
         pub max_connections: Bounded<1, 65_536> = Bounded::clamped(256), Narrowing::Smaller;
         /// Requests of one caller at the same time. Further requests are refused.
         pub max_requests: Bounded<1, 1024> = Bounded::clamped(64), Narrowing::Smaller;

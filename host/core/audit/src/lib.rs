@@ -13,6 +13,7 @@ mod kind;
 mod line;
 mod lines;
 mod log;
+mod origin;
 mod reader;
 mod record;
 mod stats;
@@ -20,7 +21,6 @@ mod time;
 mod trail;
 mod verify;
 
-use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -35,6 +35,7 @@ use toolhold_contract::{Category, Failure, HostError};
 use self::chain::Key;
 pub use self::follow::Follow;
 use self::log::{Bounds, Log, Unsynced};
+pub use self::origin::{EntryOrigin, User};
 pub use self::reader::{LogPosition, LogRecord, ReadFrom, RecordReader};
 pub use self::record::{
     AnswerRecord, CallRecord, FilteredRecord, InquiryRecord, JobRecord, OutcomeRecord,
@@ -59,7 +60,7 @@ pub struct Audit {
     /// The configuration table of the settings, for error messages.
     table: String,
     data: PathBuf,
-    front_end: Cow<'static, str>,
+    origin: EntryOrigin,
     state: Arc<Mutex<LogState>>,
     /// The thread that releases the lock of the log. With `None`, the thread couldn't be started,
     /// and each entry releases the lock itself.
@@ -87,8 +88,9 @@ struct Settings {
 }
 
 impl Audit {
-    /// Creates the log for a front end. Files are opened when the first entry is written.
-    pub fn new(config: &config::Config, data: &Path, front_end: Cow<'static, str>) -> Self {
+    /// Creates the log for entries of one origin. Files are opened when the first entry is
+    /// written.
+    pub fn new(config: &config::Config, data: &Path, origin: EntryOrigin) -> Self {
         let config::Audit { enabled, on_failure, durable, max_mib, keep } = config.values.audit;
         let settings = Settings {
             on_failure,
@@ -99,12 +101,17 @@ impl Audit {
             settings: if enabled { Some(settings) } else { None },
             table: config.own_table("audit").to_string(),
             data: data.to_owned(),
-            front_end,
+            origin,
             state: Arc::default(),
             releaser: OnceLock::new(),
             synced: tokio::sync::Mutex::new(0),
             warned: AtomicBool::new(false),
         }
+    }
+
+    /// Returns the user of the entries. `None` means that several users share the log.
+    pub fn user(&self) -> Option<&User> {
+        self.origin.user.as_ref()
     }
 
     /// Records a call that is about to run.
@@ -114,7 +121,7 @@ impl Audit {
     /// Returns an error if the call can't be recorded. The call then must not run.
     pub async fn intent(&self, call: &CallRecord<'_>) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
-        let written = self.write(settings, |key| record::intent(key, call, &self.front_end)).await;
+        let written = self.write(settings, |key| record::intent(key, call, &self.origin)).await;
         self.check_write(settings, written, "The call was not run")
     }
 
@@ -132,7 +139,7 @@ impl Audit {
     ) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
         let written = self
-            .write(settings, |key| record::approval(key, call, &self.front_end, by, answer, scope))
+            .write(settings, |key| record::approval(key, call, &self.origin, by, answer, scope))
             .await;
         self.check_write(settings, written, "The call was not run")
     }
@@ -152,7 +159,7 @@ impl Audit {
         let Some(settings) = self.settings else { return Ok(()) };
         let written = self
             .write(settings, |key| {
-                record::command(key, command, &self.front_end, chosen_by, is_allowed)
+                record::command(key, command, &self.origin, chosen_by, is_allowed)
             })
             .await;
         self.check_write(settings, written, "The command was not started")
@@ -168,7 +175,7 @@ impl Audit {
         let Some(settings) = self.settings else { return Ok(()) };
         let requests_written = self.append_requests(settings, outcome);
         let outcome_written =
-            self.write(settings, |key| record::outcome(key, outcome, &self.front_end)).await;
+            self.write(settings, |key| record::outcome(key, outcome, &self.origin)).await;
         let written = requests_written.and(outcome_written);
         let checked = self.check_write(
             settings,
@@ -186,8 +193,7 @@ impl Audit {
     /// Returns an error if the entry can't be written. The question or answer must then be dropped.
     pub async fn inquiry(&self, inquiry: &InquiryRecord<'_>) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
-        let written =
-            self.write(settings, |key| record::inquiry(key, inquiry, &self.front_end)).await;
+        let written = self.write(settings, |key| record::inquiry(key, inquiry, &self.origin)).await;
         let what = "The question of the tool was not passed on";
         self.check_write(settings, written, what)
     }
@@ -201,7 +207,7 @@ impl Audit {
     pub async fn rollback(&self, rollback: &RollbackRecord<'_>) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
         let written =
-            self.write(settings, |key| record::rollback(key, rollback, &self.front_end)).await;
+            self.write(settings, |key| record::rollback(key, rollback, &self.origin)).await;
         let what = "The call has run and was undone; its answer is withheld";
         self.check_write(settings, written, what)
     }
@@ -213,7 +219,7 @@ impl Audit {
     /// Returns an error if the undo can't be recorded.
     pub fn rollback_now(&self, rollback: &RollbackRecord<'_>) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
-        let written = self.append(settings, |key| record::rollback(key, rollback, &self.front_end));
+        let written = self.append(settings, |key| record::rollback(key, rollback, &self.origin));
         self.check_write(settings, written.map(drop), "The job was undone")
     }
 
@@ -224,8 +230,7 @@ impl Audit {
     /// Returns an error if the request can't be recorded. Its response then must not be used.
     pub fn own_request(&self, request: &OwnRequestRecord<'_>) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
-        let written =
-            self.append(settings, |key| record::own_request(key, request, &self.front_end));
+        let written = self.append(settings, |key| record::own_request(key, request, &self.origin));
         let what = "The response to a request of Toolhold is discarded";
         self.check_write(settings, written.map(drop), what)
     }
@@ -237,7 +242,7 @@ impl Audit {
     /// Returns an error if the job can't be recorded. The job then must not start.
     pub fn job(&self, job: &JobRecord<'_>) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
-        let written = self.append(settings, |key| record::job(key, job, &self.front_end));
+        let written = self.append(settings, |key| record::job(key, job, &self.origin));
         self.check_write(settings, written.map(drop), "The job was not started")
     }
 
@@ -246,7 +251,7 @@ impl Audit {
         let Some(settings) = self.settings else { return };
         let requests_written = self.append_requests(settings, outcome);
         let outcome_written =
-            self.append(settings, |key| record::outcome(key, outcome, &self.front_end));
+            self.append(settings, |key| record::outcome(key, outcome, &self.origin));
         let written = requests_written.and(outcome_written.map(drop));
         let _ = self.check_write(settings, written, "");
     }
@@ -260,8 +265,7 @@ impl Audit {
             return Ok(());
         }
         let key = self.key(settings)?;
-        for record in
-            record::requests(&key, &outcome.call, &self.front_end, &requests, unlisted_count)
+        for record in record::requests(&key, &outcome.call, &self.origin, &requests, unlisted_count)
         {
             self.append(settings, |_| record)?;
         }
@@ -397,15 +401,10 @@ pub fn record_answer(
     config: &config::Config,
     folders: &config::Folders,
     answer: &AnswerRecord<'_>,
-    front_end: &str,
+    origin: EntryOrigin,
 ) -> Result<(), HostError> {
-    record_now(
-        config,
-        folders,
-        front_end,
-        "recording the answer failed, so the answer has no effect",
-        |key| record::answer(key, answer, front_end),
-    )
+    let message = "recording the answer failed, so the answer has no effect";
+    record_now(config, folders, origin, message, |key, origin| record::answer(key, answer, origin))
 }
 
 /// Records an undo of a call. Blocks.
@@ -417,10 +416,10 @@ pub fn record_rollback(
     config: &config::Config,
     folders: &config::Folders,
     rollback: &RollbackRecord<'_>,
-    front_end: &str,
+    origin: EntryOrigin,
 ) -> Result<(), HostError> {
-    record_now(config, folders, front_end, "recording the undo failed", |key| {
-        record::rollback(key, rollback, front_end)
+    record_now(config, folders, origin, "recording the undo failed", |key, origin| {
+        record::rollback(key, rollback, origin)
     })
 }
 
@@ -437,13 +436,13 @@ fn warn_of_missing_entries(on_failure: OnFailure, error: &io::Error) {
 fn record_now(
     config: &config::Config,
     folders: &config::Folders,
-    front_end: &str,
+    origin: EntryOrigin,
     message: &str,
-    line: impl FnOnce(&Key) -> Vec<u8>,
+    line: impl FnOnce(&Key, &EntryOrigin) -> Vec<u8>,
 ) -> Result<(), HostError> {
-    let audit = Audit::new(config, &folders.data, Cow::Owned(front_end.to_owned()));
+    let audit = Audit::new(config, folders.operator_data(), origin);
     let Some(settings) = audit.settings else { return Ok(()) };
-    let mut result = audit.append(settings, line).map(drop);
+    let mut result = audit.append(settings, |key| line(key, &audit.origin)).map(drop);
     if result.is_ok() && settings.durable {
         result = audit.lock_state().take_unsynced().sync();
     }

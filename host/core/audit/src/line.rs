@@ -131,19 +131,27 @@ impl<'k> Line<'k> {
         }
     }
 
-    pub(super) fn words(&mut self, key: &str, words: &[&str]) {
-        if words.is_empty() {
-            return;
-        }
-        self.key(key);
-        self.bytes.push(b'[');
-        for (index, word) in words.iter().enumerate() {
-            if index > 0 {
+    /// Writes a list of strings that contain no secrets, unless the list is empty.
+    pub(super) fn words<'a>(
+        &mut self,
+        key: &str,
+        words: impl Iterator<Item = &'a str>,
+        max: usize,
+    ) {
+        let mut is_empty = true;
+        for word in words {
+            if is_empty {
+                self.key(key);
+                self.bytes.push(b'[');
+                is_empty = false;
+            } else {
                 self.bytes.push(b',');
             }
-            quoted(&mut self.bytes, word);
+            quoted(&mut self.bytes, &neutral(cut(word, max)));
         }
-        self.bytes.push(b']');
+        if !is_empty {
+            self.bytes.push(b']');
+        }
     }
 
     /// Writes a list of objects, unless the list is empty. Each object has two words and a string

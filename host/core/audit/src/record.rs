@@ -13,6 +13,7 @@ use toolhold_policy::{Decision, Gate, Phase, ResolvedSubject, Trust, Verdict};
 use super::chain::Key;
 use super::kind::Kind;
 use super::line::Line;
+use super::origin::EntryOrigin;
 
 /// Maximum lengths in bytes. Longer strings are cut.
 const MAX_NAME: usize = 128;
@@ -242,9 +243,9 @@ pub struct AnswerRecord<'a> {
     pub scope: Option<&'a str>,
 }
 
-pub(super) fn intent(key: &Key, record: &CallRecord<'_>, front_end: &str) -> Vec<u8> {
+pub(super) fn intent(key: &Key, record: &CallRecord<'_>, origin: &EntryOrigin) -> Vec<u8> {
     let mut line = Line::new(Kind::Intent, key);
-    call(&mut line, record, front_end);
+    call(&mut line, record, origin);
     line.into_bytes()
 }
 
@@ -252,12 +253,12 @@ pub(super) fn intent(key: &Key, record: &CallRecord<'_>, front_end: &str) -> Vec
 pub(super) fn command(
     key: &Key,
     record: &CallRecord<'_>,
-    front_end: &str,
+    origin: &EntryOrigin,
     chosen_by: &str,
     is_allowed: bool,
 ) -> Vec<u8> {
     let mut line = Line::new(Kind::Command, key);
-    call(&mut line, record, front_end);
+    call(&mut line, record, origin);
     line.plain("chosen_by", chosen_by, MAX_NAME);
     line.word("result", if is_allowed { "allowed" } else { "blocked" });
     line.into_bytes()
@@ -266,18 +267,18 @@ pub(super) fn command(
 pub(super) fn approval(
     key: &Key,
     record: &CallRecord<'_>,
-    front_end: &str,
+    origin: &EntryOrigin,
     by: &str,
     answer: &str,
     scope: Option<&str>,
 ) -> Vec<u8> {
     let mut line = Line::new(Kind::Approval, key);
-    call(&mut line, record, front_end);
+    call(&mut line, record, origin);
     answered(&mut line, by, answer, scope);
     line.into_bytes()
 }
 
-pub(super) fn answer(key: &Key, record: &AnswerRecord<'_>, front_end: &str) -> Vec<u8> {
+pub(super) fn answer(key: &Key, record: &AnswerRecord<'_>, origin: &EntryOrigin) -> Vec<u8> {
     let mut line = Line::new(Kind::Approval, key);
     // `Trail::of_call` expects the ID directly after the kind.
     line.plain("call", &record.id.0, MAX_NAME);
@@ -292,11 +293,11 @@ pub(super) fn answer(key: &Key, record: &AnswerRecord<'_>, front_end: &str) -> V
     if let Some(caller) = record.caller {
         line.text("caller_id", caller, MAX_NAME);
     }
-    line.plain("front_end", front_end, MAX_NAME);
+    origin.write(&mut line);
     line.into_bytes()
 }
 
-pub(super) fn rollback(key: &Key, record: &RollbackRecord<'_>, front_end: &str) -> Vec<u8> {
+pub(super) fn rollback(key: &Key, record: &RollbackRecord<'_>, origin: &EntryOrigin) -> Vec<u8> {
     let mut line = Line::new(Kind::Rollback, key);
     line.plain("call", record.call, MAX_NAME);
     line.plain("tool", record.tool, MAX_NAME);
@@ -306,11 +307,11 @@ pub(super) fn rollback(key: &Key, record: &RollbackRecord<'_>, front_end: &str) 
         line.text("error", error, MAX_TEXT);
     }
     line.text("session", record.session, MAX_NAME);
-    line.plain("front_end", front_end, MAX_NAME);
+    origin.write(&mut line);
     line.into_bytes()
 }
 
-pub(super) fn inquiry(key: &Key, record: &InquiryRecord<'_>, front_end: &str) -> Vec<u8> {
+pub(super) fn inquiry(key: &Key, record: &InquiryRecord<'_>, origin: &EntryOrigin) -> Vec<u8> {
     let mut line = Line::new(Kind::Inquiry, key);
     line.plain("call", record.call, MAX_NAME);
     line.plain("tool", record.tool, MAX_NAME);
@@ -328,11 +329,11 @@ pub(super) fn inquiry(key: &Key, record: &InquiryRecord<'_>, front_end: &str) ->
         None => {}
     }
     line.text("session", record.session, MAX_NAME);
-    line.plain("front_end", front_end, MAX_NAME);
+    origin.write(&mut line);
     line.into_bytes()
 }
 
-pub(super) fn job(key: &Key, record: &JobRecord<'_>, front_end: &str) -> Vec<u8> {
+pub(super) fn job(key: &Key, record: &JobRecord<'_>, origin: &EntryOrigin) -> Vec<u8> {
     let kind = if record.end.is_none() { Kind::JobBegin } else { Kind::JobEnd };
     let mut line = Line::new(kind, key);
     line.plain("job", record.job, MAX_NAME);
@@ -345,11 +346,15 @@ pub(super) fn job(key: &Key, record: &JobRecord<'_>, front_end: &str) -> Vec<u8>
         line.time("duration_ms", duration);
     }
     line.text("session", record.session, MAX_NAME);
-    line.plain("front_end", front_end, MAX_NAME);
+    origin.write(&mut line);
     line.into_bytes()
 }
 
-pub(super) fn own_request(key: &Key, record: &OwnRequestRecord<'_>, front_end: &str) -> Vec<u8> {
+pub(super) fn own_request(
+    key: &Key,
+    record: &OwnRequestRecord<'_>,
+    origin: &EntryOrigin,
+) -> Vec<u8> {
     let mut line = Line::new(Kind::Request, key);
     line.plain("purpose", record.purpose, MAX_NAME);
     line.moment("began", record.began);
@@ -375,7 +380,7 @@ pub(super) fn own_request(key: &Key, record: &OwnRequestRecord<'_>, front_end: &
     connection(&mut line, record.program, record.sent);
     line.number("response_bytes", record.received);
     line.time("duration_ms", record.time);
-    line.plain("front_end", front_end, MAX_NAME);
+    origin.write(&mut line);
     line.into_bytes()
 }
 
@@ -389,9 +394,9 @@ fn request_result(refused: bool, failed: bool) -> &'static str {
     }
 }
 
-pub(super) fn outcome(key: &Key, record: &OutcomeRecord<'_>, front_end: &str) -> Vec<u8> {
+pub(super) fn outcome(key: &Key, record: &OutcomeRecord<'_>, origin: &EntryOrigin) -> Vec<u8> {
     let mut line = Line::new(Kind::Outcome, key);
-    call(&mut line, &record.call, front_end);
+    call(&mut line, &record.call, origin);
     let failure = record.outcome.as_ref().err();
     line.word("result", result(failure));
     if let Some(failure) = failure {
@@ -430,7 +435,7 @@ pub(super) fn outcome(key: &Key, record: &OutcomeRecord<'_>, front_end: &str) ->
         line.number("whole_bytes", whole_bytes);
         line.number("shown_bytes", shown_bytes);
     }
-    line.words("injection_flagged", record.injections);
+    line.words("injection_flagged", record.injections.iter().copied(), MAX_NAME);
     if let Some(SnapshotRecord { paths, bytes, lost }) = record.snapshot {
         line.number("snapshot_paths", paths);
         line.number("snapshot_bytes", bytes);
@@ -447,18 +452,18 @@ pub(super) fn outcome(key: &Key, record: &OutcomeRecord<'_>, front_end: &str) ->
 pub(super) fn requests(
     key: &Key,
     call: &CallRecord<'_>,
-    front_end: &str,
+    origin: &EntryOrigin,
     requests: &[RequestRecord],
     more: u64,
 ) -> Vec<Vec<u8>> {
     let mut records = Vec::new();
     for request_record in requests {
-        records.push(request(key, call, front_end, request_record));
+        records.push(request(key, call, origin, request_record));
     }
     if more > 0 {
         let mut line = start_request(key, call);
         line.number("more_requests", more);
-        records.push(end_request(line, call, front_end));
+        records.push(end_request(line, call, origin));
     }
     records
 }
@@ -478,7 +483,12 @@ fn connection(line: &mut Line<'_>, program: Option<&str>, sent: u64) {
     }
 }
 
-fn request(key: &Key, call: &CallRecord<'_>, front_end: &str, request: &RequestRecord) -> Vec<u8> {
+fn request(
+    key: &Key,
+    call: &CallRecord<'_>,
+    origin: &EntryOrigin,
+    request: &RequestRecord,
+) -> Vec<u8> {
     let mut line = start_request(key, call);
     line.moment("began", request.began);
     line.plain("method", &request.method, MAX_NAME);
@@ -508,7 +518,7 @@ fn request(key: &Key, call: &CallRecord<'_>, front_end: &str, request: &RequestR
     connection(&mut line, request.program.as_deref(), request.sent);
     line.number("response_bytes", request.received);
     line.time("duration_ms", request.time);
-    end_request(line, call, front_end)
+    end_request(line, call, origin)
 }
 
 fn start_request<'k>(key: &'k Key, call: &CallRecord<'_>) -> Line<'k> {
@@ -518,16 +528,16 @@ fn start_request<'k>(key: &'k Key, call: &CallRecord<'_>) -> Line<'k> {
     line
 }
 
-fn end_request(mut line: Line<'_>, call: &CallRecord<'_>, front_end: &str) -> Vec<u8> {
+fn end_request(mut line: Line<'_>, call: &CallRecord<'_>, origin: &EntryOrigin) -> Vec<u8> {
     line.text("session", call.session, MAX_NAME);
     if let Some(caller) = call.caller {
         line.text("caller_id", caller, MAX_NAME);
     }
-    line.plain("front_end", front_end, MAX_NAME);
+    origin.write(&mut line);
     line.into_bytes()
 }
 
-fn call(line: &mut Line<'_>, record: &CallRecord<'_>, front_end: &str) {
+fn call(line: &mut Line<'_>, record: &CallRecord<'_>, origin: &EntryOrigin) {
     line.word("call", &record.id.0);
     tool(line, record);
     if let Some(source) = claim_source(record) {
@@ -554,7 +564,7 @@ fn call(line: &mut Line<'_>, record: &CallRecord<'_>, front_end: &str) {
     }
     line.optional("phase", record.phase.map(Phase::as_str), MAX_NAME);
     line.word("trust", record.trust.as_str());
-    line.plain("front_end", front_end, MAX_NAME);
+    origin.write(line);
 }
 
 /// Writes the tool and its source, or the requested name if no tool has the name.
@@ -703,7 +713,8 @@ mod tests {
             refused: true,
             failed: Some("a rule\u{1b}"),
         };
-        let mut bytes = own_request(&Key::new(&[7; 32]), &record, "toolhold test");
+        let origin = EntryOrigin { front_end: "toolhold test".into(), user: None };
+        let mut bytes = own_request(&Key::new(&[7; 32]), &record, &origin);
         bytes.push(b'}');
         let found: Value = serde_json::from_slice(&bytes).expect("it is JSON");
         for (key, value) in [

@@ -54,7 +54,7 @@ impl Trail {
     ///
     /// [`HostError::Io`] if the folder can't be read, or if its key is lost or damaged.
     pub fn open(folders: &Folders) -> Result<Self, HostError> {
-        let path = folders.data.join(files::FOLDER);
+        let path = folders.operator_data().join(files::FOLDER);
         let opened = OpenLog::open(&path).map_err(HostError::io(path.display().to_string()))?;
         Ok(Self { path, opened })
     }

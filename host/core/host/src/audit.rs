@@ -5,8 +5,8 @@ use toolhold_contract::HostError;
 
 pub(crate) use toolhold_audit::Audit;
 pub use toolhold_audit::{
-    ChainHead, FilterStats, Finding, Follow, LogPosition, LogRecord, ReadFrom, RecordReader,
-    ToolStats, Trail, Verification,
+    ChainHead, EntryOrigin, FilterStats, Finding, Follow, LogPosition, LogRecord, ReadFrom,
+    RecordReader, ToolStats, Trail, User, Verification,
 };
 
 use crate::approvals::{Question, Reply};
@@ -22,7 +22,7 @@ pub fn record_answer(
     folders: &Folders,
     question: &Question,
     reply: &Reply,
-    front_end: &str,
+    origin: EntryOrigin,
 ) -> Result<(), HostError> {
     let (by, answer, scope) = match reply {
         Reply::Yes { scope, by } => (by, "yes", Some(scope.as_str())),
@@ -42,5 +42,5 @@ pub fn record_answer(
         answer,
         scope,
     };
-    toolhold_audit::record_answer(config, folders, &record, front_end)
+    toolhold_audit::record_answer(config, folders, &record, origin)
 }

@@ -14,7 +14,7 @@ use toolhold_answers::{OverflowReader, OverflowStore};
 use toolhold_catalogue::Tasks;
 use toolhold_catalogue::plugins::{GrantResolver, Plugins, Watch, runtime_config};
 use toolhold_catalogue::subjects::Lookups;
-use toolhold_config::{Config, Folders};
+use toolhold_config::{Config, Folders, Who};
 use toolhold_contract::{HostError, Offers, ToolSource};
 use toolhold_engine::capability::providers::CapabilityProviders;
 use toolhold_engine::{Builtin, Runtime};
@@ -25,7 +25,7 @@ use toolhold_net::{Network, Resolve};
 use toolhold_schedule::Schedule;
 
 use crate::approvals::ApprovalDesk;
-use crate::audit::Audit;
+use crate::audit::{Audit, EntryOrigin, User};
 use crate::caller_names::project_id;
 use crate::governor::{Governor, Rules};
 use crate::host::{CallObserver, CountPlugins, Host, Settings};
@@ -76,6 +76,9 @@ pub struct HostBuilder {
     reviewer: Option<Arc<dyn CallReviewer>>,
     capability_providers: CapabilityProviders,
     jobs: Option<Arc<HostJobs>>,
+    runtime: Option<Arc<Runtime>>,
+    principal: Option<Who>,
+    many_users: bool,
 }
 
 impl HostBuilder {
@@ -235,6 +238,31 @@ impl HostBuilder {
         self
     }
 
+    /// Runs plugins in the engine of another host, so that both hosts share its limit of calls, its
+    /// compiler and its memory. The settings of that engine apply. By default, the host starts an
+    /// engine.
+    #[must_use]
+    pub fn shares_engine(mut self, host: &Host) -> Self {
+        self.runtime = Some(Arc::clone(host.plugins.runtime()));
+        self
+    }
+
+    /// Sets the caller of a server for whom the host works. Requests without a session then belong
+    /// to this caller. By default, the host works for the user of this machine.
+    #[must_use]
+    pub fn principal(mut self, who: Who) -> Self {
+        self.principal = Some(who);
+        self
+    }
+
+    /// Leaves the user out of the audit log, because callers of an authorization server share the
+    /// host. Their sessions have their names.
+    #[must_use]
+    pub fn many_users(mut self) -> Self {
+        self.many_users = true;
+        self
+    }
+
     /// Starts the engine and loads all plugins, unless
     /// [`load_in_background`](Self::load_in_background) or [`only_for`](Self::only_for) was called.
     /// Plugins that are new to this machine are compiled once, which can take many seconds.
@@ -261,7 +289,13 @@ impl HostBuilder {
         let governor = Arc::new(Governor::new(Rules::from_config(&self.config)?));
         let helper = self.helper.or_else(toolhold_engine::own_helper);
         let front_end = self.front_end.unwrap_or(Cow::Borrowed("library"));
-        let log = recorder(&self.config, &folders, front_end.clone());
+        let user = match &self.principal {
+            Some(who) => Some(User::from(who)),
+            None if self.many_users => None,
+            None => Some(User::local()),
+        };
+        let origin = EntryOrigin { front_end, user };
+        let log = recorder(&self.config, &folders, origin.clone());
         let mut grants = GrantResolver::new(
             self.config,
             folders,
@@ -276,7 +310,10 @@ impl HostBuilder {
         check_grants(&grants, &self.builtins)?;
 
         let GrantResolver { config, folders, directory, .. } = &grants;
-        let runtime = Runtime::new(runtime_config(config, Some(folders), helper))?;
+        let runtime = match self.runtime {
+            Some(runtime) => runtime,
+            None => Runtime::new(runtime_config(config, Some(folders), helper))?,
+        };
         let limits = grants.limits(config.values.tools.limits);
         let settings = Settings {
             max_call: limits.max_call,
@@ -287,7 +324,7 @@ impl HostBuilder {
         let lookups = Lookups::new(folders.home.clone());
         let results = Results::new(config.values.tools.result_cache);
         let retry = Retry { backoff: config.values.tools.retry.backoff() };
-        let audit = Arc::new(Audit::new(config, &folders.data, front_end.clone()));
+        let audit = Arc::new(Audit::new(config, folders.operator_data(), origin.clone()));
         let tasks = Tasks {
             schedule: Arc::new(Schedule::in_data(&folders.data)),
             directory: directory.clone(),
@@ -304,7 +341,7 @@ impl HostBuilder {
             own_tools.jobs = Some(tools);
         }
         if undo.is_some() {
-            let tool = UndoTool::new(config, folders, &front_end, Arc::clone(&jobs.jobs));
+            let tool = UndoTool::new(config, folders, origin, Arc::clone(&jobs.jobs));
             own_tools.undo = Some(tool);
         }
         let providers = list_providers(own_tools, &self.providers);
@@ -333,7 +370,7 @@ impl HostBuilder {
             settings,
             lookups,
             _watch: watch,
-            session: Session::new(format!("process {}", std::process::id())),
+            session: default_session(self.principal.as_ref()),
             governor,
             asking,
             reviews: Reviews::new(self.reviewer),
@@ -349,6 +386,15 @@ impl HostBuilder {
             tasks,
             refusal: std::sync::OnceLock::new(),
         })
+    }
+}
+
+/// Creates the session of requests without a session.
+fn default_session(principal: Option<&Who>) -> Session {
+    let name = format!("process {}", std::process::id());
+    match principal {
+        Some(who) => Session::of_principal(format!("{name} {}", who.id()), who.name()),
+        None => Session::new(name),
     }
 }
 

@@ -15,10 +15,11 @@ use toolhold_contract::{
     FilterVerdict, HostError, Offers, Pattern, Purpose,
 };
 use toolhold_engine::PluginInfo;
+use toolhold_jobs::JobState;
 use toolhold_policy::{Decision, source_name};
 
-use crate::approvals::ApprovalDesk;
-use crate::audit::Audit;
+use crate::approvals::{ApprovalDesk, PostedQuestion, Questions, Reply};
+use crate::audit::{self, Audit, EntryOrigin, User};
 use crate::dependencies::{self, OfferedTool};
 use crate::governor::{Governor, Rules};
 use crate::jobs::HostJobs;
@@ -92,6 +93,8 @@ pub struct ObservedCall<'a> {
     pub meta: Option<&'a Map<String, Value>>,
     /// The session's name.
     pub session: &'a str,
+    /// The user. `None` means that several users share the host.
+    pub user: Option<&'a User>,
     /// The answer.
     pub answer: &'a Answer,
     /// The start time.
@@ -297,6 +300,28 @@ impl Host {
         exchange_rules(&self.governor, &self.asking, config)
     }
 
+    /// Records an answer to one of `questions` by a person whose name nobody knows, and stores the
+    /// answer for the call. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// * [`HostError::Config`](crate::HostError::Config) if the question isn't open.
+    /// * [`HostError::Io`](crate::HostError::Io) if the answer can't be recorded or stored.
+    pub fn answer_question(
+        &self,
+        questions: &Questions,
+        posted: &PostedQuestion,
+        reply: Reply,
+        front_end: &'static str,
+    ) -> Result<(), HostError> {
+        let config = self.asking.config();
+        let folders = &self.asking.folders;
+        let origin = EntryOrigin { front_end: front_end.into(), user: None };
+        audit::record_answer(&config, folders, &posted.question, &reply, origin)?;
+        let lasting = Duration::from_secs(config.values.approvals.expire_secs.get());
+        questions.answer(posted, reply, lasting)
+    }
+
     /// Returns the filters for answers, in their order.
     pub fn filters(&self) -> Vec<FilterState> {
         let catalogue = self.plugins.catalogue();
@@ -386,6 +411,16 @@ impl Host {
             names.push(filter.name.clone());
         }
         names
+    }
+
+    /// Returns the user of the host. `None` means that several users share it.
+    pub fn user(&self) -> Option<&User> {
+        self.audit.user()
+    }
+
+    /// Checks whether no job runs. Jobs end with their host and with the hosts that replace it.
+    pub fn is_idle(&self) -> bool {
+        !self.jobs.jobs.list().iter().any(|job| job.state == JobState::Running)
     }
 
     /// Returns a receiver that is notified when a plugin is added, changed, removed or held, or

@@ -273,8 +273,8 @@ mod session;
 pub mod undo;
 
 pub use approvals::{
-    Always, Approver, AttachmentSummary, Mark, PostedQuestion, PostingApprover, Preview, Proposal,
-    Question, Questions, Reply, WiderRules,
+    Always, Approver, AttachmentSummary, LINK_PATH, Mark, PostedQuestion, PostingApprover, Preview,
+    Proposal, Question, Questions, Reply, WiderRules,
 };
 pub use audit::Trail;
 pub use builder::HostBuilder;

@@ -1,10 +1,9 @@
 //! Builds the client for Toolhold's own requests.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use toolhold_audit::{Audit, OwnRequestRecord};
+use toolhold_audit::{Audit, EntryOrigin, OwnRequestRecord};
 use toolhold_config::{Config, Folders};
 use toolhold_contract::Failure;
 use toolhold_net::requests::{DoorRecord, OutboundClient, Recorder};
@@ -13,16 +12,17 @@ use toolhold_net::requests::{DoorRecord, OutboundClient, Recorder};
 /// gets an entry in the audit log with the name `front_end`. The function opens no connection.
 pub fn outbound_client(config: &Config, folders: &Folders, front_end: &str) -> OutboundClient {
     let network = config.network(folders, &config.directory());
-    OutboundClient::new(network, recorder(config, folders, Cow::Owned(front_end.to_owned())))
+    let origin = EntryOrigin::new(front_end.to_owned(), folders);
+    OutboundClient::new(network, recorder(config, folders, origin))
 }
 
 /// Creates the recorder that makes an entry in the audit log for each request.
 pub(crate) fn recorder(
     config: &Config,
     folders: &Folders,
-    front_end: Cow<'static, str>,
+    origin: EntryOrigin,
 ) -> Arc<dyn Recorder> {
-    Arc::new(AuditRecorder(Audit::new(config, &folders.data, front_end)))
+    Arc::new(AuditRecorder(Audit::new(config, folders.operator_data(), origin)))
 }
 
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Lists what a person approves of an upstream server, and the state of each configured server.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -38,6 +38,8 @@ pub struct ServerState {
     pub url: String,
     /// The hosts that the server's program reaches. Empty if it has the whole network, or none.
     pub reaches: Vec<String>,
+    /// The organisation's file with the approval. `None` if the approval is the user's.
+    pub organisation: Option<PathBuf>,
     /// The number of pinned packages of the server's runner.
     pub packages: usize,
     /// The reason why the packages of the server's runner aren't pinned.
@@ -81,7 +83,8 @@ pub fn states(config: &Config, folders: &Folders) -> Result<Vec<ServerState>, Ho
     let context = ProposalContext { folders, directory: &directory, variables: &variables };
     let mut states = Vec::new();
     for (name, server) in &mcp.servers {
-        let pins = Pins::load(folders, name)?;
+        let pins = Pins::load(config, folders, name, server)?;
+        let organisation = Pins::of_organisation(config, name, server)?.map(|(path, _)| path);
         let state = if !mcp.enabled || !server.enabled {
             "disabled"
         } else if pins.start.is_empty() {
@@ -105,6 +108,7 @@ pub fn states(config: &Config, folders: &Folders) -> Result<Vec<ServerState>, Ho
             command,
             url: server.url.clone(),
             reaches: server.hosts.iter().map(describe_host).collect(),
+            organisation,
             packages: packages::packages(&pins.lock).len(),
             unpinned: unpinned(server),
             version: join_version(&pins.name, &pins.version),
@@ -145,8 +149,8 @@ fn host_states(name: &str, hosts: &[(u32, Vec<ToolSourceState>)]) -> Vec<HostSta
 }
 
 /// Checks whether a server is enabled and its table is approved.
-pub fn is_approved(folders: &Folders, name: &str, server: &McpServer) -> bool {
-    let Ok(pins) = Pins::load(folders, name) else { return false };
+pub fn is_approved(config: &Config, folders: &Folders, name: &str, server: &McpServer) -> bool {
+    let Ok(pins) = Pins::load(config, folders, name, server) else { return false };
     server.enabled && !pins.start.is_empty() && pins.start == start_digest(server)
 }
 
@@ -214,7 +218,7 @@ pub async fn inspect(
 ) -> Result<Inspection, HostError> {
     let servers = &config.values.mcp.servers;
     let server = servers.get(name).ok_or_else(|| failure(name, LaunchError::NotConfigured))?;
-    let known = Pins::load(folders, name)?;
+    let known = Pins::load(config, folders, name, server)?;
     let surroundings = Arc::new(Surroundings::new(config, folders, directory, "toolhold mcp"));
     let launch = Launch::new(&surroundings, name, server, String::new());
     let resolved = tokio::task::spawn_blocking(move || launch.resolved())

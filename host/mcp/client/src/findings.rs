@@ -11,7 +11,7 @@ pub fn findings(config: &Config, folders: &Folders) -> Vec<Finding> {
     match states(config, folders) {
         Ok(states) => states.iter().map(finding).collect(),
         Err(error) => {
-            let fix = format!("check the file {}", folders.servers().display());
+            let fix = format!("check the file {}", folders.server_pins().display());
             vec![Finding::failure("approvals", error.to_string(), fix)]
         }
     }

@@ -189,7 +189,13 @@ impl Launch {
     /// Returns the working directory of the server. A server without access to the host's directory
     /// starts in `/`.
     fn directory(&self, places: &ServerPlaces) -> PathBuf {
-        let directory = &self.surroundings.directory;
+        let Surroundings { config, directory, .. } = &*self.surroundings;
+        // Programs load code from their working directory. A caller's own code would get the
+        // server's secrets.
+        let directory = match &config.principal {
+            Some(principal) => &principal.operator_directory,
+            None => directory,
+        };
         let grants = places.places.grants.rules().grants();
         let has_access = grants.iter().any(|grant| directory.starts_with(&grant.path));
         if has_access { directory.clone() } else { PathBuf::from("/") }
@@ -500,15 +506,10 @@ mod tests {
     use std::net::SocketAddr;
 
     use super::*;
-    use toolhold_core::config::{Inputs, load};
+    use toolhold_core::config::{Inputs, Who, load};
 
     fn folders_in(folder: &Path) -> Folders {
-        Folders {
-            config: folder.join("config"),
-            data: folder.join("data"),
-            cache: folder.join("cache"),
-            home: Some(folder.join("home")),
-        }
+        Folders { home: Some(folder.join("home")), ..Folders::inside(folder) }
     }
 
     #[test]
@@ -530,6 +531,44 @@ mod tests {
         assert_eq!(*hosts.network.listening, [listening]);
         // The authorities are read once for all servers.
         assert!(Arc::ptr_eq(&hosts.network.trust, &network.trust));
+    }
+
+    #[test]
+    fn server_loads_no_code_of_a_caller() {
+        let folder = tempfile::tempdir().expect("a folder is made");
+        let root = folder.path().canonicalize().expect("it exists");
+        let folders = folders_in(&root);
+        let srv = root.join("srv");
+        std::fs::create_dir(&srv).expect("a folder is made");
+        let file = root.join("toolhold.toml");
+        let text = "[tools.file]\nallowed_paths = [\"SRV\"]\n[mcp.servers.s]\ncommand = \"x\"\n\
+                    allowed_paths = [\"SRV\"]\n[principals.all]\nissuer = [\"toolhold\"]\n\
+                    tools.file.allowed_paths = [\"SRV/{sub}\"]\n\
+                    mcp.servers.s.allowed_paths = [\"SRV/{sub}\"]\n";
+        std::fs::write(&file, text.replace("SRV", &srv.display().to_string())).expect("written");
+        let who = Who {
+            issuer: "toolhold".to_owned(),
+            subject: "anna".to_owned(),
+            groups: Vec::new(),
+            client: None,
+            token: None,
+        };
+        let inputs = Inputs {
+            file: Some(file),
+            working_directory: Some(root.clone()),
+            who: Some(who),
+            ..Inputs::default()
+        };
+        let config = load(&folders, &inputs).expect("it is valid");
+        let directory = config.directory();
+        assert_eq!(directory, srv.join("anna"));
+        let surroundings = Surroundings::new(&config, &folders, &directory, "toolhold test");
+        let server = &config.values.mcp.servers["s"];
+        let launch = Launch::new(&Arc::new(surroundings), "s", server, String::new());
+        let places = launch.places().expect("it is configured");
+        let grants = places.places.grants.rules().grants();
+        assert!(grants.iter().any(|grant| grant.path == directory));
+        assert_eq!(launch.directory(&places), Path::new("/"));
     }
 
     #[test]

@@ -105,8 +105,7 @@ pub(crate) struct LoginDetails {
 
 impl TokenFile {
     pub(crate) fn new(folders: &Folders, name: &str, url: &str) -> Self {
-        let folder = folders.servers().join("tokens");
-        Self { folder, name: name.to_owned(), url: url.to_owned() }
+        Self { folder: folders.server_tokens(), name: name.to_owned(), url: url.to_owned() }
     }
 
     fn file(&self) -> String {

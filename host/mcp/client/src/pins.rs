@@ -1,13 +1,14 @@
 //! Stores the approved definitions of an upstream server, and compares them with the present ones.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 use rmcp::model::Tool;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use toolhold_core::HostError;
-use toolhold_core::config::{Folders, McpServer};
+use toolhold_core::config::{Config, Folders, McpServer, Problems};
 use toolhold_core::state;
 
 use crate::MAX_LIST_BYTES;
@@ -122,13 +123,47 @@ pub enum ToolDifference {
 }
 
 impl Pins {
-    /// Reads the pins of a server. Blocks.
+    /// Reads the pins of the server `name`: those of the organisation if it approved these start
+    /// settings, or else the user's. Blocks.
     ///
     /// # Errors
     ///
-    /// Returns an error if the file can't be read or is damaged.
-    pub fn load(folders: &Folders, name: &str) -> Result<Self, HostError> {
-        state::read(&folders.servers(), &file_name(name))
+    /// Returns an error if a file can't be read or is damaged.
+    pub(crate) fn load(
+        config: &Config,
+        folders: &Folders,
+        name: &str,
+        server: &McpServer,
+    ) -> Result<Self, HostError> {
+        match Self::of_organisation(config, name, server)? {
+            Some((_, pins)) => Ok(pins),
+            None => state::read(&folders.server_pins(), &file_name(name)),
+        }
+    }
+
+    /// Reads the organisation's pins of the server `name`, with their file. Returns `None` if the
+    /// organisation approved no server of this name, or approved it with other start settings.
+    /// Blocks.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file can't be trusted, can't be read or is damaged.
+    pub fn of_organisation(
+        config: &Config,
+        name: &str,
+        server: &McpServer,
+    ) -> Result<Option<(PathBuf, Self)>, HostError> {
+        let Some((path, text)) = config.organisation_approval(name).map_err(Problems::from)? else {
+            return Ok(None);
+        };
+        let pins: Self = serde_json::from_str(&text)
+            .map_err(|error| HostError::io(path.display().to_string())(error.into()))?;
+        Ok(if pins.start == start_digest(server) { Some((path, pins)) } else { None })
+    }
+
+    /// Returns the file with the user's pins of the server `name`.
+    pub fn path(folders: &Folders, name: &str) -> PathBuf {
+        folders.server_pins().join(file_name(name))
     }
 
     /// Stores the pins as a new approval of the server `name`. Blocks.
@@ -137,7 +172,7 @@ impl Pins {
     ///
     /// Returns an error if the pins can't be written.
     pub fn store(&self, folders: &Folders, name: &str) -> Result<(), HostError> {
-        state::update(&folders.servers(), &file_name(name), |pins: &mut Self| {
+        state::update(&folders.server_pins(), &file_name(name), |pins: &mut Self| {
             let approval = pins.approval.wrapping_add(1);
             *pins = Self { approval, ..self.clone() };
             Ok(())

@@ -67,8 +67,9 @@ impl Servers {
         let network = Network { trust: Arc::default(), ..self.network.clone() };
         let surroundings = Arc::new(surroundings.with_network(network));
         for (name, server) in servers {
-            let pins = Pins::load(folders, name)?;
-            if pins.start != start_digest(server) {
+            let approved = config.approved_server(name).unwrap_or(server);
+            let pins = Pins::load(config, folders, name, approved)?;
+            if pins.start != start_digest(approved) {
                 let state = if pins.start.is_empty() { "isn't approved" } else { "has changed" };
                 tracing::warn!("the server `{name}` {state}: run `toolhold mcp approve {name}`");
                 continue;
@@ -109,12 +110,7 @@ mod tests {
     /// Makes the providers of a configuration with files of authorities. Returns the trust store of
     /// the server `s`.
     fn trust_with(servers: &Servers, folder: &Path, authorities: &str) -> Arc<TrustStore> {
-        let folders = Folders {
-            config: folder.join("config"),
-            data: folder.join("data"),
-            cache: folder.join("cache"),
-            home: Some(folder.join("home")),
-        };
+        let folders = Folders { home: Some(folder.join("home")), ..Folders::inside(folder) };
         let file = folder.join("toolhold.toml");
         let text = format!(
             "[network]\nauthorities = [{authorities}]\n[mcp.servers.s]\ncommand = \"x\"\n\

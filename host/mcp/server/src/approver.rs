@@ -30,7 +30,6 @@ use toolhold_core::{
 };
 
 use crate::parked::{ANSWER_FIELD, OpenQuestion, ParkedCalls};
-use crate::random;
 use crate::tasks::{StartedTask, Task, owner};
 
 const ONCE: &str = "once";
@@ -99,7 +98,7 @@ impl Tickets {
     }
 
     fn seal(&self, session: &str, fingerprint: Fingerprint) -> Result<String, TicketError> {
-        let ticket = json!([fingerprint, random::name()?, milliseconds()]);
+        let ticket = json!([fingerprint, state::random_digits()?, milliseconds()]);
         let options = SealOptions::new().associated_data(session.as_bytes()).ttl(self.lifetime);
         Ok(self.codec.seal_json_with(&ticket, &options)?)
     }
@@ -320,7 +319,7 @@ impl CallApprover {
 
     /// Ends the request with the question, and lets the running call wait for the answer.
     async fn ask_while_parked(&self, ticket_answer: &TicketAnswer, question: Question) -> Reply {
-        let Ok(id) = random::name() else {
+        let Ok(id) = state::random_digits() else {
             return Reply::Unasked("the system has no random bytes".to_owned());
         };
         let asked_at = Instant::now();

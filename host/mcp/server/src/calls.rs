@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use rmcp::ErrorData;
 use rmcp::model::CallToolResult;
 use tokio::sync::Semaphore;
+use toolhold_core::audit::User;
 use toolhold_core::config::Structured;
-use toolhold_core::{Answer, CancellationToken, Category, Content, Request};
+use toolhold_core::{Answer, CancellationToken, Category, Content, Host, Request};
 
 use crate::answer;
 use crate::live::LiveHost;
@@ -31,6 +32,10 @@ pub(crate) struct Calls {
     /// Set if the server serves metrics.
     metrics: Option<Arc<Metrics>>,
 }
+
+/// Cancelled when the caller may make no more calls. A part of the extensions of an HTTP request.
+#[derive(Clone, Default)]
+pub(crate) struct CallerEnd(pub(crate) CancellationToken);
 
 /// The response to the request of a call.
 pub(crate) enum CallResponse {
@@ -63,6 +68,11 @@ impl Calls {
         tokio::time::timeout(patience, self.call_slots.acquire_many(MAX_CALLS)).await.is_ok()
     }
 
+    /// Checks whether no call runs or waits.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.call_slots.available_permits() == MAX_CALLS as usize
+    }
+
     /// Cancels all calls and waits until they are recorded.
     pub(crate) async fn end(&self) {
         self.end.cancel();
@@ -71,7 +81,8 @@ impl Calls {
         }
     }
 
-    pub(crate) async fn run(&self, request: Request) -> Answer {
+    /// Makes a call. The call is cancelled when the server or its caller ends.
+    pub(crate) async fn run(&self, request: Request, caller_end: &CallerEnd) -> Answer {
         // Acquiring a permit can't fail, because the semaphore is never closed.
         let _permit = self.call_slots.acquire().await;
         let cancel = request.cancel.clone();
@@ -88,6 +99,10 @@ impl Calls {
                 cancel.cancel();
                 call.await
             }
+            () = caller_end.0.cancelled() => {
+                cancel.cancel();
+                call.await
+            }
         };
 
         if let Some(note) = self.live.take_note() {
@@ -98,18 +113,19 @@ impl Calls {
             content.push(Content::text(format!("[{note}]\n")));
             answer.notices.push(note);
         }
-        self.count_call(&answer, started);
+        self.count_call(&host, &answer, started);
         answer
     }
 
-    fn count_call(&self, answer: &Answer, started: Instant) {
+    fn count_call(&self, host: &Host, answer: &Answer, started: Instant) {
         // Unknown tools aren't counted, because clients could create any number of label values.
         let (Some(metrics), Some(tool)) = (&self.metrics, &answer.tool) else { return };
         let outcome = match &answer.outcome {
             Ok(_) => "success",
             Err(failure) => failure.category.as_str(),
         };
-        metrics.count_call(tool, outcome, started.elapsed());
+        let user = host.user().map(User::unique_name).unwrap_or_default();
+        metrics.count_call(tool, outcome, &user, started.elapsed());
         if let Some(summary) = &answer.filtered {
             metrics.count_filtered(summary);
         }

@@ -2,10 +2,9 @@
 
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema};
 use serde_json::Value;
-use toolhold_core::{Inquiry, InquiryAnswer, Wanted};
+use toolhold_core::{Inquiry, InquiryAnswer, Wanted, state};
 
 use crate::approver::{AskMode, CallApprover};
-use crate::random;
 use crate::tasks::Task;
 
 /// An elicitation that a task shows. A drop withdraws the elicitation.
@@ -24,7 +23,9 @@ fn unanswered(why: &str) -> InquiryAnswer {
 impl CallApprover {
     /// Asks the client's user a question of a tool.
     pub(crate) async fn ask_user(&self, inquiry: Inquiry) -> InquiryAnswer {
-        let Ok(id) = random::name() else { return unanswered("the system has no random bytes") };
+        let Ok(id) = state::random_digits() else {
+            return unanswered("the system has no random bytes");
+        };
         let Some(form) = self.form_of(&inquiry, &id) else {
             return unanswered("the form of the question can't be shown");
         };

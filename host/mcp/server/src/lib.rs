@@ -25,7 +25,6 @@ mod metrics;
 mod parked;
 mod progress;
 mod prompts;
-mod random;
 mod resources;
 mod server;
 mod server_offers;
@@ -35,7 +34,11 @@ mod tools;
 
 pub use error::ServeError;
 pub use extras::Extras;
-pub use http::{Http, ListenAddress, ListenAddressError, problems, serve_http};
+pub use http::{
+    BuildHost, BuiltHost, Http, ListenAddress, ListenAddressError, LocalTokens, NewToken,
+    OpenPrincipal, PrincipalError, Principals, TokenError, TokenRecord, problems, serve_http,
+    webhook_problem,
+};
 pub use live::LiveHost;
 /// The types of the protocol in [`Extras`].
 pub use rmcp::{ErrorData, model};

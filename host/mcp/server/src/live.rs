@@ -1,9 +1,14 @@
 //! Replaces the host of a running server. Running calls stay with their host.
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::sleep;
 use toolhold_core::Host;
+
+/// The time between two checks whether a replaced host still makes calls.
+const CALL_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The current host of a server.
 pub struct LiveHost {
@@ -27,15 +32,19 @@ impl LiveHost {
         self.replaced.subscribe()
     }
 
-    /// Replaces the host for later calls and returns the earlier host. Running calls stay with the
-    /// earlier host. Clients are notified if the tools differ. A waiting note is dropped.
-    pub fn replace(&self, host: Arc<Host>) -> Arc<Host> {
+    /// Replaces the host for later calls. Running calls stay with the earlier host, which is dropped
+    /// after the last of them. Clients are notified if the tools differ. A waiting note is dropped.
+    ///
+    /// # Panics
+    ///
+    /// Panics outside a tokio runtime.
+    pub fn replace(&self, host: Arc<Host>) {
         *self.note.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         let earlier = std::mem::replace(&mut *current, host);
         drop(current);
         self.replaced.send_modify(|count| *count += 1);
-        earlier
+        retire(earlier);
     }
 
     /// Refuses all calls until the host is replaced.
@@ -52,4 +61,15 @@ impl LiveHost {
     pub(crate) fn take_note(&self) -> Option<String> {
         self.note.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
+}
+
+/// Drops a host after its last call, on a thread for blocking work.
+fn retire(host: Arc<Host>) {
+    tokio::spawn(async move {
+        // Each call has a reference to its host.
+        while Arc::strong_count(&host) > 1 {
+            sleep(CALL_CHECK_INTERVAL).await;
+        }
+        let _ = tokio::task::spawn_blocking(move || drop(host)).await;
+    });
 }

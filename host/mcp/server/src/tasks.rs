@@ -17,9 +17,7 @@ use rmcp::model::{
 use rmcp::task_manager::current_timestamp;
 use serde_json::Value;
 use tokio::sync::oneshot::{Receiver, Sender, channel};
-use toolhold_core::CancellationToken;
-
-use crate::random;
+use toolhold_core::{CancellationToken, state};
 
 /// Returns the owner of a session. Sessions are named `mcp CALLER HANDLE`, and the caller chooses
 /// the handle. The owner is the part before the handle.
@@ -299,7 +297,7 @@ impl Tasks {
             return None;
         }
 
-        let id = random::name().ok()?;
+        let id = state::random_digits().ok()?;
         let created = current_timestamp();
         let state = State {
             updated: created.clone(),

@@ -9,11 +9,15 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::verify::MAX_SIGNATURES;
+use crate::encoded::UNTRUSTED;
+use crate::signature::MAX_SIGNATURES;
 use crate::{EXTENSION, MAX_SIGNATURE, SecretKey, Signature, SigningError, Statement};
 
 /// The number of lines of a signature.
-const SIGNATURE_LINES: usize = 4;
+pub(crate) const SIGNATURE_LINES: usize = 4;
+
+/// The start of each line of a signature in a ceiling, where the line is a comment of TOML.
+const CEILING_COMMENT: &str = "# ";
 
 /// Signs the component in a file. The signature is written next to the file and replaces an older
 /// signature. Returns the signature's path and statement. Blocks.
@@ -35,26 +39,45 @@ pub fn sign_file(
         error,
     })?;
     let signature = Signature::sign(&wasm, &statement.to_string(), key)?;
-    let path = write_signature(component, &signature)?;
+    let path = signature_path(component);
+    write_public(&path, signature.to_string().as_bytes())
+        .map_err(|error| SigningError::file(&path, error))?;
     Ok((path, statement))
 }
 
-/// Signs the text of a ceiling. The signature is written next to the ceiling's file and replaces an
-/// older signature. Returns the signature's path. Blocks.
+/// Signs the text of a ceiling, and replaces the ceiling's file. The first lines of the file are the
+/// signature, in place of an older signature. One file has both, so that one rename replaces both.
+/// Blocks.
 ///
 /// # Errors
 ///
-/// Fails if the signature can't be made or written.
-pub fn sign_ceiling(file: &Path, text: &str, key: &SecretKey) -> Result<PathBuf, SigningError> {
+/// Fails if the signature can't be made or the file can't be written.
+pub fn sign_ceiling(file: &Path, text: &str, key: &SecretKey) -> Result<(), SigningError> {
+    let (_older_signature, text) = split_ceiling(text);
     let signature = Signature::sign(text.as_bytes(), &Statement::Ceiling.to_string(), key)?;
-    write_signature(file, &signature)
+    let mut signed = String::new();
+    for line in signature.to_string().lines() {
+        signed.push_str(CEILING_COMMENT);
+        signed.push_str(line);
+        signed.push('\n');
+    }
+    signed.push_str(text);
+    write_public(file, signed.as_bytes()).map_err(|error| SigningError::file(file, error))
 }
 
-fn write_signature(file: &Path, signature: &Signature) -> Result<PathBuf, SigningError> {
-    let path = signature_path(file);
-    write_public(&path, signature.to_string().as_bytes())
-        .map_err(|error| SigningError::file(&path, error))?;
-    Ok(path)
+/// Splits the file of a ceiling into its signature, if there is one, and the signed text.
+pub(crate) fn split_ceiling(file: &str) -> (Option<String>, &str) {
+    let mut signature = String::new();
+    let mut text = file;
+    for _ in 0..SIGNATURE_LINES {
+        let Some((line, rest)) = text.split_once('\n') else { return (None, file) };
+        let Some(line) = line.strip_prefix(CEILING_COMMENT) else { return (None, file) };
+        signature.push_str(line);
+        signature.push('\n');
+        text = rest;
+    }
+    // Other comments aren't a signature.
+    if signature.starts_with(UNTRUSTED.trim_end()) { (Some(signature), text) } else { (None, file) }
 }
 
 /// Reads the component in a file. Blocks.

@@ -1,8 +1,9 @@
 //! Keys and signatures of plugins in minisign's formats. minisign can verify Toolhold's signatures,
 //! and Toolhold can verify minisign's signatures.
 //!
-//! A signature is a `.minisig` file next to the component. The signature's trusted comment names
-//! the plugin, its version and the digest of its manifest ([`Statement`]). A [`TrustedKey`] is
+//! A signature is a `.minisig` file next to the component. Only a ceiling has its signature in its
+//! own file. The signature's trusted comment names the plugin, its version and the digest of its
+//! manifest ([`Statement`]). A [`TrustedKey`] is
 //! trusted only for its plugins and sources, until it expires or is revoked. [`verify_plugin`]
 //! applies all these rules.
 

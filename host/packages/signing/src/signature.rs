@@ -12,6 +12,9 @@ use crate::secret_key::SecretKey;
 /// Most bytes of a signature's file. A larger file is refused.
 pub const MAX_SIGNATURE: usize = 8 << 10;
 
+/// Most signatures of one item that are checked. Further signatures are ignored.
+pub(crate) const MAX_SIGNATURES: usize = 16;
+
 /// The algorithm of a signature over the BLAKE2b hash of the bytes.
 const PREHASHED: [u8; 2] = *b"ED";
 

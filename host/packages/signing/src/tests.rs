@@ -408,6 +408,55 @@ fn signature_is_written_beside_its_file_and_read_bounded() {
 }
 
 #[test]
+fn signature_of_a_ceiling_is_in_the_first_lines_of_its_file() {
+    let root = tempfile::tempdir().expect("a temporary folder");
+    let (path, key) = (root.path().join("ceiling.toml"), key());
+    let text = "a = 1\n";
+    sign_ceiling(&path, text, &key).expect("it is signed");
+    let keys = [key.public().clone()];
+    let expected = Ok((key.public().id(), format!("\n\n\n\n{text}")));
+    let file = fs::read_to_string(&path).expect("it is there");
+    assert!(file.ends_with(&format!("\n{text}")), "{file}");
+    assert_eq!(verify_ceiling(&file, &keys), expected);
+    // Made by hand from a signature of minisign.
+    let signature = Signature::sign(text.as_bytes(), "timestamp:1", &key).expect("it is signed");
+    let mut by_hand = String::new();
+    for line in signature.to_string().lines() {
+        by_hand += &format!("# {line}\n");
+    }
+    by_hand += text;
+    assert_eq!(verify_ceiling(&by_hand, &keys), expected);
+    for unsigned in ["", text, "# untrusted comment: x\n", "# a\n# b\n# c\n# d\na = 1\n"] {
+        let refused = verify_ceiling(unsigned, &keys);
+        assert_eq!(refused, Err(SignatureRefusal::NoSignature), "{unsigned}");
+    }
+
+    // Nothing but the signed text is used, so the first comment has no effect.
+    let comment = file.replacen("untrusted comment:", "untrusted comment: a = 2", 1);
+    assert_eq!(verify_ceiling(&comment, &keys), expected);
+    let signature = file.strip_suffix(text).expect("it ends with the text");
+    for changed in [
+        format!("a = 2\n{file}"),
+        format!("\u{feff}{file}"),
+        format!("{file}a = 2\n"),
+        format!("{signature}{file}"),
+        file.replace('\n', "\r\n"),
+        file.replacen("\n# ", "\n#", 1),
+        signature.to_owned(),
+        signature.lines().take(3).collect::<Vec<_>>().join("\n"),
+    ] {
+        verify_ceiling(&changed, &keys).expect_err(&changed);
+    }
+    // An empty text lifts all limits only if it was signed. Signing again replaces the signature.
+    sign_ceiling(&path, "", &key).expect("it is signed");
+    let empty = fs::read_to_string(&path).expect("it is there");
+    assert_eq!(verify_ceiling(&empty, &keys), Ok((key.public().id(), "\n\n\n\n".to_owned())));
+    sign_ceiling(&path, &file, &key).expect("it is signed");
+    let again = fs::read_to_string(&path).expect("it is there");
+    assert_eq!(verify_ceiling(&again, &keys), expected);
+}
+
+#[test]
 fn password_comes_from_where_it_is_named_and_is_bounded() {
     let mut file = tempfile::tempfile().expect("a temporary file");
     std::io::Write::write_all(&mut file, b"one\ntwo\n").expect("it is written");

@@ -3,13 +3,11 @@
 use jiff::civil::Date;
 use toolhold_component::Manifest;
 
+use crate::files::{SIGNATURE_LINES, split_ceiling};
 use crate::public_key::{KeyId, PublicKey};
-use crate::signature::{Signature, SignatureError, prehash};
+use crate::signature::{MAX_SIGNATURES, Signature, SignatureError, prehash};
 use crate::statement::Statement;
 use crate::trusted_key::TrustedKey;
-
-/// Most signatures of one item that are checked. Further signatures are ignored.
-pub(crate) const MAX_SIGNATURES: usize = 16;
 
 /// A plugin whose signatures are checked.
 #[derive(Clone, Copy, Debug)]
@@ -217,24 +215,25 @@ pub fn verify_bundle(
     })
 }
 
-/// Finds the key that signed a ceiling. Accepts [`Statement::Plain`] too, which minisign makes.
+/// Finds the key that signed the file of a ceiling. Returns the key and the signed text, with empty
+/// lines in place of the signature, so that its lines have their numbers in the file. Accepts
+/// [`Statement::Plain`] too, which minisign makes.
 ///
 /// # Errors
 ///
 /// Fails with the most specific reason if no signature is accepted.
-pub fn verify_ceiling(
-    bytes: &[u8],
-    signatures: &[impl AsRef<[u8]>],
-    keys: &[PublicKey],
-) -> Result<KeyId, SignatureRefusal> {
+pub fn verify_ceiling(file: &str, keys: &[PublicKey]) -> Result<(KeyId, String), SignatureRefusal> {
     let trusted: Vec<TrustedKey> = keys.iter().map(trusted_for_ceilings).collect();
-    let signer = verify(bytes, signatures, &trusted, today(), |key, statement| match statement {
-        Statement::Ceiling | Statement::Plain => Ok(()),
-        Statement::Plugin { .. } | Statement::Bundle => {
-            Err(signed_for_other(key, "not for a ceiling"))
-        }
-    })?;
-    Ok(signer.key)
+    let (signature, text) = split_ceiling(file);
+    let signatures = signature.as_slice();
+    let signer =
+        verify(text.as_bytes(), signatures, &trusted, today(), |key, statement| match statement {
+            Statement::Ceiling | Statement::Plain => Ok(()),
+            Statement::Plugin { .. } | Statement::Bundle => {
+                Err(signed_for_other(key, "not for a ceiling"))
+            }
+        })?;
+    Ok((signer.key, format!("{}{text}", "\n".repeat(SIGNATURE_LINES))))
 }
 
 /// Makes a trusted key that never expires. Its plugins, sources and bundles have no effect on a

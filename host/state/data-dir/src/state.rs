@@ -91,6 +91,17 @@ pub fn secret(folder: &Path, name: &str) -> Result<String, HostError> {
     secret_in(&opened, name).map_err(|error| file_error(folder, name, error))
 }
 
+/// Returns 32 random bytes as 64 hexadecimal digits.
+///
+/// # Errors
+///
+/// Returns the system's error if the system has no random bytes.
+pub fn random_digits() -> io::Result<String> {
+    let mut bytes = [0; DIGITS / 2];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
 /// Reads a secret, or creates it at the first use. The lock prevents two processes from creating
 /// two secrets.
 fn secret_in(folder: &PrivateFolder, name: &str) -> io::Result<String> {
@@ -118,9 +129,7 @@ fn read_secret(file: File) -> io::Result<String> {
 }
 
 fn create_secret(folder: &PrivateFolder, name: &str) -> io::Result<String> {
-    let mut bytes = [0; DIGITS / 2];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let digits = random_digits()?;
     folder.put(name, format!("{digits}\n").as_bytes())?;
     Ok(digits)
 }

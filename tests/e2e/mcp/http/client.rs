@@ -6,7 +6,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -30,6 +31,8 @@ pub(crate) struct Serving {
     /// The callers' token; `None` without authentication.
     pub(crate) token: Option<String>,
     token_file: Option<PathBuf>,
+    /// The lines that the server prints after its start.
+    log: Mutex<mpsc::Receiver<String>>,
 }
 
 impl Serving {
@@ -41,8 +44,12 @@ impl Serving {
     /// At this address, with or without its own token.
     pub(crate) fn at(cli: &Cli, place: &str, more: &[&str], own_token: bool) -> Self {
         let line: Vec<&str> = ["serve", "--http", place].iter().chain(more).copied().collect();
-        let mut child = cli
-            .command(&line)
+        Self::start(cli.command(&line), own_token)
+    }
+
+    /// The same with this command.
+    pub(crate) fn start(mut command: Command, own_token: bool) -> Self {
+        let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -65,16 +72,33 @@ impl Serving {
             PathBuf::from(line.split_once("the token is in ").expect("it names the file").1)
         });
         // The server may print more.
-        std::thread::spawn(move || lines.for_each(drop));
+        let (sender, log) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                let _ = sender.send(line);
+            }
+        });
         let token = file
             .as_ref()
             .map(|file| fs::read_to_string(file).expect("it is there").trim().to_owned());
-        Self { child, place, token, token_file: file }
+        Self { child, place, token, token_file: file, log: Mutex::new(log) }
     }
 
     /// The file with the token.
     pub(crate) fn token_file(&self) -> PathBuf {
         self.token_file.clone().expect("there is one")
+    }
+
+    /// Waits for a line of the log with this part.
+    #[track_caller]
+    pub(crate) fn logged(&self, part: &str) -> String {
+        let log = self.log.lock().expect("no other test has failed");
+        loop {
+            let line = log.recv_timeout(PATIENCE).expect("the line comes");
+            if line.contains(part) {
+                return line;
+            }
+        }
     }
 
     /// The id of the server's process.

@@ -4,14 +4,17 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::time::Instant;
 
 use serde_json::{Value, json};
+use toolhold_core::audit::User;
 
 use super::super::client::{LEGACY, MODERN};
 use super::super::hostile::resident;
 use super::super::looping_settings;
 use super::calls;
-use super::client::{Serving, modern};
+use super::client::{Answered, Answering, Serving, modern};
 use crate::support::{Cli, plugin};
 
 /// A request that reads a file, with these header lines.
@@ -206,6 +209,99 @@ fn caller_gets_only_its_share() {
     assert_eq!(statuses, [200, 200, 200, 429, 429]);
 }
 
+/// Opens a stream of notifications, which keeps its connection and its request.
+fn stream(serving: &Serving) -> Answering {
+    let id = serving.handshake(LEGACY, false, &[]);
+    let stream = serving.raw(&serving.request("GET", "/mcp", &[("mcp-session-id", &id)], ""));
+    assert_eq!(stream.status, 200);
+    stream
+}
+
+#[track_caller]
+fn assert_refused(answer: &Answered, key: &str) {
+    assert_eq!(answer.status, 429, "{answer:?}");
+    let wait = answer.head["retry-after"].parse::<u32>();
+    assert!(wait.is_ok_and(|wait| wait > 0) && answer.body.contains(key), "{answer:?}");
+}
+
+/// The number of refused requests for this reason.
+fn refused_count(serving: &Serving, reason: &str) -> usize {
+    let told = serving.get("/metrics", &[]).body;
+    let user = if reason == "newcomers" { String::new() } else { User::local().name };
+    let start = format!("toolhold_refused_total{{reason=\"{reason}\",user=\"{user}\"}} ");
+    let line = told.lines().find(|line| line.starts_with(&start));
+    let line = line.unwrap_or_else(|| panic!("{start} is not in {told}"));
+    line.rsplit_once(' ').expect("it has a value").1.parse().expect("is a number")
+}
+
+#[test]
+fn every_one_of_200_connections_gets_an_answer_or_429() {
+    const CLIENTS: usize = 200;
+    const WAITING: usize = 64;
+    let cli = Cli::asking();
+    let serving = &Serving::new(&cli, &["--set", "serve.max_connections=1"]);
+    let only = stream(serving);
+    let (sender, answers) = mpsc::channel();
+    let params = &json!({ "name": "read", "arguments": { "path": "notes.txt" } });
+    std::thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            let sender = sender.clone();
+            scope.spawn(move || sender.send(serving.modern("tools/call", params, &[]).whole()));
+        }
+        for answer in answers.iter().take(CLIENTS - WAITING) {
+            assert_refused(&answer, "max_connections");
+        }
+        assert_eq!(serving.get("/healthz", &[]).status, 200);
+        drop(only);
+        for answer in answers.iter().take(WAITING) {
+            assert_eq!(answer.status, 200, "{answer:?}");
+        }
+    });
+    assert_eq!(read(serving, &[]), 200);
+    assert_eq!(refused_count(serving, "connections"), CLIENTS - WAITING);
+    let line = serving.logged("max_connections");
+    assert!(
+        line.starts_with("warning: a request of ") && line.contains(" from 127.0.0.1:"),
+        "{line}"
+    );
+}
+
+/// A connection that is closed while its client sends would lose the response.
+#[test]
+fn every_one_of_200_large_requests_gets_429() {
+    let cli = Cli::asking();
+    let serving = Serving::new(&cli, &["--set", "serve.max_requests=1"]);
+    // The server asks for the body of the only allowed request, and doesn't get it.
+    let silent = [("content-length", "100000"), ("expect", "100-continue")];
+    let silent = serving.request("POST", "/mcp", &silent, "");
+    let mut only = serving.connect();
+    only.write_all(&silent).expect("the server reads");
+    let mut asked = [0; b"HTTP/1.1 100 Continue\r\n\r\n".len()];
+    only.read_exact(&mut asked).expect("the server answers");
+    assert!(asked.starts_with(b"HTTP/1.1 100 "));
+    let params = json!({ "name": "read", "arguments": { "path": "x".repeat(256 << 10) } });
+    std::thread::scope(|scope| {
+        for _ in 0..200 {
+            scope.spawn(|| {
+                let answer = serving.modern("tools/call", &params, &[]).whole();
+                assert_refused(&answer, "max_requests");
+            });
+        }
+    });
+    let mut refused = serving.connect();
+    refused.write_all(&silent).expect("the server reads");
+    let mut answer = String::new();
+    refused.read_to_string(&mut answer).expect("the server closes the connection");
+    assert!(answer.contains("HTTP/1.1 429 "), "a body that never comes: {answer}");
+    assert_eq!(refused_count(&serving, "requests"), 201);
+    serving.logged("max_requests");
+    drop(only);
+    let since = Instant::now();
+    while read(&serving, &[]) != 200 {
+        assert!(since.elapsed().as_secs() < 60, "there is room again");
+    }
+}
+
 #[test]
 fn unfinished_handshakes_are_bounded() {
     let cli = Cli::asking();
@@ -367,10 +463,12 @@ fn connections_without_a_token_leave_room_for_others() {
     };
     // Closed connections need a moment.
     let since = std::time::Instant::now();
-    while open() > 64 {
+    while open() > 256 {
         assert!(since.elapsed().as_secs() < 60, "{} are open", open());
     }
     assert_eq!(read(&serving, &[]), 200);
+    assert!(refused_count(&serving, "newcomers") >= 300 - 256);
+    serving.logged("haven't sent a token");
     drop(idle);
 }
 

@@ -1,16 +1,23 @@
 //! `toolhold serve --http`: the real binary, and clients that write HTTP themselves.
 
+mod approvals;
 pub(super) mod client;
+mod denied;
+mod enterprise;
 mod hostile;
 mod oauth;
+mod own_work;
+mod principals;
 mod sharing;
 mod tls;
+mod tokens;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use toolhold_core::audit::User;
 
 use super::client::{LEGACY, records, text};
 use super::{VERSIONS, looping_settings};
@@ -475,9 +482,12 @@ fn metrics_are_served() {
     serving.modern("tools/call", &json!({ "name": "made_up", "arguments": {} }), &[]).whole();
     let told = serving.get("/metrics", &[]);
     assert!(told.head["content-type"].starts_with("application/openmetrics-text"), "{told:?}");
+    let user = User::local().name;
+    let calls =
+        format!("toolhold_calls_total{{tool=\"read\",outcome=\"OUTCOME\",user=\"{user}\"}} 1");
     for line in [
-        "toolhold_calls_total{tool=\"read\",outcome=\"success\"} 1",
-        "toolhold_calls_total{tool=\"read\",outcome=\"policy_blocked\"} 1",
+        calls.replace("OUTCOME", "success").as_str(),
+        calls.replace("OUTCOME", "policy_blocked").as_str(),
         "toolhold_call_seconds_count{tool=\"read\"} 2",
         "toolhold_calls_running 0",
         "toolhold_http_requests_total{status=\"200\"} 3",

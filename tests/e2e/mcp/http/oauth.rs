@@ -14,21 +14,22 @@ use serde_json::{Value, json};
 
 use super::super::client::LEGACY;
 use super::client::Serving;
+use super::tokens::new_token;
 use super::{calls, write};
 use crate::support::Cli;
 use crate::support::server::{Server, answer};
 
-const ISSUER: &str = "https://login.example.com";
-const URL: &str = "http://localhost:9";
+pub(super) const ISSUER: &str = "https://login.example.com";
+pub(super) const URL: &str = "http://localhost:9";
 
 /// A key of the authorization server.
-enum Key {
+pub(super) enum Key {
     Ed(Ed25519KeyPair),
     Ec(EcdsaKeyPair),
 }
 
 impl Key {
-    fn ed() -> Self {
+    pub(super) fn ed() -> Self {
         let der = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).expect("is made");
         Self::Ed(Ed25519KeyPair::from_pkcs8(der.as_ref()).expect("is a key"))
     }
@@ -45,7 +46,7 @@ impl Key {
         Self::Ec(key.expect("is a key"))
     }
 
-    fn public(&self, id: &str) -> Value {
+    pub(super) fn public(&self, id: &str) -> Value {
         match self {
             Self::Ed(key) => {
                 json!({ "kty": "OKP", "crv": "Ed25519", "kid": id, "use": "sig", "x": BASE64.encode(key.public_key()) })
@@ -57,7 +58,7 @@ impl Key {
         }
     }
 
-    fn token(&self, head: &Value, claims: &Value) -> String {
+    pub(super) fn token(&self, head: &Value, claims: &Value) -> String {
         let signed =
             format!("{}.{}", BASE64.encode(head.to_string()), BASE64.encode(claims.to_string()));
         let signature = match self {
@@ -72,12 +73,12 @@ impl Key {
     }
 }
 
-fn claims(who: &str) -> Value {
+pub(super) fn claims(who: &str) -> Value {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later").as_secs();
     json!({ "iss": ISSUER, "aud": format!("{URL}/mcp"), "sub": who, "exp": now + 600, "nbf": now - 10, "scope": "files toolhold" })
 }
 
-fn with(mut claims: Value, key: &str, value: Value) -> Value {
+pub(super) fn with(mut claims: Value, key: &str, value: Value) -> Value {
     claims[key] = value;
     claims
 }
@@ -201,6 +202,32 @@ fn only_tokens_for_this_server_from_its_issuer_are_valid() {
 }
 
 #[test]
+fn local_token_is_accepted_beside_the_authorization_server() {
+    let cli = Cli::asking();
+    let key = Key::ed();
+    let keys = cli.root.path().join("keys.json");
+    fs::write(&keys, json!({ "keys": [key.public("toolhold")] }).to_string())
+        .expect("it is written");
+    cli.configure(&format!(
+        "[serve]\nurl = {URL:?}\n[serve.oauth]\nissuer = {ISSUER:?}\nkeys = {keys:?}\n"
+    ));
+    let mut serving = Serving::at(&cli, "0", &[], false);
+    assert_eq!(status(&mut serving, &new_token(&cli, &["ci"])).0, 200);
+    let made = calls(&cli).len();
+    // The authorization server can't make a local token, not even with the server's public key as
+    // the secret.
+    let local = with(claims("ci"), "iss", json!("toolhold"));
+    let id = with(local, "jti", json!("0".repeat(32)));
+    for algorithm in ["EdDSA", "HS256"] {
+        let token = key.token(&json!({ "alg": algorithm, "kid": "toolhold" }), &id);
+        assert_eq!(status(&mut serving, &token).0, 401, "{algorithm}");
+    }
+    assert_eq!(calls(&cli).len(), made, "nothing was called");
+    let of_issuer = key.token(&json!({ "alg": "EdDSA", "kid": "toolhold" }), &claims("anna"));
+    assert_eq!(status(&mut serving, &of_issuer).0, 200, "a local token owns no workspace");
+}
+
+#[test]
 fn second_user_is_refused_unless_the_workspace_is_shared() {
     let cli = Cli::asking();
     let key = Key::ed();
@@ -227,6 +254,8 @@ fn second_user_is_refused_unless_the_workspace_is_shared() {
         assert_eq!(status(&mut serving, &token("anna")).0, 200, "the first one stays");
         let recorded = calls(&cli).iter().any(|call| call.to_string().contains("berta"));
         assert_eq!(recorded, expected == 200, "only a call that was made has a record");
+        let with_user = calls(&cli).into_iter().find(|call| call.get("user").is_some());
+        assert_eq!(with_user, None, "no caller is taken for the user of this machine");
     }
 }
 

@@ -10,7 +10,7 @@ use crate::support::Cli;
 const OWN: &str = "only-of-the-first";
 
 /// The id in an answer that was cut.
-fn id(answer: &Value) -> String {
+pub(super) fn id(answer: &Value) -> String {
     let text = answer.to_string();
     let digits = |id: &&str| id.len() == 25 && id[1..].bytes().all(|byte| byte.is_ascii_hexdigit());
     let words = text.split(|c: char| !c.is_ascii_alphanumeric());

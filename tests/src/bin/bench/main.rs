@@ -23,6 +23,7 @@ mod loaded;
 mod mcp;
 mod measure;
 mod noise;
+mod principals;
 mod process;
 mod recalled;
 mod sandbox;
@@ -63,7 +64,7 @@ struct Group {
     measure: fn(&Setting) -> Result<Vec<Row>, String>,
 }
 
-const GROUPS: [Group; 24] = [
+const GROUPS: [Group; 25] = [
     Group { names: &["echo", "ready", "throughput"], measure: calls::measure },
     Group { names: &["governed", "durable"], measure: governed::measure },
     Group { names: &["grep", "find"], measure: search::measure },
@@ -82,6 +83,7 @@ const GROUPS: [Group; 24] = [
     Group { names: &["jobs"], measure: jobs::measure },
     Group { names: &["memory"], measure: loaded::memory },
     Group { names: &["plugins"], measure: loaded::plugins },
+    Group { names: &["principals"], measure: principals::measure },
     Group { names: &["redact", "overflow"], measure: shape::measure },
     Group { names: &["swap"], measure: swap::measure },
     Group { names: &["mcp"], measure: mcp::measure },

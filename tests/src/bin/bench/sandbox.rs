@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio::runtime::{Builder, Runtime};
-use toolhold_core::config::{self, Config, Folders, Inputs};
+use toolhold_core::config::{self, Config, Folders, Inputs, Who};
 use toolhold_core::{
     Audience, Builtin, EmbeddedFile, Host, HostBuilder, Output, PluginState, Request, Resolve,
 };
@@ -127,6 +127,42 @@ impl Sandbox {
         Ok((Sandbox::build(builder)?, plugins))
     }
 
+    /// A host of the principal with this number, in the engine of this sandbox. It has answered one
+    /// call.
+    pub(crate) fn further_host(
+        &self,
+        builtins: &[Builtin],
+        home: &Path,
+        number: usize,
+    ) -> Result<Host, String> {
+        let who = Who {
+            issuer: "https://login.example.org".to_owned(),
+            subject: number.to_string(),
+            groups: Vec::new(),
+            client: None,
+            token: None,
+        };
+        let folders = Folders::inside(home).of_principal(&who.id());
+        let builder = Host::builder()
+            .builtins(builtins)
+            .config(loaded(&folders, &[])?)
+            .folders(folders)
+            .working_directory(home)
+            .shares_engine(&self.host)
+            .principal(who);
+        self.runtime.block_on(async {
+            let host = builder
+                .build()
+                .await
+                .map_err(|error| format!("a further host does not start: {error}"))?;
+            let request = Request::new("list_directory", json!({ "path": "." }));
+            match host.call(request).await.outcome {
+                Ok(_) => Ok(host),
+                Err(failure) => Err(format!("list_directory failed: {}", failure.message)),
+            }
+        })
+    }
+
     /// The runtime of the calls.
     pub(crate) fn runtime(&self) -> &Runtime {
         &self.runtime
@@ -241,18 +277,23 @@ impl Resolve for OwnNames {
 /// compiled code is kept between runs. It caches no answers, since most rows repeat the same call
 /// to measure its run.
 fn builder(repository: &Path) -> Result<HostBuilder, String> {
+    let builtins = builtins(repository)?;
+    let folders = Folders::inside(&repository.join("target/bench/home"));
+    // Hundreds of thousands of calls are recorded; the records aren't read.
+    let loaded = loaded(&folders, &["tools.result_cache.enabled=false", "audit.keep=1"])?;
+    Ok(Host::builder().builtins(&builtins).config(loaded).folders(folders))
+}
+
+/// The built-in plugins. Their bytes stay in memory until the end of the process.
+pub(crate) fn builtins(repository: &Path) -> Result<Vec<Builtin>, String> {
     let parts = parts(&repository.join("target/plugins/parts"))?;
     let builtin = |name: &'static str| -> Result<Builtin, String> {
         let wasm = read(&repository.join(format!("target/plugins/{name}.wasm")))?;
         let wasm = EmbeddedFile::Plain(wasm.leak());
         Ok(Builtin { name, wasm, digest: None, parts, compiled: None })
     };
-    let builtins = ["file", "shell", "web", "filters", "memory", "code", "diagnostics"];
-    let builtins = builtins.into_iter().map(builtin).collect::<Result<Vec<_>, String>>()?;
-    let folders = Folders::inside(&repository.join("target/bench/home"));
-    // Hundreds of thousands of calls are recorded; the records aren't read.
-    let loaded = loaded(&folders, &["tools.result_cache.enabled=false", "audit.keep=1"])?;
-    Ok(Host::builder().builtins(&builtins).config(loaded).folders(folders))
+    let names = ["file", "shell", "web", "filters", "memory", "code", "diagnostics"];
+    names.into_iter().map(builtin).collect()
 }
 
 /// The parts in a folder, by their names and digests. The bench finds them beside itself.

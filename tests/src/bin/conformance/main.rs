@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     ];
     let loaded = config::load(&folders, &Inputs { settings, ..Inputs::default() })
         .map_err(|error| error.to_string())?;
-    let (approvals, serve) = (loaded.values.approvals, loaded.values.serve.clone());
+    let (approvals, serve) = (loaded.values.approvals.clone(), loaded.values.serve.clone());
     let door = toolhold_core::outbound_client(&loaded, &folders, "conformance");
     let reactor =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;

@@ -16,7 +16,7 @@ use thiserror::Error;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::{JoinError, JoinHandle};
 use toolhold_agent::review::ModelReviewer;
-use toolhold_core::config::{self, Config, ConfigWatch, Folders, Inputs};
+use toolhold_core::config::{self, Config, ConfigWatch, Folders, Inputs, OAuth, Serve};
 use toolhold_core::text::{neutral, neutral_line, shell_word};
 use toolhold_core::{
     Approver, Builtin, CallObserver, CancellationToken, CapabilityProviders, HeldVersion, Host,
@@ -153,7 +153,7 @@ pub async fn run(dev: Dev, end: CancellationToken) -> Result<(), HostError> {
     Ok(())
 }
 
-/// Opens the address for MCP clients, which need a token.
+/// Opens the address for MCP clients, which need the server's token.
 async fn listen(address: ListenAddress, dev: &Dev) -> Result<Http, HostError> {
     let folders = dev.folders.clone();
     let inputs = dev.inputs.clone();
@@ -163,7 +163,8 @@ async fn listen(address: ListenAddress, dev: &Dev) -> Result<Http, HostError> {
     let outbound_client =
         toolhold_core::outbound_client(&loaded, &dev.folders, "toolhold plugin dev");
     let authenticated = true;
-    let serve = loaded.values.serve;
+    // The developer is the only caller: this server has no hosts of principals.
+    let serve = Serve { oauth: OAuth::default(), ..loaded.values.serve };
     let http = Http::bind(address, serve, &dev.folders, authenticated, &outbound_client).await;
     http.map_err(|error| HostError::Config(format!("serving: {error}")))
 }
@@ -408,7 +409,7 @@ impl Running {
         if let Some(previous) = self.serving.take() {
             server = previous.server;
             if let Some((live_host, _)) = &server {
-                drop(live_host.replace(Arc::clone(&host)));
+                live_host.replace(Arc::clone(&host));
             }
             // Dropping a host blocks until its last call has ended.
             let _ = tokio::task::spawn_blocking(move || drop(previous.host)).await;

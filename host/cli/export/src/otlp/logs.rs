@@ -4,9 +4,10 @@ use std::time::SystemTime;
 
 use serde_json::Value as Json;
 use toolhold_core::audit::LogRecord;
+use toolhold_core::text::neutral_line;
 
 use super::encoding::{Message, Value};
-use super::{any, attribute, count, resource, scope, text};
+use super::{any, attribute, count, resource, scope, text, texts};
 use crate::names;
 use crate::record::{Fields, Severity};
 use crate::time::nanos;
@@ -60,10 +61,14 @@ fn attributes(record: &LogRecord, fields: &Fields<'_>) -> Vec<Message> {
     if record.missing > 0 {
         attributes.push(count(names::MISSING, record.missing));
     }
-    for (key, name) in [("tool", names::TOOL), ("call", names::CALL_ID)] {
+    for (key, name) in [("tool", names::TOOL), ("call", names::CALL_ID), ("user", names::USER)] {
         if let Some(value) = fields.text(key) {
             attributes.push(text(name, value));
         }
+    }
+    if let Some(Json::Array(groups)) = fields.get("groups") {
+        let groups = groups.iter().filter_map(Json::as_str).map(neutral_line);
+        attributes.push(texts(names::GROUPS, groups));
     }
     // The body already has all fields of the record. They are attributes too, so that people can
     // search for them.
@@ -84,7 +89,7 @@ fn attributes(record: &LogRecord, fields: &Fields<'_>) -> Vec<Message> {
 /// objects.
 fn plain_value(value: &Json) -> Option<Value> {
     match value {
-        Json::String(text) => Some(Value::Text(toolhold_core::text::neutral_line(text))),
+        Json::String(text) => Some(Value::Text(neutral_line(text))),
         Json::Bool(flag) => Some(Value::Bool(*flag)),
         Json::Number(number) => match number.as_i64() {
             Some(integer) => Some(Value::Int(integer)),

@@ -19,6 +19,11 @@ pub(crate) fn text(name: impl Into<String>, value: impl Into<String>) -> Message
     attribute(name, Value::Text(value.into()))
 }
 
+pub(crate) fn texts(name: impl Into<String>, values: impl Iterator<Item = String>) -> Message {
+    let values = values.map(|value| any(Value::Text(value))).collect();
+    attribute(name, Value::Message(Message::new().with_all(1, "values", values)))
+}
+
 pub(crate) fn count(name: impl Into<String>, value: u64) -> Message {
     // The field has only 63 bits for the number.
     attribute(name, Value::Int(i64::try_from(value).unwrap_or(i64::MAX)))
@@ -30,6 +35,8 @@ pub(crate) fn any(value: Value) -> Message {
         Value::Text(_) => (1, "stringValue"),
         Value::Bool(_) => (2, "boolValue"),
         Value::Double(_) => (4, "doubleValue"),
+        // The only message is a list.
+        Value::Message(_) => (5, "arrayValue"),
         // All other attributes are integers.
         _ => (3, "intValue"),
     };

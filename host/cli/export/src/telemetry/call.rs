@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use toolhold_core::audit::User;
 use toolhold_core::text::{cut, neutral_line};
 use toolhold_core::{Answer, CallId, HOST_CODES, ObservedCall, Step, Verdict};
 
@@ -9,10 +10,13 @@ use crate::machine::short_hash;
 use crate::names;
 use crate::otlp::encoding::{Message, Value};
 use crate::otlp::traces::Span;
-use crate::otlp::{attribute, text};
+use crate::otlp::{attribute, text, texts};
 
 /// The most bytes of a name.
 const MAX_NAME: usize = 128;
+
+/// The most groups of a user.
+const MAX_GROUPS: usize = 64;
 
 /// The bytes of a trace's ID and of a span's ID.
 const TRACE_ID: usize = 16;
@@ -27,6 +31,7 @@ pub(super) struct Call {
     tool: Option<String>,
     provider: Option<String>,
     session: String,
+    user: Option<User>,
     /// The caller's trace and span.
     parent: Option<([u8; TRACE_ID], [u8; SPAN_ID])>,
     start: SystemTime,
@@ -122,6 +127,7 @@ impl Call {
             tool: answer.tool.clone(),
             provider: answer.provider.clone(),
             session: call.session.to_owned(),
+            user: call.user.cloned(),
             parent: parent.and_then(parse_parent),
             start: call.started_at,
             took: call.took,
@@ -160,6 +166,13 @@ impl Call {
             text(names::CONVERSATION, short_hash(&self.session)),
             attribute(names::ATTEMPTS, Value::Int(self.attempts.into())),
         ];
+        if let Some(user) = self.user {
+            attributes.push(text(names::USER, name(&user.name)));
+            if !user.groups.is_empty() {
+                let groups = user.groups.iter().take(MAX_GROUPS).map(|group| name(group));
+                attributes.push(texts(names::GROUPS, groups));
+            }
+        }
         attributes.extend(self.provider.map(|provider| text(names::PROVIDER, name(&provider))));
         attributes.extend(self.error.map(|error| text(names::ERROR_TYPE, error)));
         attributes.extend(self.code.map(|code| text(names::ERROR_CODE, code)));

@@ -67,12 +67,7 @@ mod tests {
     #[test]
     fn history_is_bounded_and_each_directory_has_its_own() {
         let folder = tempfile::tempdir().unwrap();
-        let folders = Folders {
-            config: folder.path().join("config"),
-            data: folder.path().join("data"),
-            cache: folder.path().join("cache"),
-            home: None,
-        };
+        let folders = Folders::inside(folder.path());
         let here = Path::new("/here");
         for number in 0..210 {
             add(&folders, here, format!("{number}")).unwrap();

@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::time::{Duration, SystemTime};
 
 use serde_json::json;
-use toolhold_core::audit;
+use toolhold_core::audit::{self, EntryOrigin};
 use toolhold_core::config::{self, Folders};
 use toolhold_core::text::{neutral, neutral_line};
 use toolhold_core::{
@@ -27,7 +27,7 @@ const BY: &str = "toolhold approvals";
 /// asks about each call at a terminal.
 pub(crate) fn run(arguments: &ApprovalsArguments, options: &Options) -> Result<Exit, Error> {
     let folders = Folders::from_environment()?;
-    let desk = Desk { questions: Questions::open(&folders), folders, options };
+    let desk = Desk { folders, options };
     let waiting = desk.waiting()?;
     match &arguments.answer {
         Some(ApprovalsCommand::Allow(allow)) => {
@@ -38,8 +38,12 @@ pub(crate) fn run(arguments: &ApprovalsArguments, options: &Options) -> Result<E
             let reason = because.clone().unwrap_or_default();
             desk.answer(find(&waiting, id)?, Reply::No { by: BY.to_owned(), reason })?;
         }
-        None if arguments.json => writeln!(std::io::stdout().lock(), "{}", json!(waiting))?,
+        None if arguments.json => {
+            let posted: Vec<_> = waiting.iter().map(|waiting| &waiting.posted).collect();
+            writeln!(std::io::stdout().lock(), "{}", json!(posted))?;
+        }
         None if waiting.is_empty() => writeln!(anstream::stdout(), "No call waits for approval.")?,
+        None if arguments.url => desk.print_links(&waiting)?,
         None if std::io::stdout().is_terminal() => return desk.ask_each(&waiting),
         None => list(&waiting)?,
     }
@@ -69,51 +73,97 @@ fn scope_of(allow: &AllowCallArguments) -> Scope {
 }
 
 struct Desk<'a> {
-    questions: Questions,
     folders: Folders,
     options: &'a Options,
 }
 
+/// A question that waits for an answer.
+struct Waiting {
+    /// The questions of the same user or principal, with which the answer is stored.
+    questions: Questions,
+    posted: PostedQuestion,
+}
+
 impl Desk<'_> {
-    fn waiting(&self) -> Result<Vec<PostedQuestion>, Error> {
-        let (waiting, errors) = self.questions.waiting()?;
-        for error in errors {
-            warn(&neutral_line(&error.to_string()))?;
+    /// Lists the questions of the user and of all principals of a server, the oldest first.
+    fn waiting(&self) -> Result<Vec<Waiting>, Error> {
+        let mut waiting = Vec::new();
+        for questions in Questions::all(&self.folders)? {
+            let (open, errors) = questions.waiting()?;
+            for error in errors {
+                warn(&neutral_line(&error.to_string()))?;
+            }
+            for posted in open {
+                waiting.push(Waiting { questions: questions.clone(), posted });
+            }
         }
+        waiting.sort_by_key(|waiting| waiting.posted.asked);
         Ok(waiting)
     }
 
     /// Asks about each question, or lists the questions if there is no terminal.
-    fn ask_each(&self, waiting: &[PostedQuestion]) -> Result<Exit, Error> {
+    fn ask_each(&self, waiting: &[Waiting]) -> Result<Exit, Error> {
         let Some(mut dialogue) =
             ask::open_dialogue("your answers are saved, and the other calls still wait")
         else {
             list(waiting)?;
             return Ok(Exit::Success);
         };
-        for posted in waiting {
+        for question in waiting {
+            let posted = &question.posted;
             dialogue.print(heading(posted).trim_end())?;
             let reply = ask_until_answered(&mut dialogue, &posted.question, BY)?;
-            self.answer(posted, reply)?;
+            self.answer(question, reply)?;
         }
         Ok(Exit::Success)
     }
 
+    /// Prints a one-time link to each question.
+    fn print_links(&self, waiting: &[Waiting]) -> Result<(), Error> {
+        let loaded =
+            config::load(&self.folders, &self.options.inputs()?).map_err(HostError::from)?;
+        let server = &loaded.values.serve.url;
+        if server.is_empty() {
+            return Err(Error::Host(HostError::Config(
+                "`--url` needs the address of `toolhold serve --http` for browsers: set `url = \
+                 \"https://toolhold.example.com\"` in [serve]"
+                    .to_owned(),
+            )));
+        }
+        let mut out = anstream::stdout().lock();
+        for Waiting { questions, posted } in waiting {
+            let link = questions.link(posted, server)?;
+            // No table, because a table would cut the link at a terminal.
+            let line = format!("{}  {}  {link}", posted.id, posted.question.tool);
+            writeln!(out, "{}", neutral_line(&line))?;
+        }
+        Ok(())
+    }
+
     /// Records a reply, writes the rule of a permanent approval, and sends the reply to the waiting
     /// call.
-    fn answer(&self, posted: &PostedQuestion, reply: Reply) -> Result<(), Error> {
+    fn answer(&self, waiting: &Waiting, reply: Reply) -> Result<(), Error> {
+        let Waiting { questions, posted } = waiting;
         let loaded =
             config::load(&self.folders, &self.options.inputs()?).map_err(HostError::from)?;
         let rule = permanent_rule(&posted.question, &reply)?;
-        audit::record_answer(&loaded, &self.folders, &posted.question, &reply, BY)?;
-        let settings = loaded.values.approvals;
+        if rule.is_some() && questions.is_of_principal() {
+            return Err(Error::Usage(
+                "`--always` isn't possible for the call of a principal: the rule would be yours, \
+                 and would apply to everybody"
+                    .to_owned(),
+            ));
+        }
+        let origin = EntryOrigin::new(BY, &self.folders);
+        audit::record_answer(&loaded, &self.folders, &posted.question, &reply, origin)?;
         let mut out = anstream::stdout();
         let result = describe_result(&reply);
         if let Some(rule) = rule {
             let file = rule.write(&self.folders)?;
             write!(out, "In {}:\n{}", shown::path(&file), neutral(&rule.text()))?;
         }
-        self.questions.answer(posted, reply, Duration::from_secs(settings.expire_secs.get()))?;
+        let lasting = Duration::from_secs(loaded.values.approvals.expire_secs.get());
+        questions.answer(posted, reply, lasting)?;
         writeln!(out, "{} is {result}.", neutral_line(&posted.id))?;
         Ok(())
     }
@@ -178,9 +228,9 @@ fn permanent_rule<'q>(
 }
 
 /// Prints each waiting call and how to answer it.
-fn list(waiting: &[PostedQuestion]) -> Result<(), Error> {
+fn list(waiting: &[Waiting]) -> Result<(), Error> {
     let mut table = Table::new(["ID", "TOOL", "ASKED", "EXPIRES", "SESSION"], &[]);
-    for posted in waiting {
+    for Waiting { posted, .. } in waiting {
         let Question { tool, session, .. } = &posted.question;
         table.row([
             posted.id.clone(),
@@ -226,16 +276,16 @@ fn now() -> u64 {
 }
 
 /// Finds the only question whose ID begins with `id`.
-fn find<'a>(waiting: &'a [PostedQuestion], id: &str) -> Result<&'a PostedQuestion, Error> {
+fn find<'a>(waiting: &'a [Waiting], id: &str) -> Result<&'a Waiting, Error> {
     let mut matches = Vec::new();
-    for posted in waiting {
+    for question in waiting {
         // Every ID starts with an empty `id`, which must not match.
-        if !id.is_empty() && posted.id.starts_with(id) {
-            matches.push(posted);
+        if !id.is_empty() && question.posted.id.starts_with(id) {
+            matches.push(question);
         }
     }
     match matches[..] {
-        [posted] => Ok(posted),
+        [question] => Ok(question),
         [] => Err(Error::Usage(format!(
             "no waiting call has the ID {id}; `toolhold approvals` lists the waiting calls"
         ))),

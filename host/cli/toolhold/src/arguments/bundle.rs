@@ -63,7 +63,7 @@ pub(crate) struct CreateArguments {
     /// A file with rules for filters
     #[arg(long, value_name = "FILE")]
     pub(crate) filters: Option<PathBuf>,
-    /// A ceiling; FILE.minisig goes with it, if there is one
+    /// A ceiling, with its signature if it has one
     #[arg(long, value_name = "FILE")]
     pub(crate) ceiling: Option<PathBuf>,
     /// The secret key: the name of one of your keys, or a file

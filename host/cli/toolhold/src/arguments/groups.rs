@@ -8,7 +8,7 @@ use toolhold_terminal::shown;
 /// The titles of the groups and their subcommands, in the order of the help.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Use", &["call", "tools", "run", "chat", "undo", "approvals"]),
-    ("Connect", &["serve", "connect", "mcp", "jobs", "tasks"]),
+    ("Connect", &["serve", "token", "connect", "mcp", "jobs", "tasks"]),
     ("Extend", &["plugin", "filter", "skills", "memory"]),
     ("Rules", &["init", "config", "policy", "allow", "trust"]),
     ("Look", &["audit", "models", "doctor", "demo", "generate"]),

@@ -96,8 +96,8 @@ pub(crate) enum CeilingCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Check a ceiling and sign it, for machines that have the public key in
-    /// /etc/toolhold/ceiling.pub
+    /// Check a ceiling and write its signature into its first lines, for machines that have the
+    /// public key in /etc/toolhold/ceiling.pub
     #[command(after_help = CEILING_SIGN_AFTER)]
     Sign {
         /// The ceiling
@@ -115,5 +115,5 @@ Examples:
   toolhold config ceiling sign ceiling.toml --key fleet
   toolhold config ceiling sign ceiling.toml --key ~/.minisign/minisign.key
 
-The signature is ceiling.toml.minisig; both files go to /etc/toolhold. `minisign -S` also makes a \
-valid signature.";
+Signing again replaces the signature. To put the ceiling in force, copy it next to \
+/etc/toolhold/ceiling.toml, and rename the copy to that name: no call is then without a ceiling.";

@@ -2,6 +2,7 @@
 
 pub(crate) mod agent;
 pub(crate) mod bundle;
+mod caller;
 pub(crate) mod connect;
 pub(crate) mod filter;
 mod grants;
@@ -14,6 +15,7 @@ mod mistyped;
 pub(crate) mod servers;
 pub(crate) mod skills;
 pub(crate) mod tasks;
+pub(crate) mod token;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -25,6 +27,7 @@ use toolhold_mcp_server::ListenAddress;
 use crate::options::Options;
 
 use self::bundle::BundleCommand;
+use self::caller::Caller;
 use self::filter::FilterCommand;
 use self::install::{InstallCommand, PublishArguments};
 pub(crate) use grants::{AllowArguments, InitArguments, TrustArguments, YesOrNo};
@@ -107,6 +110,9 @@ pub(crate) enum Command {
     Memory(memory::MemoryCommand),
     /// Serve the tools to the MCP client that starts Toolhold, or over HTTP
     Serve(ServeArguments),
+    /// Make, list and revoke tokens for callers of `toolhold serve --http`
+    #[command(subcommand)]
+    Token(token::TokenCommand),
     /// Connect an MCP client, such as Claude Code or Cursor, to the tools
     Connect(connect::ConnectArguments),
     /// Add, import and approve upstream MCP servers, whose tools Toolhold offers
@@ -168,6 +174,7 @@ approvals`.
 
 With `--http`, clients connect to http://127.0.0.1:PORT/mcp and send `Authorization: Bearer \
 TOKEN`. The token is in a file that only you can read; the server prints its path at the start. \
+`toolhold token` makes further tokens. \
 [serve] in toolhold.toml has further settings: TLS, other machines, an authorization server, \
 limits.";
 
@@ -262,6 +269,7 @@ const APPROVALS_AFTER: &str = "\
 Examples:
   toolhold approvals
   toolhold approvals --json
+  toolhold approvals --url
   toolhold approvals allow 3f9a2c41d07b5e88
   toolhold approvals deny 3f9a2c41d07b5e88
 
@@ -276,6 +284,9 @@ pub(crate) struct ApprovalsArguments {
     /// Print the waiting calls as a JSON array
     #[arg(long)]
     pub(crate) json: bool,
+    /// Print a one-time link to each waiting call, for a browser; earlier links become invalid
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) url: bool,
     #[command(subcommand)]
     pub(crate) answer: Option<ApprovalsCommand>,
 }
@@ -423,9 +434,13 @@ Examples:
 pub(crate) enum ConfigCommand {
     /// Print the current values, and the source of each
     #[command(
-        after_help = "Examples:\n  toolhold config show\n  toolhold --set tools.call=60 config show --json"
+        after_help = "Examples:\n  toolhold config show\n  toolhold --set tools.call=60 config show --json\n  toolhold config show --as https://login.example.com,anna,developers"
     )]
     Show {
+        /// Print the values for this caller of `toolhold serve --http`, by the tables of
+        /// `[principals]`; makes the caller's directory
+        #[arg(long = "as", value_name = "ISSUER,SUBJECT[,GROUP]")]
+        caller: Option<Caller>,
         /// Print one JSON object: the files, and every key with value and source
         #[arg(long)]
         json: bool,

@@ -38,7 +38,7 @@ pub(crate) enum ServersCommand {
     },
     /// Show the tools of a server in your configuration, and approve the server
     #[command(
-        after_help = "Examples:\n  toolhold mcp approve time\n  toolhold mcp approve time --full"
+        after_help = APPROVE_AFTER
     )]
     Approve {
         /// The server's name: NAME of `[mcp.servers.NAME]`
@@ -51,6 +51,14 @@ pub(crate) enum ServersCommand {
         full: bool,
     },
 }
+
+const APPROVE_AFTER: &str = "\
+Examples:
+  toolhold mcp approve time
+  toolhold mcp approve time --full
+
+The approval is servers/NAME.json in the data folder. An administrator's copy in \
+/etc/toolhold/servers approves the server for every user of the machine.";
 
 const ADD_AFTER: &str = "\
 Examples:

@@ -21,14 +21,13 @@ pub(crate) fn run(command: &CeilingCommand, options: &Options) -> Result<Exit, E
         CeilingCommand::Sign { file, key, password } => {
             let text = config::check_ceiling(file).map_err(HostError::from)?;
             let key = secret_key(key, password.password_from.as_ref())?;
-            let written = sign_ceiling(file, &text, &key).map_err(failed)?;
+            sign_ceiling(file, &text, &key).map_err(failed)?;
             writeln!(
                 anstream::stdout(),
-                "{} is signed by key {}; the signature is in {}.\nTo make a machine require this \
-                 signature, put this key into {} there:\n  {}",
+                "{} is signed by key {}; the signature is in its first lines.\nTo make a machine \
+                 require a signature, put this key into {} there:\n  {}",
                 shown::path(file),
                 key.public().id(),
-                shown::path(&written),
                 config::ceiling_keys_path(SYSTEM_CEILING.as_ref()).display(),
                 key.public()
             )?;

@@ -19,9 +19,10 @@ use crate::shown;
 
 pub(crate) fn run(command: ConfigCommand, options: &Options) -> Result<Exit, Error> {
     match command {
-        ConfigCommand::Show { json } => {
+        ConfigCommand::Show { caller, json } => {
             let folders = Folders::from_environment()?;
-            let loaded = config::load(&folders, &options.inputs()?)
+            let who = caller.map(|caller| caller.0);
+            let loaded = config::load(&folders, &Inputs { who, ..options.inputs()? })
                 .map_err(toolhold_core::HostError::from)?;
             if json {
                 show::as_json(&loaded)?;
@@ -60,11 +61,17 @@ fn check(inputs: &Inputs, options: &Options) -> Result<Exit, Error> {
         }
     };
     let mut errors = grant_errors(&loaded, &folders, &working_directory);
+    let principal_errors = loaded.principal_problems(&folders, &working_directory);
+    errors.extend(principal_errors.iter().map(ToString::to_string));
     let serve_errors = toolhold_mcp_server::problems(&loaded.values.serve);
     if !serve_errors.is_empty() {
         errors.extend(serve_errors);
         errors.push(format!("The settings are in {}.", loaded.own_table("serve")));
     }
+    errors.extend(toolhold_mcp_server::webhook_problem(
+        &loaded.values.approvals,
+        &loaded.values.serve,
+    ));
     if !errors.is_empty() {
         writeln!(anstream::stderr(), "{}", errors.join("\n"))?;
         return Ok(Exit::Host);

@@ -4,7 +4,8 @@ use std::io::Write;
 
 use serde_json::{Value, json};
 use toolhold_core::config::{
-    Ceiling, Config, ConfigEntry, Folders, Ignored, Project, ProjectTrust, Source, Taken,
+    AppliedPrincipal, Ceiling, Config, ConfigEntry, Folders, Ignored, Project, ProjectTrust,
+    Source, Taken,
 };
 use toolhold_core::text::neutral_line;
 
@@ -95,6 +96,13 @@ pub(super) fn as_toml(loaded: &Config, folders: &Folders) -> Result<(), Error> {
             out,
             "{FAINT}# {} sets defaults for keys that your configuration leaves out.{FAINT:#}",
             shown::path(defaults)
+        )?;
+    }
+    if let Some(AppliedPrincipal { name, directory, .. }) = &loaded.principal {
+        writeln!(
+            out,
+            "{FAINT}# The caller has the rights of [principals.{name}] and works in {}.{FAINT:#}",
+            shown::path(directory)
         )?;
     }
     if let Some(Project { path, standing, .. }) = &loaded.project {

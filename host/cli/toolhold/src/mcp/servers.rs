@@ -163,6 +163,9 @@ fn list(config: &Config, folders: &Folders, as_json: bool) -> Result<Exit, Comma
         if !state.reaches.is_empty() {
             table.detail(&format!("reaches {}", state.reaches.join(", ")));
         }
+        if let Some(place) = &state.organisation {
+            table.detail(&format!("approved for every user, in {}", shown::path(place)));
+        }
         for (tool, reason) in &state.left_out {
             table.detail(&format!("{tool} is left out: {reason}"));
         }
@@ -282,6 +285,16 @@ async fn approve(
         0 => String::new(),
         many => format!("; {many} left out"),
     };
+    if let Some((place, _)) = Pins::of_organisation(config, name, server)? {
+        writeln!(
+            out,
+            "Stored, with {tools}{left_out}. Every user of this machine has the approval in {}. To \
+             replace that approval, an administrator copies {} there.",
+            shown::path(&place),
+            shown::path(&Pins::path(folders, name))
+        )?;
+        return Ok(Exit::Success);
+    }
     writeln!(
         out,
         "Approved, with {tools}{left_out}. The approval applies from the next call, also in \

@@ -41,7 +41,10 @@ pub(super) fn approve(
     }
     let mut out = anstream::stdout().lock();
     let approvals = PluginApprovals::open(&setting.folders);
-    if approvals.all()?.get(name).is_some_and(|locked| locked.approved.digest == info.digest) {
+    let locked = approvals.all()?.remove(name);
+    let is_approved = locked.is_some_and(|locked| locked.approved.digest == info.digest)
+        || setting.loaded.is_pinned(name, &info.digest);
+    if is_approved {
         writeln!(out, "{name} {} is approved already.", neutral_line(&info.manifest.version))?;
         return Ok(Exit::Success);
     }

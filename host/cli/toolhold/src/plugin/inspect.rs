@@ -35,7 +35,8 @@ pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<
             .or_else(|| file_signer(copy, name, &setting.loaded)),
         (None, Origin::BuiltIn) => None,
     };
-    let is_approved = locked.is_some_and(|locked| locked.approved.digest == info.digest);
+    let is_approved = locked.is_some_and(|locked| locked.approved.digest == info.digest)
+        || setting.loaded.is_pinned(name, &info.digest);
     let difference = match &inspection {
         Ok(inspection) => setting.difference(inspection)?,
         Err(_) => None,

@@ -11,20 +11,23 @@ use toolhold_core::{Host, HostError};
 use toolhold_mcp_server::LiveHost;
 
 use super::PreparedHost;
+use super::principals::ServedPrincipals;
 use crate::error::Error;
 use crate::host;
 use crate::options::Options;
 use crate::style::{self, FAINT};
 use crate::tasks::command::ServedTasks;
 
+/// What callers other than the operator are told while the configuration is invalid. The warning in
+/// the log quotes the operator's files.
+const INVALID: &str = "the ceiling of this server has changed and its configuration is invalid, so \
+                       no call runs; the server's log has the reason";
+
 /// The delay before an invalid file is read again. An editor may still be writing the file.
 const RETRY_DELAY: Duration = Duration::from_millis(300);
 
 /// The longest wait for the plugins of a new host before it replaces the current host.
 const MAX_LOADING: Duration = Duration::from_secs(2);
-
-/// The time between two checks whether a replaced host still makes calls.
-const CALL_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(super) struct ConfigChanges {
     receiver: Receiver<()>,
@@ -39,6 +42,8 @@ pub(super) struct Follower {
     /// The configuration of the current host.
     pub(super) loaded: Config,
     pub(super) live: Arc<LiveHost>,
+    /// `None` if the server has one client.
+    pub(super) principals: Option<Arc<ServedPrincipals>>,
     /// Whether the client may see errors in the configuration.
     pub(super) tells_client: bool,
 }
@@ -114,6 +119,9 @@ impl Follower {
             };
             if !is_same_ceiling {
                 self.live.refuse_calls(&warning);
+                if let Some(principals) = &self.principals {
+                    principals.refuse_calls(INVALID);
+                }
             }
             if last_warning.as_ref() != Some(&warning) {
                 warn(&warning);
@@ -130,8 +138,10 @@ impl Follower {
         let need_restart = self.settings_that_need_restart(&loaded);
         self.loaded = loaded;
         self.start_or_stop_tasks().await;
-        let old_host = self.live.replace(host);
-        retire(old_host);
+        self.live.replace(host);
+        if let Some(principals) = &self.principals {
+            principals.reload(&self.loaded);
+        }
         tracing::info!("the configuration has changed and applies from the next call");
         let _ = writeln!(
             anstream::stderr(),
@@ -146,7 +156,12 @@ impl Follower {
     async fn start_or_stop_tasks(&self) {
         let tasks = Arc::clone(&self.tasks);
         let loaded = self.loaded.clone();
-        let result = tokio::task::spawn_blocking(move || tasks.start_or_stop(&loaded)).await;
+        let serves_principals = self.principals.is_some();
+        let starting = tokio::task::spawn_blocking(move || {
+            tasks.start_or_stop(&loaded)?;
+            if serves_principals { tasks.start_principals(&loaded) } else { Ok(()) }
+        });
+        let result = starting.await;
         if let Ok(Err(error)) = result {
             warn(&format!("tasks don't run: {error}"));
         }
@@ -201,15 +216,4 @@ impl Follower {
 fn warn(message: &str) {
     tracing::debug!("{message}");
     let _ = style::warn(message);
-}
-
-/// Drops a host after its last call, on a thread for blocking work.
-fn retire(host: Arc<Host>) {
-    tokio::spawn(async move {
-        // Each call has a reference to its host.
-        while Arc::strong_count(&host) > 1 {
-            sleep(CALL_CHECK_INTERVAL).await;
-        }
-        let _ = tokio::task::spawn_blocking(move || drop(host)).await;
-    });
 }

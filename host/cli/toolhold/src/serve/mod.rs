@@ -1,8 +1,10 @@
 //! `toolhold serve`: serves MCP clients over stdio or HTTP.
 
 mod follow;
+mod principals;
 
 use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use toolhold_core::config::{self, Config, Folders};
@@ -16,6 +18,7 @@ use toolhold_net::Network;
 use toolhold_skills::OfferedSkills;
 
 use follow::{ConfigChanges, Follower};
+use principals::ServedPrincipals;
 use toolhold_terminal::interrupt;
 
 use crate::agent::Delegates;
@@ -54,7 +57,8 @@ async fn run_stdio(
     let no_address: Option<ListenAddress> = None;
     let server = build_server(options, folders, &loaded, no_address.as_ref(), &servers).await?;
     let tasks = ServedTasks::start(options, folders, &loaded)?;
-    follow(options, loaded, changes, &server, no_address, servers, &tasks);
+    let no_principals = None;
+    follow(options, loaded, changes, &server, no_address, servers, &tasks, no_principals);
     if std::io::stdin().is_terminal() {
         tell_that_it_waits()?;
     }
@@ -78,7 +82,7 @@ async fn run_http(
         // appears immediately.
         let serve = loaded.values.serve.clone();
         let network = outbound_client(&loaded, folders, FRONT_END);
-        let http = match Http::bind(address, serve, folders, needs_token, &network).await {
+        let bound = match Http::bind(address, serve, folders, needs_token, &network).await {
             Ok(http) => http,
             Err(ServeError::Settings(problem)) => {
                 let table = loaded.own_table("serve");
@@ -87,6 +91,7 @@ async fn run_http(
             }
             Err(error) => return Err(error_of(error)),
         };
+        let http = bound.with_webhook(&loaded.values.approvals, &network).map_err(error_of)?;
         let servers = Servers::new(FRONT_END).with_network(own_network(http.place()));
         let server = build_server(options, folders, &loaded, Some(http.place()), &servers).await?;
         Ok((http, server, servers))
@@ -97,8 +102,12 @@ async fn run_http(
     };
 
     let tasks = ServedTasks::start(options, folders, &loaded)?;
-    let address = Some(http.place().clone());
-    follow(options, loaded, changes, &server, address, servers, &tasks);
+    tasks.start_principals(&loaded)?;
+    let address = http.place().clone();
+    let principals = ServedPrincipals::new(options, &loaded, &address, server.live(), &tasks);
+    let http = http.with_principals(principals.registry()).map_err(error_of)?;
+    let address = Some(address);
+    follow(options, loaded, changes, &server, address, servers, &tasks, Some(principals));
     announce(&http)?;
     let result = serve_http(server, http, end).await;
     tasks.end();
@@ -182,18 +191,42 @@ fn prepare(
     address: Option<&ListenAddress>,
     servers: &Servers,
 ) -> Result<PreparedHost, HostError> {
-    let telemetry = Telemetry::from_config(&loaded, &folders)?;
     let skills = OfferedSkills::find(&loaded, &folders)?;
     crate::skills::print_notices(&skills).map_err(HostError::io("writing to stderr"))?;
+    let directory = config::working_directory()?;
+    let mut prepared = prepare_in(directory, options, folders, loaded, address, servers, &skills)?;
+    prepared.builder = prepared.builder.watch();
+    Ok(prepared)
+}
+
+/// Prepares the host of a server for the user of this machine or for a principal.
+fn prepare_in(
+    directory: PathBuf,
+    options: &Options,
+    folders: Folders,
+    loaded: Config,
+    address: Option<&ListenAddress>,
+    servers: &Servers,
+    skills: &OfferedSkills,
+) -> Result<PreparedHost, HostError> {
+    let telemetry = Telemetry::from_config(&loaded, &folders)?;
     let delegates = if loaded.values.agent.delegate.serve {
-        Delegates::new(&loaded, &folders, config::working_directory()?, FRONT_END)
+        Delegates::new(&loaded, &folders, &directory, FRONT_END)
     } else {
         None
     };
-    let unobserved = host::builder(options, folders, loaded, servers, &skills, FRONT_END)?;
-    let mut builder = host::observed(unobserved, telemetry).watch().load_in_background();
+    let has_issuer = !loaded.values.serve.oauth.issuer.is_empty();
+    let only_tool = None;
+    let unobserved = host::builder_in(
+        directory, options, folders, loaded, servers, skills, FRONT_END, only_tool,
+    )?
+    .builtins(toolhold_builtins::all());
+    let mut builder = host::observed(unobserved, telemetry).load_in_background();
     if let Some(delegates) = &delegates {
         builder = builder.provider(Arc::clone(delegates) as _);
+    }
+    if has_issuer && address.is_some() {
+        builder = builder.many_users();
     }
     if let Some(ListenAddress::Tcp(address)) = address {
         builder = builder.listens_on(*address);
@@ -202,6 +235,7 @@ fn prepare(
 }
 
 /// Starts the task that replaces the host after each change of the configuration.
+#[expect(clippy::too_many_arguments, reason = "each is another part of the server")]
 fn follow(
     options: &Options,
     loaded: Config,
@@ -210,6 +244,7 @@ fn follow(
     address: Option<ListenAddress>,
     servers: Servers,
     tasks: &Arc<ServedTasks>,
+    principals: Option<Arc<ServedPrincipals>>,
 ) {
     let is_stdio = address.is_none();
     let follower = Follower {
@@ -218,6 +253,7 @@ fn follow(
         tasks: Arc::clone(tasks),
         loaded,
         live: server.live(),
+        principals,
         tells_client: is_stdio,
     };
     let options = options.clone();
@@ -246,6 +282,10 @@ fn announce(http: &Http) -> Result<(), Error> {
     if let Some(file) = http.token_file() {
         let file = neutral_line(&file.display().to_string());
         writeln!(out, "  clients send `Authorization: Bearer TOKEN`; the token is in {file}")?;
+    }
+    if let Some(file) = http.webhook_secret_file() {
+        let file = neutral_line(&file.display().to_string());
+        writeln!(out, "  requests to the webhook are signed with the secret in {file}")?;
     }
     Ok(())
 }

@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use toolhold_agent::EndKind;
-use toolhold_core::config::{self, Config, Folders, Inputs};
+use toolhold_core::config::{self, Config, Folders, Inputs, KnownPrincipal};
 use toolhold_core::{
     CancellationToken, Category, Failure, HostError, Phase, PostingApprover, Request, Session,
     TaskAction, Trust,
 };
 use toolhold_export::Telemetry;
 use toolhold_mcp_client::Servers;
+use toolhold_mcp_server::LocalTokens;
 use toolhold_schedule::{ClaimedRun, RunEnd, RunResult};
 use toolhold_skills::{OfferedSkills, Skills};
 
@@ -83,16 +84,53 @@ fn prepare<'a>(
             directory.display()
         )));
     }
-    let inputs = Inputs {
-        working_directory: Some(directory.clone()),
-        bounds: run.maker.bounds.clone(),
-        ..options.inputs()?
-    };
+    let mut inputs = Inputs { bounds: run.maker.bounds.clone(), ..options.inputs()? };
+    if folders.is_of_principal() {
+        limit_to_principal(&mut inputs, folders)?;
+    } else {
+        inputs.working_directory = Some(directory.clone());
+    }
     let loaded = config::load(folders, &inputs).map_err(HostError::from)?;
+    if let Some(principal) = &loaded.principal
+        && principal.directory != directory
+    {
+        return Err(Error::Unasked(format!(
+            "the directory of the task isn't the principal's any more: {}; create the task again",
+            directory.display()
+        )));
+    }
     if !loaded.values.tools.scheduler.enabled {
         return Err(Error::Unasked(format!("tasks are disabled: {}", disabled(&loaded))));
     }
     Ok(Prepared { options, folders, run, loaded, directory })
+}
+
+/// Sets the principal whose folders these are, with the rights of its last token.
+fn limit_to_principal(inputs: &mut Inputs, folders: &Folders) -> Result<(), Error> {
+    let Some(KnownPrincipal { who, .. }) = known_principal(folders)? else {
+        return Err(Error::Unasked(
+            "the task's principal hasn't used the server for a day, or its token was revoked or has \
+             expired; the task runs again after the principal's next request"
+                .to_owned(),
+        ));
+    };
+    if let Some(id) = &who.token
+        && let Some(record) = LocalTokens::new(folders).valid(id)?
+    {
+        inputs.principal_table = record.table;
+    }
+    inputs.who = Some(who);
+    Ok(())
+}
+
+/// Reads a principal, if its rights are known at present.
+fn known_principal(folders: &Folders) -> Result<Option<KnownPrincipal>, HostError> {
+    let Some(known) = KnownPrincipal::load(folders)? else { return Ok(None) };
+    let is_valid = match &known.who.token {
+        Some(id) => LocalTokens::new(folders).valid(id)?.is_some(),
+        None => known.is_recent(),
+    };
+    Ok(if is_valid { Some(known) } else { None })
 }
 
 impl Prepared<'_> {
@@ -111,12 +149,18 @@ impl Prepared<'_> {
         // untrusted.
         session.mark_untrusted()?;
         let telemetry = Telemetry::from_config(&loaded, folders)?;
+        let who = loaded.principal.as_ref().map(|principal| principal.who.clone());
         host::block_on_this_thread(async {
-            let skills = Skills::find(&loaded, folders, &directory)?;
+            let skills = if folders.is_of_principal() {
+                // The folders of skills are the operator's.
+                Skills::default()
+            } else {
+                Skills::find(&loaded, folders, &directory)?
+            };
             let skills = OfferedSkills { skills: Arc::new(skills), are_listed: false };
             let servers = Servers::new(FRONT_END);
             let only_tool = Some(tool);
-            let builder = host::builder_in(
+            let mut builder = host::builder_in(
                 directory,
                 options,
                 folders.clone(),
@@ -128,6 +172,9 @@ impl Prepared<'_> {
             )?
             .builtins(toolhold_builtins::all())
             .only_for(tool);
+            if let Some(who) = who {
+                builder = builder.principal(who);
+            }
             let host = host::observed(builder, telemetry).build().await?;
             let request = Request {
                 session: Some(session),

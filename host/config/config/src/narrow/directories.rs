@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use serde_json::Value;
 use toolhold_system::files::real_or_given;
 
 use super::super::leaf::Leaf;
@@ -172,6 +173,20 @@ impl Comparison<'_> {
         let path = vec!["tools".to_owned(), self.leaf.path[1].clone(), "enabled".to_owned()];
         Leaf::new(path, toml::Value::Boolean(false), &self.leaf.source())
     }
+}
+
+/// Checks whether the `list` of directories grants `directory` with its access. A missing directory
+/// is compared by its future path.
+pub(crate) fn grants(list: &Value, directory: &AllowedPath, bases: Bases<'_>) -> bool {
+    let mut granted = Vec::new();
+    for item in list.as_array().into_iter().flatten() {
+        if let Ok(written) = AllowedPath::deserialize(item) {
+            granted.push(Granted::new(written, Source::Default, bases));
+        }
+    }
+    granted.retain(|granted| granted.exists);
+    let wanted = Granted::new(directory.clone(), Source::Default, bases);
+    access(&granted, &wanted.real).is_some_and(|access| access >= directory.access)
 }
 
 struct ResolvedList {

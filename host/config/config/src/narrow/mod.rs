@@ -12,10 +12,11 @@ use serde_json::Value;
 use toolhold_config_keys::Narrowing;
 use toolhold_contract::text::cut;
 
-use super::keys::{dotted, rule};
+use super::keys::{PRINCIPALS, dotted, rule};
 use super::leaf::{Leaf, document};
 use super::{AllowedPath, Bounded, Config, ConfigValues, Folders, Ignored, Problem, Source};
 use directories::Granted;
+pub(super) use directories::grants;
 
 /// Most bytes of an untrusted value in a notice. A longer value is cut.
 const MAX_SHOWN: usize = 80;
@@ -103,7 +104,9 @@ pub(super) fn value_at<'v>(root: &'v Value, path: &[impl AsRef<str>]) -> &'v Val
 pub(super) fn trusted(proposed: &[Leaf], narrowed: Vec<Leaf>, base: &Config) -> Vec<Leaf> {
     let current = serde_json::to_value(&base.values).unwrap_or_default();
     let mut leaves = Vec::new();
-    for leaf in proposed.iter().filter(|leaf| !is_addition(leaf)) {
+    // Even a trusted file of a directory has no tables for callers.
+    let own_keys = proposed.iter().filter(|leaf| leaf.path[0] != PRINCIPALS);
+    for leaf in own_keys.filter(|leaf| !is_addition(leaf)) {
         let mut leaf = leaf.clone();
         if let Some(Narrowing::Denials(_) | Narrowing::InCeiling(Narrowing::Adds)) =
             rule(&leaf.path)

@@ -109,6 +109,15 @@ max_output_tokens = 10
 idle_secs = 10
 [providers.known.secrets.known]
 env = "KNOWN"
+[principals.known]
+issuer = ["https://login.example.org"]
+subject = ["known"]
+group = ["known"]
+client = ["known"]
+secrets = ["known"]
+models = ["known"]
+[principals.known.tools]
+call = 5
 [installing]
 require_signature = true
 sources = ["oci://registry.example/acme/*"]
@@ -118,6 +127,7 @@ expire_secs = 600
 wait_secs = 5
 yes_flag = false
 mcp = "terminal"
+webhook = "https://hooks.example.org/known"
 [serve]
 max_connections = 10
 max_requests = 10
@@ -288,6 +298,7 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "approvals.wait_secs" => "approvals.wait_secs = 6",
         "approvals.yes_flag" => "approvals.yes_flag = true",
         "approvals.mcp" => "approvals.mcp = 'client'",
+        "approvals.webhook" => "approvals.webhook = 'https://evil.example'",
         "serve.structured" => "serve.structured = \"never\"",
         "serve.url" => "serve.url = \"https://evil.example\"",
         "serve.allowed_origins" => "serve.allowed_origins = [\"https://evil.example\"]",
@@ -403,6 +414,12 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "providers.*.prices.cache_read" => "providers.known.prices.cache_read = 0.1",
         "providers.*.prices.cache_write" => "providers.known.prices.cache_write = 0.1",
         "providers.*.prices.output" => "providers.known.prices.output = 0.1",
+        "principals.*.issuer" => "principals.known.issuer = []",
+        "principals.*.subject" => "principals.known.subject = [\"*\"]",
+        "principals.*.group" => "principals.known.group = []",
+        "principals.*.client" => "principals.known.client = [\"*\"]",
+        "principals.*.secrets" => "principals.known.secrets = [\"other\"]",
+        "principals.*.models" => "principals.known.models = [\"*\"]",
         "plugin_folder.path" => "plugin_folder.path = \".\"",
         "plugin_folder.reload" => "plugin_folder.reload = \"trust\"",
         "installing.require_signature" => "installing.require_signature = false",

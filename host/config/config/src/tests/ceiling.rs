@@ -45,7 +45,7 @@ impl Scene {
 
 /// For each key: a wide value of the operator, a narrower value of a ceiling, and the value that
 /// holds then. `None` if values can't be compared, so that a ceiling can't have the key.
-fn bound(key: &Key) -> Option<(String, String, Value)> {
+pub(super) fn bound(key: &Key) -> Option<(String, String, Value)> {
     let path = key.path.join(".");
     let plain = |wide: &dyn Display, less: &str| {
         let held = serde_json::from_str(less).expect("TOML and JSON agree on plain values");

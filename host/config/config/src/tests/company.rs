@@ -68,8 +68,24 @@ fn ceiling_with_keys_beside_it_counts_only_with_a_signature() {
         assert_eq!(loaded.values.tools.max_call.get(), 5);
         assert_eq!(loaded.ceilings[0].signed_by, Some(key.public().id().to_string()));
     }
-    fs::write(&ceiling, "tools.max_call = 50\n").expect("it is changed");
+    let signed = fs::read_to_string(&ceiling).expect("it is there");
+    fs::write(&ceiling, format!("{signed}tools.call = 50\n")).expect("it is changed");
     refused("the signature is wrong");
+    // The lines above the text aren't signed, so they set nothing.
+    for wrong in [format!("tools.call = 50\n{signed}"), signed.replacen("# RU", "#RU", 1)] {
+        fs::write(&ceiling, wrong).expect("it is changed");
+        refused("the signature is missing");
+    }
+    let hidden = signed.replacen("comment: ", "comment: \rtools.call = 50 # ", 1);
+    fs::write(&ceiling, hidden).expect("it is changed");
+    if let Some(loaded) = scene.load_in_company() {
+        assert_ne!(loaded.expect("its text is signed").values.tools.call.get(), 50);
+    }
+    // Signing again replaces the signature. A mistake is reported with its line in the file.
+    sign_ceiling(&ceiling, &signed, &key).expect("it is signed");
+    assert_eq!(fs::read_to_string(&ceiling).ok(), Some(signed));
+    sign_ceiling(&ceiling, "tools.max_cal = 5\n", &key).expect("it is signed");
+    refused("ceiling.toml:5: ");
     // Rotation: both keys count for a while.
     fs::write(&ceiling, text).expect("it is written");
     sign_ceiling(&ceiling, text, &next).expect("it is signed");
@@ -90,15 +106,73 @@ fn ceiling_with_keys_beside_it_counts_only_with_a_signature() {
 }
 
 #[test]
+fn ceiling_that_is_replaced_while_it_is_read_is_always_in_force() {
+    const SWAPS: usize = 200;
+    let scene = Scene::new();
+    let ceiling = scene.company().join("ceiling.toml");
+    let key = scene.key("key");
+    let texts = ["tools.max_call = 5\n", "tools.max_call = 6\n"];
+    fs::write(scene.company().join("ceiling.pub"), key.public().to_file()).expect("written");
+    sign_ceiling(&ceiling, texts[0], &key).expect("it is signed");
+    std::thread::scope(|threads| {
+        let swaps = threads.spawn(|| {
+            for round in 0..SWAPS {
+                sign_ceiling(&ceiling, texts[round % 2], &key).expect("it is signed");
+            }
+        });
+        while !swaps.is_finished() {
+            let Some(loaded) = scene.load_in_company() else { break };
+            let max_call = loaded.expect("it is signed").values.tools.max_call.get();
+            assert!(matches!(max_call, 5 | 6), "{max_call}");
+        }
+    });
+}
+
+#[test]
+fn only_the_organisation_pins_a_plugin() {
+    let scene = Scene::new();
+    let pinned = "a".repeat(64);
+    let table = format!("[plugins.notes]\ndigest = \"sha256:{pinned}\"\n");
+    fs::write(scene.company().join("toolhold.toml"), &table).expect("it is written");
+    if let Some(loaded) = scene.load_in_company() {
+        let loaded = loaded.expect("it is valid");
+        assert!(loaded.is_pinned("notes", &pinned));
+        assert!(!loaded.is_pinned("notes", &"b".repeat(64)));
+        assert!(!loaded.is_pinned("other", &pinned));
+    }
+    // The user's own digest selects a component, and approves none.
+    scene.write(&table);
+    let loaded = scene.load_in_company().unwrap_or_else(|| load(&scene.folders, &inputs(&[], &[])));
+    assert!(!loaded.expect("it is valid").is_pinned("notes", &pinned));
+}
+
+#[test]
+fn approval_of_a_server_counts_only_from_a_file_of_root() {
+    let scene = Scene::new();
+    let path = scene.company().join("servers/time.json");
+    let Some(loaded) = scene.load_in_company() else { return };
+    let loaded = loaded.expect("there is no file");
+    assert_eq!(loaded.organisation_approval("time"), Ok(None));
+    fs::create_dir(scene.company().join("servers")).expect("a folder is made");
+    fs::write(&path, "{}").expect("it is written");
+    assert_eq!(loaded.organisation_approval("time"), Ok(Some((path.clone(), "{}".to_owned()))));
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o646)).expect("its mode is set");
+    loaded.organisation_approval("time").expect_err("others can write it");
+    fs::remove_file(&path).expect("it was there");
+    symlink("nowhere", &path).expect("a link is made");
+    loaded.organisation_approval("time").expect_err("it may have been an approval");
+}
+
+#[test]
 fn signature_of_a_plugin_does_not_count_for_a_ceiling() {
     let scene = Scene::new();
     let (ceiling, key) = (scene.company().join("ceiling.toml"), scene.key("key"));
     fs::write(scene.company().join("ceiling.pub"), key.public().to_file()).expect("written");
-    fs::write(&ceiling, "tools.max_call = 5\n").expect("it is written");
     let said = "toolhold-plugin/1 name=x version=1 manifest=-";
-    let signature = toolhold_signing::Signature::sign(b"tools.max_call = 5\n", said, &key);
+    let signature = Signature::sign(b"tools.max_call = 5\n", said, &key);
     let signature = signature.expect("it is signed").to_string();
-    fs::write(scene.company().join("ceiling.toml.minisig"), signature).expect("it is written");
+    let comment: String = signature.lines().map(|line| format!("# {line}\n")).collect();
+    fs::write(&ceiling, format!("{comment}tools.max_call = 5\n")).expect("it is written");
     if let Some(loaded) = scene.load_in_company() {
         let problems = loaded.expect_err("it is signed as something else").to_string();
         assert!(problems.contains("not for a ceiling"), "{problems}");
@@ -132,7 +206,7 @@ fn changed_file_of_a_ceiling_is_noticed() {
     let inputs =
         Inputs { ceiling: Some(scene.company().join("ceiling.toml")), ..Inputs::default() };
     let mut before = CeilingFiles::read(&inputs);
-    for name in ["ceiling.toml", "ceiling.pub", "ceiling.toml.minisig"] {
+    for name in ["ceiling.toml", "ceiling.pub"] {
         fs::write(scene.company().join(name), "x").expect("it is written");
         let now = CeilingFiles::read(&inputs);
         assert_ne!(now, before, "{name}");

@@ -17,6 +17,8 @@ mod company;
 mod governing;
 mod migrating;
 mod narrowing;
+mod principals;
+mod principals_property;
 mod processes;
 mod program_hosts;
 mod project_file;

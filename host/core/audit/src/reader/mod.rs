@@ -115,7 +115,7 @@ impl RecordReader {
     /// [`HostError::Io`] if the folder can't be read, if the key is lost, or if the entry of the
     /// position is missing or different.
     pub fn open(folders: &Folders, from: ReadFrom) -> Result<Self, HostError> {
-        let path = folders.data.join(files::FOLDER);
+        let path = folders.operator_data().join(files::FOLDER);
         let mut reader = Self { path, from, opened: None };
         reader.open_if_needed()?;
         Ok(reader)

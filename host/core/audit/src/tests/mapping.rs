@@ -15,6 +15,7 @@ use toolhold_policy::{Decision, Gate, ResolvedSubject, Trust, Verdict};
 use super::Scene;
 use crate::chain::Key;
 use crate::kind::Kind;
+use crate::origin::{EntryOrigin, User};
 use crate::record::{self, *};
 
 /// The types that the schema expects with each category that the mapping uses.
@@ -89,7 +90,12 @@ fn entries() -> Vec<Value> {
 
 /// Entries of calls: each kind, each result, and each field that some of them have.
 fn calls(key: &Key) -> Vec<Vec<u8>> {
-    let front_end = "toolhold test";
+    let user = User {
+        name: "anna".to_owned(),
+        issuer: Some("https://login.example.org".to_owned()),
+        groups: vec!["dev".to_owned()],
+    };
+    let origin = &EntryOrigin { front_end: "toolhold test".into(), user: Some(user) };
     let definition = Definition::new("write", "Writes.", json!({ "type": "object" }));
     let subject = ResolvedSubject {
         kind: SubjectKind::Command,
@@ -138,7 +144,7 @@ fn calls(key: &Key) -> Vec<Vec<u8>> {
             report: &Report::default(),
             snapshot: None,
         };
-        record::outcome(key, &record, front_end)
+        record::outcome(key, &record, origin)
     };
     let request = RequestRecord {
         began: Duration::from_secs(1),
@@ -191,16 +197,16 @@ fn calls(key: &Key) -> Vec<Vec<u8>> {
         Category::PermanentFailure,
     ];
     let mut all = vec![
-        record::intent(key, &call(), front_end),
-        record::approval(key, &call(), front_end, "u", "yes", Some("once")),
-        record::command(key, &call(), front_end, "diagnostics", true),
-        record::rollback(key, &rollback, front_end),
-        record::inquiry(key, &inquiry, front_end),
-        record::job(key, &job(None), front_end),
-        record::job(key, &ended, front_end),
-        record::own_request(key, &own_request, front_end),
+        record::intent(key, &call(), origin),
+        record::approval(key, &call(), origin, "u", "yes", Some("once")),
+        record::command(key, &call(), origin, "diagnostics", true),
+        record::rollback(key, &rollback, origin),
+        record::inquiry(key, &inquiry, origin),
+        record::job(key, &job(None), origin),
+        record::job(key, &ended, origin),
+        record::own_request(key, &own_request, origin),
     ];
-    all.extend(record::requests(key, &call(), front_end, &[request], 0));
+    all.extend(record::requests(key, &call(), origin, &[request], 0));
     all.extend(failures.map(outcome));
     all
 }

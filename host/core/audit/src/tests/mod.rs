@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use toolhold_config::{Folders, Inputs, load};
 
 use crate::log::{Bounds, Log};
-use crate::{Audit, Trail, Verification, files};
+use crate::{Audit, EntryOrigin, Trail, Verification, files};
 
 /// A log in a folder of its own.
 pub(crate) struct Scene {
@@ -649,7 +649,8 @@ fn processes_that_write_one_record_after_the_other_share_the_log() {
     const RECORDS: usize = 3000;
     let scene = Scene::new();
     let config = load(&scene.folders(), &Inputs::default()).expect("the defaults are valid");
-    let audit = || Audit::new(&config, &scene.folders().data, "test".into());
+    let folders = scene.folders();
+    let audit = || Audit::new(&config, &folders.data, EntryOrigin::new("test", &folders));
     let writers = [audit(), audit(), audit()];
     let write = |audit: &Audit, count: usize| {
         let settings = audit.settings.expect("the record is on");

@@ -49,7 +49,7 @@ type LockedPlugins = BTreeMap<String, LockedPlugin>;
 impl PluginApprovals {
     /// Opens the approvals in the data folder.
     pub fn open(folders: &Folders) -> Self {
-        Self { data: folders.data.clone() }
+        Self { data: folders.operator_data().to_owned() }
     }
 
     /// Returns the path of the lock file.

@@ -202,7 +202,7 @@ fn serve_one(
 }
 
 fn sockets_path(folders: &Folders) -> PathBuf {
-    folders.data.join("hosts")
+    folders.operator_data().join("hosts")
 }
 
 /// Returns a path of a socket that fits into a socket address. The folder's own path may be too

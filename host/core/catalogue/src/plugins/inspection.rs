@@ -10,6 +10,7 @@ use toolhold_policy::CommandTemplate;
 use toolhold_config::Folders;
 
 use super::lock_file::PluginSource;
+use super::policies::compiled_folder;
 
 /// A component and its tools.
 #[derive(Clone, Debug)]
@@ -36,7 +37,7 @@ impl PluginInspection {
         command: Option<CommandTemplate>,
     ) -> Result<Self, HostError> {
         let limits = toolhold_engine::Limits::default();
-        let cache = Some(folders.cache.join("compiled"));
+        let cache = Some(compiled_folder(folders));
         let runtime = Runtime::new(RuntimeConfig {
             concurrency: 1,
             memory: limits.memory,

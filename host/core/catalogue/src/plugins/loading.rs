@@ -255,7 +255,8 @@ impl Plugins {
         // A new version of an installed plugin always needs approval.
         let is_trusted = self.policies.config.reload(name) == Reload::Trust
             && !matches!(place, ComponentSource::Installed(_));
-        let is_approved = approved.is_some_and(|approved| approved.digest == info.digest);
+        let is_approved = approved.is_some_and(|approved| approved.digest == info.digest)
+            || self.policies.config.is_pinned(name, &info.digest);
         if !is_trusted && !is_approved {
             let reason = approvals::hold_reason(name, &info, approved);
             return Verdict::Wait(HeldVersion::held(&info, reason));

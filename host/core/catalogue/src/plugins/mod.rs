@@ -133,6 +133,11 @@ impl Plugins {
         })
     }
 
+    /// Returns the runtime of the plugins, which other hosts can share.
+    pub fn runtime(&self) -> &Arc<Runtime> {
+        &self.runtime
+    }
+
     /// Returns the current catalogue.
     pub fn catalogue(&self) -> Arc<Catalogue> {
         Arc::clone(&self.catalogue.read().unwrap_or_else(PoisonError::into_inner))
@@ -345,6 +350,11 @@ impl Plugins {
         let path = self.policies.folder();
         if let Err(error) = find_in_folder(&path, &mut components) {
             tracing::warn!("no plugins are loaded from {}: {error}", path.display());
+        }
+        // A principal gets only the plugins that its table names.
+        let config = &self.policies.config;
+        if config.is_of_principal() {
+            components.retain(|found| config.values.plugins.contains_key(&found.name));
         }
         components
     }

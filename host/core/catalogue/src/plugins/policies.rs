@@ -613,7 +613,7 @@ pub fn runtime_config(
 
 /// Returns the folder for compiled code.
 pub fn compiled_folder(folders: &Folders) -> PathBuf {
-    folders.cache.join("compiled")
+    folders.operator_cache().join("compiled")
 }
 
 /// Returns the largest memory limit of all plugins in bytes, which is the size of the pool's slots.

@@ -137,7 +137,7 @@ impl Watcher {
             }
         }
         self.watch(&policies.folder());
-        self.watch(&policies.folders.data);
+        self.watch(policies.folders.operator_data());
         if let Some(folder) = policies.filter_rules_path().parent() {
             self.watch(folder);
         }

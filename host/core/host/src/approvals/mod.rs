@@ -2,6 +2,7 @@
 
 pub(crate) mod always;
 pub(crate) mod fingerprint;
+mod links;
 mod outdated;
 mod posted;
 pub(crate) mod preview;
@@ -14,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 pub use always::{Always, Proposal, WiderRules};
 pub(crate) use fingerprint::WideFingerprints;
+pub use links::LINK_PATH;
 pub use posted::{PostedQuestion, PostingApprover, Questions};
 pub use preview::Preview;
 pub use question::{Approver, AttachmentSummary, Question, Reply};

@@ -24,13 +24,24 @@ const MAX_OF_SESSION: usize = super::MAX_OF_SESSION;
 /// files of killed processes.
 const MAX_NAMES: usize = 4 * MAX_POSTED;
 
+/// The folder of the questions in a data folder.
+const FOLDER: &str = "questions";
+
+/// Maximum number of principals whose questions are read.
+const MAX_PRINCIPALS: usize = 10_000;
+
+/// Hexadecimal digits of a principal's ID.
+pub(super) const PRINCIPAL_DIGITS: usize = 32;
+
 /// Interval between checks for the answer. A person doesn't notice this delay.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The stored questions of a user, with and without an answer. All functions block.
 #[derive(Clone, Debug)]
 pub struct Questions {
-    folder: PathBuf,
+    pub(super) folder: PathBuf,
+    /// The ID of the principal of a server. `None` means the user of this machine.
+    pub(super) principal: Option<String>,
 }
 
 /// A stored question.
@@ -51,12 +62,47 @@ pub struct PostedQuestion {
     /// call waits.
     #[serde(default)]
     pub waited_until: u64,
+    /// The SHA-256 of the secret in the question's link, in hexadecimal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) link: Option<String>,
 }
 
 impl Questions {
     /// Opens the questions in the data folder.
     pub fn open(folders: &Folders) -> Self {
-        Self { folder: folders.data.join("questions") }
+        Self { folder: folders.data.join(FOLDER), principal: None }
+    }
+
+    /// Opens the questions of the user of this machine, and those of each principal of a server.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Io`] if the folder of the principals can't be read.
+    pub fn all(folders: &Folders) -> Result<Vec<Self>, HostError> {
+        let mut all = vec![Self::open(folders)];
+        let principals = folders.principals();
+        let names = match PrivateFolder::open(&principals) {
+            Ok(folder) => folder.names(MAX_PRINCIPALS),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(all),
+            Err(error) => Err(error),
+        };
+        for name in names.map_err(HostError::io(principals.display().to_string()))? {
+            if name.len() == PRINCIPAL_DIGITS && is_hexadecimal(&name) {
+                all.push(Self::of_principal(folders, &name));
+            }
+        }
+        Ok(all)
+    }
+
+    /// Opens the questions of a principal. `folders` are the operator's.
+    pub(super) fn of_principal(folders: &Folders, id: &str) -> Self {
+        let folder = folders.principals().join(id).join(FOLDER);
+        Self { folder, principal: Some(id.to_owned()) }
+    }
+
+    /// Checks whether the questions are about calls of a principal of a server.
+    pub fn is_of_principal(&self) -> bool {
+        self.principal.is_some()
     }
 
     /// Lists the open questions, the oldest first, and the errors of files that can't be read.
@@ -66,8 +112,18 @@ impl Questions {
     ///
     /// [`HostError::Io`] if the folder can't be read.
     pub fn waiting(&self) -> Result<(Vec<PostedQuestion>, Vec<HostError>), HostError> {
+        let (mut waiting, errors) = self.read_open()?;
+        // Omit an outdated question, because its approval wouldn't apply, and the call would ask
+        // again.
+        waiting.retain(|posted| !posted.question.is_outdated());
+        Ok((waiting, errors))
+    }
+
+    /// Reads the questions without an answer, the oldest first, and the errors of files that can't
+    /// be read.
+    pub(super) fn read_open(&self) -> Result<(Vec<PostedQuestion>, Vec<HostError>), HostError> {
         let now = seconds(SystemTime::now());
-        let mut waiting = Vec::new();
+        let mut open = Vec::new();
         let mut errors = Vec::new();
         for name in self.names()? {
             let posted = match state::read::<Option<PostedQuestion>>(&self.folder, &name) {
@@ -80,17 +136,12 @@ impl Questions {
                 }
             };
             let is_renamed_file = file_name(&posted.id) != name;
-            if !posted.is_open(now) || is_renamed_file {
-                continue;
-            }
-            // Omit an outdated question, because its approval wouldn't apply, and the call would
-            // ask again.
-            if !posted.question.is_outdated() {
-                waiting.push(posted);
+            if posted.is_open(now) && !is_renamed_file {
+                open.push(posted);
             }
         }
-        waiting.sort_by(|a, b| (a.asked, &a.id).cmp(&(b.asked, &b.id)));
-        Ok((waiting, errors))
+        open.sort_by(|a, b| (a.asked, &a.id).cmp(&(b.asked, &b.id)));
+        Ok((open, errors))
     }
 
     /// Answers a question. The waiting call gets the answer, or else the next identical call of the
@@ -112,28 +163,36 @@ impl Questions {
     ) -> Result<(), HostError> {
         let now = seconds(SystemTime::now());
         let is_permanent = matches!(reply, Reply::Yes { scope, .. } if scope.is_permanent());
-        let is_waited_for = state::update_lightly(
-            &self.folder,
-            &file_name(&posted.id),
-            |file: &mut Option<PostedQuestion>| {
-                let stored = match file {
-                    Some(stored)
-                        if stored.is_open(now)
-                            && stored.question.shows_the_same(&posted.question) =>
-                    {
-                        stored
-                    }
-                    _ => return Err(not_open(&posted.id)),
-                };
-                stored.reply = Some(reply);
-                stored.until = now.saturating_add(lasting.as_secs());
-                Ok(stored.waited_until > now)
-            },
-        )?;
+        let is_waited_for = self.update_open(posted, |stored| {
+            stored.reply = Some(reply);
+            stored.until = now.saturating_add(lasting.as_secs());
+            Ok(stored.waited_until > now)
+        })?;
         if is_permanent && !is_waited_for {
             return self.withdraw(&posted.question);
         }
         Ok(())
+    }
+
+    /// Changes a question, if it is still open and shows the same as `posted`.
+    pub(super) fn update_open<R>(
+        &self,
+        posted: &PostedQuestion,
+        change: impl FnOnce(&mut PostedQuestion) -> Result<R, HostError>,
+    ) -> Result<R, HostError> {
+        let now = seconds(SystemTime::now());
+        state::update_lightly(
+            &self.folder,
+            &file_name(&posted.id),
+            |file: &mut Option<PostedQuestion>| match file {
+                Some(stored)
+                    if stored.is_open(now) && stored.question.shows_the_same(&posted.question) =>
+                {
+                    change(stored)
+                }
+                _ => Err(not_open(&posted.id)),
+            },
+        )
     }
 
     /// Removes and returns the answer to a question, because an answer is valid for one call.
@@ -198,7 +257,7 @@ impl Questions {
     ///
     /// [`HostError::Io`] if the question can't be stored. The inner error is the reason why the
     /// question gets no slot.
-    fn post(
+    pub(super) fn post(
         &self,
         question: Question,
         wait: Duration,
@@ -212,6 +271,7 @@ impl Questions {
                 return Ok(Err(error));
             }
             let mut asked = now;
+            let mut link = None;
             // `now` is rounded down to a second, so add one second.
             let mut waited_until = if wait.is_zero() {
                 0
@@ -228,6 +288,7 @@ impl Questions {
                     return Ok(Ok(id));
                 }
                 asked = stored.asked;
+                link = stored.link.take();
                 waited_until = waited_until.max(stored.waited_until);
             }
             *file = Some(PostedQuestion {
@@ -237,6 +298,7 @@ impl Questions {
                 until,
                 reply: None,
                 waited_until,
+                link,
             });
             Ok(Ok(id))
         })
@@ -322,6 +384,10 @@ impl Questions {
     }
 }
 
+pub(super) fn is_hexadecimal(text: &str) -> bool {
+    text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
 fn not_open(id: &str) -> HostError {
     HostError::Config(format!(
         "the call {id} no longer waits for approval: the question was answered or withdrawn, or \
@@ -350,7 +416,7 @@ enum QuestionStatus {
 }
 
 #[derive(Debug, thiserror::Error)]
-enum PostError {
+pub(super) enum PostError {
     #[error("too many calls wait for approval; the limit is {MAX_POSTED}: {ANSWER_THEM}")]
     Full,
     #[error(
@@ -379,7 +445,7 @@ impl PostedQuestion {
             && self.question.fingerprint == question.fingerprint
     }
 
-    fn is_open(&self, now: u64) -> bool {
+    pub(super) fn is_open(&self, now: u64) -> bool {
         self.reply.is_none() && self.until > now
     }
 }
@@ -390,7 +456,7 @@ fn question_id(question: &Question) -> String {
     format!("{digest:x}")[..16].to_owned()
 }
 
-fn file_name(id: &str) -> String {
+pub(super) fn file_name(id: &str) -> String {
     format!("{id}.json")
 }
 

@@ -12,8 +12,7 @@ use crate::session;
 /// Reports the number of files of each kind of stored state, and unreadable files.
 pub(super) fn findings(folders: &Folders, loaded: &Config) -> Vec<Finding> {
     let sessions = session::count(folders);
-    let questions =
-        Questions::open(folders).waiting().map(|(waiting, errors)| (waiting.len(), errors));
+    let questions = count_questions(folders);
     let approved = PluginApprovals::open(folders).all().map(|all| (all.len(), Vec::new()));
     let trusted = config::trusted(folders).map(|files| (files.len(), Vec::new()));
     let mut findings = count_findings("sessions", "kept", sessions);
@@ -22,6 +21,18 @@ pub(super) fn findings(folders: &Folders, loaded: &Config) -> Vec<Finding> {
     findings.extend(count_findings("trusted files", "trusted", trusted));
     findings.push(tasks(folders, loaded));
     findings
+}
+
+/// Counts the waiting questions, also those of principals.
+fn count_questions(folders: &Folders) -> Result<(usize, Vec<HostError>), HostError> {
+    let mut count = 0;
+    let mut errors = Vec::new();
+    for questions in Questions::all(folders)? {
+        let (waiting, unreadable) = questions.waiting()?;
+        count += waiting.len();
+        errors.extend(unreadable);
+    }
+    Ok((count, errors))
 }
 
 /// Reports the number of waiting tasks, and whether a process runs them.

@@ -102,6 +102,7 @@ impl Host {
                 arguments: &call.context.arguments,
                 meta: call.context.meta.as_deref(),
                 session: &call.context.session,
+                user: self.user(),
                 answer: &answer,
                 started_at: call.context.started_at,
                 took: call.context.started.elapsed(),

@@ -5,7 +5,7 @@ mod tool;
 
 use std::time::Duration;
 
-use toolhold_audit::RollbackRecord;
+use toolhold_audit::{EntryOrigin, RollbackRecord};
 use toolhold_config::{Config, Folders};
 use toolhold_contract::HostError;
 
@@ -45,7 +45,19 @@ pub fn record(
     error: Option<&str>,
     front_end: &str,
 ) -> Result<(), HostError> {
+    let origin = EntryOrigin::new(front_end.to_owned(), folders);
+    record_by(config, folders, about, by, error, origin)
+}
+
+fn record_by(
+    config: &Config,
+    folders: &Folders,
+    about: &UndoEntry,
+    by: &str,
+    error: Option<&str>,
+    origin: EntryOrigin,
+) -> Result<(), HostError> {
     let record =
         RollbackRecord { call: &about.call, tool: &about.tool, session: &about.session, by, error };
-    toolhold_audit::record_rollback(config, folders, &record, front_end)
+    toolhold_audit::record_rollback(config, folders, &record, origin)
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::json;
+use toolhold_audit::EntryOrigin;
 use toolhold_config::{Config, Folders};
 use toolhold_contract::text::counted;
 use toolhold_contract::{
@@ -13,7 +14,7 @@ use toolhold_contract::{
 use toolhold_jobs::Jobs;
 use toolhold_undo::{ChangeKind, UndoEntry, UndoError, UndoPlan, UndoStore};
 
-use super::{record, store};
+use super::{record_by, store};
 
 const TOOL_NAME: &str = "undo";
 
@@ -38,17 +39,17 @@ struct Shared {
     store: UndoStore,
     config: Config,
     folders: Folders,
-    front_end: String,
+    origin: EntryOrigin,
     jobs: Arc<Jobs>,
 }
 
 impl UndoTool {
-    /// Creates the tool. `front_end` is recorded in the audit log. Running `jobs` may still change
+    /// Creates the tool. `origin` is recorded in the audit log. Running `jobs` may still change
     /// files.
     pub(crate) fn new(
         config: &Config,
         folders: &Folders,
-        front_end: &str,
+        origin: EntryOrigin,
         jobs: Arc<Jobs>,
     ) -> Self {
         let call = "The call's id. Default: the latest call that changed files and is not undone.";
@@ -78,7 +79,7 @@ impl UndoTool {
             store: store(config, folders),
             config: config.clone(),
             folders: folders.clone(),
-            front_end: front_end.to_owned(),
+            origin,
             jobs,
         };
         Self { shared: Arc::new(shared), tool }
@@ -148,10 +149,10 @@ impl Shared {
         let error = result.as_ref().err().map(ToString::to_string);
         let by = format!("call {}", call.id);
         // A failed undo is recorded, too.
-        record(&self.config, &self.folders, entry, &by, error.as_deref(), &self.front_end)
-            .map_err(|error| {
-                Failure::new(Category::PermanentFailure, error.to_string()).with_code("audit")
-            })?;
+        let origin = self.origin.clone();
+        record_by(&self.config, &self.folders, entry, &by, error.as_deref(), origin).map_err(
+            |error| Failure::new(Category::PermanentFailure, error.to_string()).with_code("audit"),
+        )?;
         match result {
             Ok(plan) => Ok(describe(entry, &plan)),
             Err(UndoError::Unreadable(error)) => Err(unreadable(error)),

@@ -12,13 +12,14 @@ use jsonwebtoken::{Algorithm, Validation, decode, decode_header};
 use ring::hmac;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use toolhold_core::config::{Folders, Serve};
-use toolhold_core::state;
+use toolhold_core::config::{Folders, Serve, Who};
 use toolhold_core::text::{cut, neutral_line};
+use toolhold_core::{HostError, state};
 use toolhold_net::requests::OutboundClient;
 
 use super::PATH;
 use super::keys::{ALGORITHMS, Keys};
+use super::local_tokens::{TokenChecker, TokenFault};
 use crate::approver::FOLDER;
 use crate::error::ServeError;
 
@@ -33,6 +34,9 @@ const MAX_TOKEN_BYTES: usize = 16 << 10;
 
 /// Maximum length of a caller's name in bytes.
 const MAX_NAME_BYTES: usize = 200;
+
+/// Maximum length of the reason of a refusal in bytes.
+const MAX_REASON_BYTES: usize = 1000;
 
 /// Allowed difference of clocks in seconds.
 const MAX_CLOCK_DIFFERENCE: u64 = 60;
@@ -59,6 +63,19 @@ pub(super) struct Tokens {
     metadata_url: String,
 }
 
+/// An authenticated caller.
+#[derive(Debug)]
+pub(super) enum Identity {
+    /// The user who runs the server, by the name of this access.
+    Local(Arc<str>),
+    /// A caller with a token of an authorization server or of `toolhold token`.
+    Principal {
+        who: Who,
+        /// Whether `toolhold token` limited the rights of the token.
+        is_limited: bool,
+    },
+}
+
 #[derive(Debug)]
 pub(super) struct Refused {
     pub(super) status: StatusCode,
@@ -77,6 +94,34 @@ struct Claims {
     /// Scopes in the form of some other authorization servers.
     #[serde(default)]
     scp: Option<Value>,
+    #[serde(default)]
+    groups: Option<Value>,
+    /// Groups in the form of some other authorization servers.
+    #[serde(default)]
+    roles: Option<Value>,
+    #[serde(default)]
+    client_id: Option<Value>,
+    /// The client in the form of OpenID Connect.
+    #[serde(default)]
+    azp: Option<Value>,
+}
+
+impl Identity {
+    /// Returns the caller's unique name, for its sessions.
+    pub(super) fn name(&self) -> Arc<str> {
+        match self {
+            Self::Local(name) => Arc::clone(name),
+            Self::Principal { who, .. } => who.name().into(),
+        }
+    }
+
+    /// Returns the caller, if it has a token of its own.
+    pub(super) fn who(&self) -> Option<&Who> {
+        match self {
+            Self::Local(_) => None,
+            Self::Principal { who, .. } => Some(who),
+        }
+    }
 }
 
 impl Access {
@@ -143,10 +188,10 @@ impl Access {
         }
     }
 
-    /// Authenticates the caller of a request. Returns the caller's name.
-    pub(super) async fn caller(&self, headers: &HeaderMap) -> Result<Arc<str>, Refused> {
+    /// Authenticates the caller of a request.
+    pub(super) async fn caller(&self, headers: &HeaderMap) -> Result<Identity, Refused> {
         match self {
-            Self::Anyone => Ok("socket".into()),
+            Self::Anyone => Ok(Identity::Local("socket".into())),
             Self::Token(key_and_signature) => {
                 let (key, signature) = &**key_and_signature;
                 let expected =
@@ -159,15 +204,63 @@ impl Access {
                     let why = format!("the token is not {expected}");
                     return Err(unauthorized(why, "Bearer error=\"invalid_token\""));
                 }
-                Ok("token".into())
+                Ok(Identity::Local("token".into()))
             }
-            Self::OAuth(tokens) => tokens.caller(headers).await,
+            Self::OAuth(tokens) => {
+                let who = tokens.caller(headers).await?;
+                Ok(Identity::Principal { who, is_limited: false })
+            }
+        }
+    }
+
+    /// Refuses a second caller, if the callers have no hosts of their own and the first caller owns
+    /// the workspace. Tokens of `toolhold token` are the operator's, who owns the workspace, too.
+    pub(super) fn check_owner(&self, who: &Who) -> Result<(), Refused> {
+        let Self::OAuth(tokens) = self else { return Ok(()) };
+        if who.token.is_some() {
+            return Ok(());
+        }
+        let Some(owner) = &tokens.owner else { return Ok(()) };
+        let name: Arc<str> = who.name().into();
+        if *owner.get_or_init(|| Arc::clone(&name)) == name {
+            Ok(())
+        } else {
+            Err(another_caller())
         }
     }
 }
 
+/// Authenticates a caller by a token of `toolhold token`. Returns `None` for a request with another
+/// token, or without a token.
+pub(super) async fn caller_with_local_token(
+    checker: &Arc<TokenChecker>,
+    headers: &HeaderMap,
+) -> Option<Result<Identity, Refused>> {
+    let token = bearer(headers)?;
+    if !TokenChecker::accepts(token) {
+        return None;
+    }
+    let record = match checker.check(token).await {
+        Ok(record) => record,
+        Err(fault) => return Some(Err(refused_token(&fault))),
+    };
+    let is_limited = record.is_limited();
+    Some(Ok(Identity::Principal { who: record.into_who(), is_limited }))
+}
+
+/// Creates the refusal of a token of `toolhold token`.
+pub(super) fn refused_token(fault: &TokenFault) -> Refused {
+    unauthorized(fault.to_string(), "Bearer error=\"invalid_token\"")
+}
+
+/// Creates the refusal of a caller that the operator denied.
+pub(super) fn refused_caller(error: &HostError) -> Refused {
+    let why = neutral_line(cut(&error.to_string(), MAX_REASON_BYTES));
+    Refused { status: StatusCode::FORBIDDEN, why, challenge: None }
+}
+
 impl Tokens {
-    async fn caller(&self, headers: &HeaderMap) -> Result<Arc<str>, Refused> {
+    async fn caller(&self, headers: &HeaderMap) -> Result<Who, Refused> {
         let metadata = format!("resource_metadata=\"{}\"", self.metadata_url);
         let Some(token) = bearer(headers) else {
             let scope = if self.scope.is_empty() {
@@ -199,15 +292,7 @@ impl Tokens {
             return Err(invalid(&metadata, "the token's `sub` isn't a name"));
         }
 
-        // Sessions belong to a caller's name. The name includes the issuer, because two issuers may
-        // use the same subject for two callers.
-        let caller: Arc<str> = json!([self.issuer, claims.sub]).to_string().into();
-        if let Some(owner) = &self.owner
-            && *owner.get_or_init(|| Arc::clone(&caller)) != caller
-        {
-            return Err(another_caller());
-        }
-        Ok(caller)
+        Ok(claims.into_who(&self.issuer))
     }
 
     /// Checks a token. Returns its claims, or the reason why it is invalid.
@@ -265,6 +350,34 @@ impl Claims {
         }
         scopes.into_iter()
     }
+
+    fn into_who(self, issuer: &str) -> Who {
+        let mut groups = strings(self.groups);
+        groups.extend(strings(self.roles));
+        // Two tokens with the same groups have the same rights, in any order.
+        groups.sort_unstable();
+        groups.dedup();
+        // A claim with a client has one string.
+        let mut clients = strings(self.client_id).into_iter().chain(strings(self.azp));
+        let client = clients.next();
+        Who { issuer: issuer.to_owned(), subject: self.sub, groups, client, token: None }
+    }
+}
+
+/// Returns the strings of a claim that is a string or a list of strings.
+fn strings(claim: Option<Value>) -> Vec<String> {
+    let values = match claim {
+        Some(Value::Array(values)) => values,
+        Some(value) => vec![value],
+        None => Vec::new(),
+    };
+    let mut strings = Vec::new();
+    for value in values {
+        if let Value::String(string) = value {
+            strings.push(string);
+        }
+    }
+    strings
 }
 
 /// Returns the token of a request, or `None` if the header `Authorization` is missing, invalid or
@@ -286,10 +399,10 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 fn another_caller() -> Refused {
     Refused {
         status: StatusCode::FORBIDDEN,
-        why:
-            "this server already works for another user (`sub`); start a server for each user, or \
-             set `shared_workspace = true` in [serve] to let all users work in the same directory"
-                .to_owned(),
+        why: "this server already works for another user (`sub`): write a table [principals.NAME] \
+             with the rights of each user, or set `shared_workspace = true` in [serve] to let all \
+             users work in the same directory"
+            .to_owned(),
         challenge: None,
     }
 }
@@ -303,7 +416,7 @@ fn invalid(metadata: &str, why: &str) -> Refused {
 fn unauthorized(why: String, challenge: &str) -> Refused {
     Refused {
         status: StatusCode::UNAUTHORIZED,
-        why: neutral_line(cut(&why, 1000)),
+        why: neutral_line(cut(&why, MAX_REASON_BYTES)),
         challenge: HeaderValue::from_str(challenge).ok(),
     }
 }

@@ -1,6 +1,7 @@
 //! Handles HTTP requests: refuses other hosts and origins, authenticates the caller, checks the
 //! limits, and passes the request to the protocol's crate.
 
+use std::collections::HashSet;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,18 +21,25 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use rmcp::ErrorData;
 use rmcp::transport::streamable_http_server::session::SessionManager;
-use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
-use toolhold_core::CancellationToken;
-use toolhold_core::config::{Folders, Serve};
+use tokio_util::sync::WaitForCancellationFutureOwned;
+use toolhold_core::config::{Folders, PrincipalId, Serve};
+use toolhold_core::{CancellationToken, LINK_PATH};
 
 use super::PATH;
-use super::access::{Access, CHALLENGE, Refused};
-use super::callers::{Caller, CallerPlace, Callers, MAX_CONNECTIONS, Refusal};
+use super::access::{
+    Access, CHALLENGE, Identity, Refused, caller_with_local_token, refused_caller, refused_token,
+};
+use super::approvals::ApprovalPages;
+use super::callers::{Caller, CallerPlace, MAX_CONNECTIONS};
 use super::listen_address::ListenAddress;
-use super::sessions::{Connections, Handshakes};
+use super::local_tokens::{TokenChecker, TokenFault};
+use super::principals::{PrincipalError, Principals};
+use super::refusals::{Limit, Refusals, SHORT_RETRY};
+use super::tenant::{self, Tenant, TenantSettings};
 use super::unauthenticated::Newcomer;
+use crate::calls::CallerEnd;
 use crate::envelope::Envelope;
 use crate::error::ServeError;
 use crate::metrics::{MEDIA_TYPE, Metrics};
@@ -49,14 +57,20 @@ const SESSION_HEADER: HeaderName = HeaderName::from_static("toolhold-session");
 /// Maximum length of a session's name in bytes.
 const MAX_SESSION: usize = 64;
 
-/// Time after which a client may repeat a request that the server refused for lack of resources.
-const SHORT_RETRY: Duration = Duration::from_secs(1);
+/// Time between two checks whether the tokens of callers are still valid.
+const TOKEN_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Time limit for receiving a request's body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Maximum KiB of bodies in memory, over all callers. Further requests are refused.
 const MAX_BODY_KIB: u32 = 64 << 10;
+
+/// Maximum number of refused requests whose bodies are received at a time.
+const MAX_DISCARDED: usize = 256;
+
+/// Time limit for receiving the body of a refused request.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum number of requests without a complete response: one for each of the connections that the
 /// configuration can allow.
@@ -65,22 +79,27 @@ const MAX_UNANSWERED: u32 = 65_536;
 type Answer = Response<BoxBody<Bytes, Infallible>>;
 
 pub(super) struct Answering {
-    service: StreamableHttpService<Server, Connections>,
-    connections: Arc<Connections>,
+    /// The tenant of the user who runs the server.
+    operator: Arc<Tenant>,
+    /// `None` if all callers have the operator's rights.
+    principals: Option<Arc<Principals>>,
+    tenant_settings: TenantSettings,
+    approvals: ApprovalPages,
     access: Access,
+    /// `None` if tokens of `toolhold token` aren't accepted.
+    local_tokens: Option<Arc<TokenChecker>>,
     /// Authenticates requests for `/metrics`.
     metrics_access: Access,
-    callers: Callers,
     bodies: Arc<Semaphore>,
+    /// Has a permit for each refused request whose body is received.
+    discarded: Semaphore,
+    pub(super) refusals: Refusals,
     /// Has a permit for each request without a complete response.
     unanswered: Arc<Semaphore>,
-    max_body: usize,
     origins: Vec<String>,
     pub(super) metrics: Arc<Metrics>,
     /// Whether the server is ending and refuses new requests.
     pub(super) draining: AtomicBool,
-    /// Ends the streams that wait for notifications.
-    pub(super) streams: CancellationToken,
 }
 
 impl Answering {
@@ -89,45 +108,60 @@ impl Answering {
     /// # Errors
     ///
     /// Returns an error if the stored handshakes can't be read.
+    #[expect(clippy::too_many_arguments, reason = "each is another part of the server")]
     pub(super) fn new(
         server: &Server,
         [access, metrics_access]: [Access; 2],
+        local_tokens: Option<Arc<TokenChecker>>,
+        principals: Option<Arc<Principals>>,
         settings: Serve,
         place: &ListenAddress,
         own_origins: Vec<String>,
         folders: &Folders,
     ) -> Result<Self, ServeError> {
         let metrics = Metrics::new();
-        let streams = CancellationToken::new();
-        let connections = Arc::new(Connections::new(folders)?);
-        let mut config = StreamableHttpServerConfig::default()
-            .with_allowed_hosts(place.hosts(&settings))
-            .disable_allowed_origins()
-            .with_json_response(true)
-            .with_cancellation_token(streams.clone());
-        config.session_store = Some(Arc::new(Handshakes::new(folders)));
-        let max_body = usize::try_from(settings.max_body_kib.get() << 10).unwrap_or(usize::MAX);
-        config.max_request_body_bytes = max_body;
-        let server = server.counted(Arc::clone(&metrics));
-        let service = StreamableHttpService::new(
-            move || Ok(server.connection(None)),
-            Arc::clone(&connections),
-            config,
-        );
+        let tenant_settings = TenantSettings {
+            metrics: Arc::clone(&metrics),
+            allowed_hosts: place.hosts(&settings),
+            max_body: usize::try_from(settings.max_body_kib.get() << 10).unwrap_or(usize::MAX),
+            streams: CancellationToken::new(),
+        };
+        let operator = Tenant::new(server, folders, &settings, &tenant_settings)?;
+        let approvals = ApprovalPages::new(server.live(), folders)?;
         Ok(Self {
-            service,
-            connections,
+            operator: Arc::new(operator),
+            principals,
+            tenant_settings,
+            approvals,
             access,
+            local_tokens,
             metrics_access,
-            callers: Callers::new(&settings),
             bodies: Arc::new(Semaphore::new(MAX_BODY_KIB as usize)),
+            discarded: Semaphore::new(MAX_DISCARDED),
+            refusals: Refusals::new(Arc::clone(&metrics)),
             unanswered: Arc::new(Semaphore::new(MAX_UNANSWERED as usize)),
-            max_body,
             origins: [settings.allowed_origins, own_origins].concat(),
             metrics,
             draining: AtomicBool::new(false),
-            streams,
         })
+    }
+
+    /// Ends the calls of all callers. Running calls get `grace` to end.
+    pub(super) async fn end_calls(&self, grace: Duration) {
+        tenant::end_calls(self.tenants(), grace).await;
+    }
+
+    /// Ends the streams that wait for notifications.
+    pub(super) fn end_streams(&self) {
+        self.tenant_settings.streams.cancel();
+    }
+
+    fn tenants(&self) -> Vec<Arc<Tenant>> {
+        let mut tenants = vec![Arc::clone(&self.operator)];
+        if let Some(principals) = &self.principals {
+            tenants.extend(principals.tenants());
+        }
+        tenants
     }
 
     /// Waits at most `patience` until all responses are sent.
@@ -198,6 +232,10 @@ impl Answering {
             ));
         }
         let path = request.uri().path();
+        if let Some(key) = path.strip_prefix(LINK_PATH) {
+            let key = key.to_owned();
+            return Ok(self.approvals.answer(&key, request).await);
+        }
         match (request.method(), path) {
             (&Method::OPTIONS, PATH) if allowed_origin => Ok(preflight()),
             (&Method::GET | &Method::HEAD, "/healthz") => {
@@ -217,7 +255,11 @@ impl Answering {
             },
             (&Method::GET, "/metrics") => {
                 if self.metrics_access.caller(request.headers()).await.is_err() {
-                    self.caller(request.headers(), newcomer).await?;
+                    let (tenant, _) = self.caller(request.headers(), newcomer).await?;
+                    if !Arc::ptr_eq(&tenant, &self.operator) {
+                        let why = "the metrics are about all users; use the token for the metrics";
+                        return Err(refused(StatusCode::FORBIDDEN, why));
+                    }
                 }
                 Ok(response(StatusCode::OK, MEDIA_TYPE, self.metrics.text()))
             }
@@ -235,20 +277,137 @@ impl Answering {
         &self,
         headers: &HeaderMap,
         newcomer: &Newcomer,
-    ) -> Result<Arc<Caller>, Answer> {
-        let caller_name = self.access.caller(headers).await;
-        let name = caller_name.map_err(|refusal| refuse_caller(refusal, &newcomer.from))?;
+    ) -> Result<(Arc<Tenant>, Arc<Caller>), Answer> {
+        let identity = self.identity(headers).await;
+        let identity = identity.map_err(|refusal| refuse_caller(refusal, &newcomer.from))?;
+        let name = identity.name();
         let has_slot = newcomer.admit().await;
         if !has_slot {
+            return Err(self.too_many(Limit::Connections, &name, &newcomer.from));
+        }
+        let tenant = self.tenant(&identity, &newcomer.from).await?;
+        match tenant.callers.get_or_create(&name, identity.who()) {
+            Some(caller) => Ok((tenant, caller)),
+            None => Err(self.too_many(Limit::Callers, &name, &newcomer.from)),
+        }
+    }
+
+    /// Returns the tenant that serves a caller, or the response to a refused caller as an error.
+    async fn tenant(&self, identity: &Identity, from: &str) -> Result<Arc<Tenant>, Answer> {
+        let Identity::Principal { who, is_limited } = identity else {
+            return Ok(Arc::clone(&self.operator));
+        };
+        let principals = self.principals.as_ref();
+        let Some(principals) = principals.filter(|all| *is_limited || all.is_active()) else {
+            let checked = self.access.check_owner(who);
+            return match checked {
+                Ok(()) => Ok(Arc::clone(&self.operator)),
+                Err(refusal) => Err(refuse_caller(refusal, from)),
+            };
+        };
+        match principals.get(who, &self.tenant_settings).await {
+            Ok(tenant) => Ok(tenant),
+            Err(error) => Err(self.refuse_principal(&error, &identity.name(), from)),
+        }
+    }
+
+    /// Creates the answer to a principal without a host.
+    fn refuse_principal(&self, error: &PrincipalError, user: &str, from: &str) -> Answer {
+        match error {
+            PrincipalError::Full => self.too_many(Limit::Principals, user, from),
+            PrincipalError::Refused(why) => {
+                self.metrics.count_refused("unmatched", user);
+                let why = why.clone();
+                refuse_caller(Refused { status: StatusCode::FORBIDDEN, why, challenge: None }, from)
+            }
+            PrincipalError::Host(_) => {
+                // The error may be about the operator's files, and the log has it.
+                let why = "the server can't work for this caller; the reason is in its log";
+                refused(StatusCode::INTERNAL_SERVER_ERROR, why)
+            }
+        }
+    }
+
+    /// Authenticates the caller of a request, and reserves the slots of its connection and of the
+    /// request. Returns the response to a refused request as an error.
+    async fn enter(
+        &self,
+        headers: &HeaderMap,
+        newcomer: &Newcomer,
+    ) -> Result<(Arc<Tenant>, Arc<Caller>, CallerPlace), Answer> {
+        let (tenant, caller) = self.caller(headers, newcomer).await?;
+        if self.draining.load(Ordering::Relaxed) {
             return Err(retry_later(
                 StatusCode::SERVICE_UNAVAILABLE,
-                "too many connections are open",
+                "the server is shutting down",
                 SHORT_RETRY,
             ));
         }
-        self.callers.get_or_create(&name).ok_or_else(|| {
-            retry_later(StatusCode::SERVICE_UNAVAILABLE, "too many callers are busy", SHORT_RETRY)
-        })
+        match caller.enter() {
+            Ok(place) => Ok((tenant, caller, place)),
+            Err(limit) => Err(self.too_many(limit, &caller.name, &newcomer.from)),
+        }
+    }
+
+    /// Creates the answer to a request over a limit, and logs and counts the refusal.
+    fn too_many(&self, limit: Limit, user: &str, from: &str) -> Answer {
+        self.refusals.record(limit, user, from);
+        retry_later(StatusCode::TOO_MANY_REQUESTS, limit.explanation(), limit.wait())
+    }
+
+    /// Receives the body of a request that gets the status 429. If the client is still sending when
+    /// the connection is closed, its system drops the response.
+    async fn discard(&self, body: &mut Incoming) {
+        let Ok(_permit) = self.discarded.try_acquire() else { return };
+        let received = async { while let Some(Ok(_)) = body.frame().await {} };
+        // After a timeout, the response may get lost.
+        let _ = timeout(DISCARD_TIMEOUT, received).await;
+    }
+
+    async fn identity(&self, headers: &HeaderMap) -> Result<Identity, Refused> {
+        let Some(checker) = &self.local_tokens else { return self.access.caller(headers).await };
+        let identity = match caller_with_local_token(checker, headers).await {
+            Some(result) => result?,
+            None => self.access.caller(headers).await?,
+        };
+        if let Some(who) = identity.who() {
+            checker.check_admission(who).await.map_err(|error| refused_caller(&error))?;
+        }
+        Ok(identity)
+    }
+
+    /// Ends the work of callers whose tokens have expired or are revoked, and of denied callers.
+    /// Returns only if callers don't authenticate.
+    pub(super) async fn end_invalid_callers(&self) {
+        let Some(checker) = &self.local_tokens else { return };
+        let mut interval = tokio::time::interval(TOKEN_CHECK_INTERVAL);
+        loop {
+            interval.tick().await;
+            let denied = self.denied_callers(checker).await;
+            for tenant in self.tenants() {
+                for caller in tenant.callers.with_own_tokens() {
+                    let is_denied = caller.principal.as_ref().is_some_and(|id| denied.contains(id));
+                    if is_denied || !is_token_valid(checker, &caller).await {
+                        end_caller(&tenant, &caller).await;
+                    }
+                }
+            }
+            if let Some(principals) = &self.principals {
+                principals.end_denied(&denied);
+            }
+        }
+    }
+
+    async fn denied_callers(&self, checker: &Arc<TokenChecker>) -> HashSet<PrincipalId> {
+        let mut all = HashSet::new();
+        for tenant in self.tenants() {
+            let callers = tenant.callers.with_own_tokens();
+            all.extend(callers.iter().filter_map(|caller| caller.principal.clone()));
+        }
+        if let Some(principals) = &self.principals {
+            all.extend(principals.ids());
+        }
+        checker.denied(all).await
     }
 
     /// Handles a request to [`PATH`].
@@ -257,28 +416,29 @@ impl Answering {
         request: Request<Incoming>,
         newcomer: &Newcomer,
     ) -> Result<Answer, Answer> {
-        let caller = self.caller(request.headers(), newcomer).await?;
-        if self.draining.load(Ordering::Relaxed) {
-            return Err(retry_later(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "the server is shutting down",
-                SHORT_RETRY,
-            ));
-        }
-        let place = caller.enter().map_err(too_many_requests)?;
-        if request.method() == Method::POST && !is_json(request.headers()) {
+        let (mut parts, mut body) = request.into_parts();
+        let (tenant, caller, place) = match self.enter(&parts.headers, newcomer).await {
+            Ok(entered) => entered,
+            Err(answer) => {
+                if answer.status() == StatusCode::TOO_MANY_REQUESTS {
+                    self.discard(&mut body).await;
+                }
+                return Err(answer);
+            }
+        };
+        if parts.method == Method::POST && !is_json(&parts.headers) {
             return Err(refused(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 "a message needs `Content-Type: application/json`, in UTF-8",
             ));
         }
-        let (mut parts, body) = request.into_parts();
-        let connection = self.connection(&mut parts.headers, &caller)?;
+        let connection = connection_id(&mut parts.headers, &tenant, &caller)?;
         let session = match parts.headers.get(SESSION_HEADER) {
             Some(value) => session_name(value)?,
             None => connection.as_deref().unwrap_or_default(),
         };
         parts.extensions.insert(caller.session(session));
+        parts.extensions.insert(CallerEnd(caller.ended.clone()));
         let is_end = parts.method == Method::DELETE;
         if is_end && let Some(connection) = &connection {
             // The session and its background work end with the connection.
@@ -294,12 +454,19 @@ impl Answering {
         } else {
             None
         };
-        let body = self.body(body, &place).await?;
+        let body = self.body(body, &place, &newcomer.from).await?;
         if let Some(id) = &connection {
-            self.mark_used(id, &caller).await;
+            mark_used(id, &tenant, &caller).await;
         }
         let request = Request::from_parts(parts, Full::new(body.clone()));
-        let mut answer = self.service.handle(request).await;
+        let mut answer = tokio::select! {
+            // An ended caller must not start a call.
+            biased;
+            () = caller.ended.cancelled() => {
+                return Err(refuse_caller(refused_token(&TokenFault::Ended), &newcomer.from));
+            }
+            answer = tenant.service.handle(request) => answer,
+        };
 
         // The official client for Python takes 202 for a failure, so the end of a connection is
         // confirmed with 200.
@@ -313,8 +480,8 @@ impl Answering {
         let new_connection =
             answer.headers().get(CONNECTION_HEADER).and_then(|id| id.to_str().ok());
         if let Some(id) = new_connection.map(str::to_owned) {
-            self.mark_used(&id, &caller).await;
-            let sealed = HeaderValue::from_str(&self.connections.seal(&caller.name, &id))
+            mark_used(&id, &tenant, &caller).await;
+            let sealed = HeaderValue::from_str(&tenant.connections.seal(&caller.name, &id))
                 .map_err(|_| refused(StatusCode::INTERNAL_SERVER_ERROR, "the id can't be sent"))?;
             answer.headers_mut().insert(CONNECTION_HEADER, sealed);
         }
@@ -324,55 +491,23 @@ impl Answering {
                        address for clients";
             return Err(refused(StatusCode::FORBIDDEN, why));
         }
-        Ok(answer.map(|body| HeldBody { body, _place: place, _unanswered: unanswered }.boxed()))
-    }
-
-    /// Marks a connection as the most recently used connection of its caller. At the limit, the
-    /// least recently used connection is closed. The handshake of a closed connection stays on
-    /// disk, so the client can use the connection again.
-    async fn mark_used(&self, id: &str, caller: &Caller) {
-        let mut connections = caller.connections.lock().await;
-        connections.retain(|connection| &**connection != id);
-        while self.connections.retain_open(&mut connections).await >= MAX_CONNECTIONS {
-            let least_recently_used = connections.remove(0);
-            // An error means that the connection is already closed.
-            let _ = self.connections.close_session(&least_recently_used).await;
-        }
-        connections.push(id.to_owned().into());
-    }
-
-    /// Replaces the sealed ID in the header by the ID of the connection, and returns the ID.
-    /// Returns `None` without the header.
-    fn connection(
-        &self,
-        headers: &mut HeaderMap,
-        caller: &Caller,
-    ) -> Result<Option<String>, Answer> {
-        let Some(sealed_value) = headers.get(CONNECTION_HEADER) else { return Ok(None) };
-        let mut id = None;
-        if let Ok(sealed_id) = sealed_value.to_str() {
-            id = self.connections.open(&caller.name, sealed_id).map(str::to_owned);
-        }
-        let Some(id) = id else {
-            // Clients start a new connection after the status 404.
-            return Err(refused(StatusCode::NOT_FOUND, "unknown session; start a new one"));
-        };
-        let value = HeaderValue::from_str(&id)
-            .map_err(|_| refused(StatusCode::NOT_FOUND, "unknown session"))?;
-        headers.insert(CONNECTION_HEADER, value);
-        Ok(Some(id))
+        let ended = Box::pin(caller.ended.clone().cancelled_owned());
+        Ok(answer.map(|body| {
+            HeldBody { body, ended, _place: place, _unanswered: unanswered, _tenant: tenant }
+                .boxed()
+        }))
     }
 
     /// Reads the body within the limits of size, time and memory.
-    async fn body(&self, body: Incoming, place: &CallerPlace) -> Result<Bytes, Answer> {
+    async fn body(&self, body: Incoming, place: &CallerPlace, from: &str) -> Result<Bytes, Answer> {
         // The hint has an upper limit if the client has declared the length of the body.
         if let Some(declared_size) = body.size_hint().upper() {
             let size = usize::try_from(declared_size).unwrap_or(usize::MAX);
-            if size > self.max_body {
+            if size > self.tenant_settings.max_body {
                 return Err(self.too_large());
             }
         }
-        match timeout(BODY_TIMEOUT, self.read(body, place)).await {
+        match timeout(BODY_TIMEOUT, self.read(body, place, from)).await {
             Ok(result) => result,
             Err(_) => Err(refused(StatusCode::REQUEST_TIMEOUT, "the request's body took too long")),
         }
@@ -380,7 +515,12 @@ impl Answering {
 
     /// Reads a body. Memory is reserved only for received bytes, so a slow sender can't reserve
     /// memory in advance. Without free memory, the request is refused.
-    async fn read(&self, mut body: Incoming, place: &CallerPlace) -> Result<Bytes, Answer> {
+    async fn read(
+        &self,
+        mut body: Incoming,
+        place: &CallerPlace,
+        from: &str,
+    ) -> Result<Bytes, Answer> {
         let mut bytes = BytesMut::new();
         let mut reserved_kib = 0;
         while let Some(frame) = body.frame().await {
@@ -390,15 +530,15 @@ impl Answering {
             // Trailers may follow the data, and are ignored.
             let Ok(data) = frame.into_data() else { continue };
             let size = bytes.len() + data.len();
-            if size > self.max_body {
+            if size > self.tenant_settings.max_body {
                 return Err(self.too_large());
             }
             let missing_kib = kib(size).saturating_sub(reserved_kib);
             let has_memory = place.reserve_body(&self.bodies, missing_kib);
             if !has_memory {
-                let why = "the server has no memory for the request's body while other requests \
-                           are running";
-                return Err(retry_later(StatusCode::SERVICE_UNAVAILABLE, why, SHORT_RETRY));
+                drop(bytes);
+                self.discard(&mut body).await;
+                return Err(self.too_many(Limit::Memory, &place.caller().name, from));
             }
             reserved_kib += missing_kib;
             bytes.extend_from_slice(&data);
@@ -409,10 +549,64 @@ impl Answering {
     fn too_large(&self) -> Answer {
         let why = format!(
             "the request is too large; the limit is {} KiB (`max_body_kib` in [serve])",
-            self.max_body >> 10
+            self.tenant_settings.max_body >> 10
         );
         refused(StatusCode::PAYLOAD_TOO_LARGE, why)
     }
+}
+
+/// Checks whether a token that `toolhold token` made is still valid. Other tokens are checked with
+/// each request.
+async fn is_token_valid(checker: &Arc<TokenChecker>, caller: &Caller) -> bool {
+    match &caller.token {
+        // A token whose record can't be read isn't valid.
+        Some(id) => matches!(checker.valid(id.to_string()).await, Ok(Some(_))),
+        None => true,
+    }
+}
+
+async fn end_caller(tenant: &Tenant, caller: &Caller) {
+    tenant.callers.end(caller);
+    for connection in caller.connections.lock().await.drain(..) {
+        // An error means that the connection is already closed.
+        let _ = tenant.connections.close_session(&connection).await;
+    }
+}
+
+/// Marks a connection as the most recently used connection of its caller. At the limit, the least
+/// recently used connection is closed. The handshake of a closed connection stays on disk, so the
+/// client can use the connection again.
+async fn mark_used(id: &str, tenant: &Tenant, caller: &Caller) {
+    let mut connections = caller.connections.lock().await;
+    connections.retain(|connection| &**connection != id);
+    while tenant.connections.retain_open(&mut connections).await >= MAX_CONNECTIONS {
+        let least_recently_used = connections.remove(0);
+        // An error means that the connection is already closed.
+        let _ = tenant.connections.close_session(&least_recently_used).await;
+    }
+    connections.push(id.to_owned().into());
+}
+
+/// Replaces the sealed ID in the header by the ID of the connection, and returns the ID. Returns
+/// `None` without the header.
+fn connection_id(
+    headers: &mut HeaderMap,
+    tenant: &Tenant,
+    caller: &Caller,
+) -> Result<Option<String>, Answer> {
+    let Some(sealed_value) = headers.get(CONNECTION_HEADER) else { return Ok(None) };
+    let mut id = None;
+    if let Ok(sealed_id) = sealed_value.to_str() {
+        id = tenant.connections.open(&caller.name, sealed_id).map(str::to_owned);
+    }
+    let Some(id) = id else {
+        // Clients start a new connection after the status 404.
+        return Err(refused(StatusCode::NOT_FOUND, "unknown session; start a new one"));
+    };
+    let value = HeaderValue::from_str(&id)
+        .map_err(|_| refused(StatusCode::NOT_FOUND, "unknown session"))?;
+    headers.insert(CONNECTION_HEADER, value);
+    Ok(Some(id))
 }
 
 fn kib(bytes: usize) -> u32 {
@@ -456,18 +650,6 @@ fn parse_error(body: &[u8]) -> Answer {
 
 fn is_metadata(path: &str) -> bool {
     matches!(path.strip_prefix(METADATA), Some("" | PATH))
-}
-
-fn too_many_requests(refusal: Refusal) -> Answer {
-    let (why, wait) = match refusal {
-        Refusal::Busy => {
-            ("you have too many running requests (`max_requests` in [serve])", SHORT_RETRY)
-        }
-        Refusal::TooFast(wait) => {
-            ("too many requests came within a minute (`requests_per_minute` in [serve])", wait)
-        }
-    };
-    retry_later(StatusCode::TOO_MANY_REQUESTS, why, wait)
 }
 
 /// Returns the name of a session from the value of a header, or a refusal of an invalid name.
@@ -531,8 +713,11 @@ fn retry_later(status: StatusCode, why: impl AsRef<str>, wait: Duration) -> Answ
 /// A response body that holds its request's slots until it is sent.
 struct HeldBody {
     body: BoxBody<Bytes, Infallible>,
+    /// Completes when the caller's token is no longer valid, which ends the body.
+    ended: Pin<Box<WaitForCancellationFutureOwned>>,
     _place: CallerPlace,
     _unanswered: Option<OwnedSemaphorePermit>,
+    _tenant: Arc<Tenant>,
 }
 
 impl Body for HeldBody {
@@ -543,6 +728,9 @@ impl Body for HeldBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if self.ended.as_mut().poll(context).is_ready() {
+            return Poll::Ready(None);
+        }
         Pin::new(&mut self.body).poll_frame(context)
     }
 

@@ -22,6 +22,7 @@ use toolhold_core::CancellationToken;
 
 use super::answering::Answering;
 use super::listen_address::ListenAddress;
+use super::refusals::Limit;
 use super::unauthenticated::{Newcomer, Newcomers};
 use crate::error::ServeError;
 
@@ -186,20 +187,21 @@ pub(super) async fn accept(
                 continue;
             }
         };
-        let newcomer = Arc::new(newcomers.enter(number, from));
-        let close = newcomer.close.clone();
+        let newcomer = Arc::new(newcomers.enter(number, from).await);
         let tls = tls.clone();
         let answering = Arc::clone(&answering);
         let watcher = open.0.watcher();
         tokio::spawn(async move {
             let served = async {
                 if let Some(stream) = shake_hands(stream, tls).await {
-                    serve(stream, answering, watcher, newcomer).await;
+                    serve(stream, Arc::clone(&answering), watcher, Arc::clone(&newcomer)).await;
                 }
             };
             tokio::select! {
                 () = served => {}
-                () = close.cancelled() => {}
+                () = newcomer.close.cancelled() => {
+                    answering.refusals.record(Limit::Newcomers, "", &newcomer.from);
+                }
             }
         });
     }

@@ -10,6 +10,7 @@ use jsonwebtoken::crypto::{CryptoProvider, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyOperations, PublicKeyUse};
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind};
+use ring::hmac;
 use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};
 use serde_json::Value;
 use tokio::task::JoinError;
@@ -17,7 +18,8 @@ use toolhold_net::requests::{Limits, OutboundClient, OutboundError, Request, che
 
 use crate::error::ServeError;
 
-/// Accepted algorithms. All are asymmetric, so only the authorization server can sign tokens.
+/// Accepted algorithms for tokens of an authorization server. All are asymmetric, so only the
+/// authorization server can sign these tokens.
 pub(super) const ALGORITHMS: [Algorithm; 9] = [
     Algorithm::RS256,
     Algorithm::RS384,
@@ -276,7 +278,7 @@ fn is_for_signatures(key: &Jwk) -> bool {
 
 /// Chooses `ring` as the cryptography of the crates for tokens and TLS, unless an embedding program
 /// has made another choice.
-fn install_cryptography() {
+pub(super) fn install_cryptography() {
     static PROVIDER: CryptoProvider = CryptoProvider {
         signer_factory: |_, _| Err(ErrorKind::InvalidAlgorithm.into()),
         verifier_factory: |algorithm, key| {
@@ -344,6 +346,14 @@ impl ::signature::Verifier<Vec<u8>> for Ring {
                 if self.key.family() == family =>
             {
                 UnparsedPublicKey::new(algorithm, key).verify(message, signed)
+            }
+            // The tokens of `toolhold token`. The keys of an authorization server have another
+            // family.
+            (None, DecodingKeyKind::SecretOrDer(key))
+                if self.algorithm == Algorithm::HS256
+                    && self.key.family() == AlgorithmFamily::Hmac =>
+            {
+                hmac::verify(&hmac::Key::new(hmac::HMAC_SHA256, key), message, signed)
             }
             _ => Err(ring::error::Unspecified),
         };

@@ -2,32 +2,43 @@
 
 mod access;
 mod answering;
+mod approvals;
 mod callers;
 mod connections;
 mod keys;
 mod listen_address;
+mod local_tokens;
+mod principals;
+mod refusals;
 mod sessions;
 mod settings;
+mod tenant;
 mod tls;
 mod unauthenticated;
+mod webhook;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use toolhold_core::CancellationToken;
-use toolhold_core::config::{Folders, Serve};
+use toolhold_core::config::{Approvals, Folders, Serve};
 use toolhold_net::requests::OutboundClient;
 
 use access::Access;
 use answering::Answering;
 use connections::Listener;
+use local_tokens::TokenChecker;
+use webhook::Webhook;
 
 use crate::error::ServeError;
 use crate::server::Server;
 pub use listen_address::{ListenAddress, ListenAddressError};
+pub use local_tokens::{LocalTokens, NewToken, TokenError, TokenRecord};
+pub use principals::{BuildHost, BuiltHost, OpenPrincipal, PrincipalError, Principals};
 pub use settings::problems;
+pub use webhook::webhook_problem;
 
 /// The path of the protocol's endpoint.
 const PATH: &str = "/mcp";
@@ -39,12 +50,16 @@ const END_TIMEOUT: Duration = Duration::from_secs(2);
 pub struct Http {
     listener: Listener,
     access: Access,
+    /// `None` if callers don't authenticate, or have no hosts of their own.
+    local_tokens: Option<Arc<TokenChecker>>,
     metrics_access: Access,
     tls: Option<tokio_rustls::TlsAcceptor>,
     settings: Serve,
     place: ListenAddress,
     token_file: Option<PathBuf>,
     folders: Folders,
+    principals: Option<Arc<Principals>>,
+    webhook: Option<Webhook>,
 }
 
 impl std::fmt::Debug for Http {
@@ -57,7 +72,7 @@ impl Http {
     /// Starts to listen. Callers authenticate with the token in the data folder, which is created
     /// at the first start.
     ///
-    /// If `settings` name an authorization server, callers authenticate with its tokens instead,
+    /// If `settings` name an authorization server, its tokens replace the token in the data folder,
     /// and `outbound_client` fetches its keys. If `authenticated` is false, callers don't
     /// authenticate. Only a Unix socket allows this, because its permissions admit only the user
     /// who runs this process.
@@ -104,13 +119,47 @@ impl Http {
         Ok(Self {
             listener,
             access,
+            local_tokens: None,
             metrics_access,
             tls,
             settings,
             place,
             token_file,
             folders: folders.clone(),
+            principals: None,
+            webhook: None,
         })
+    }
+
+    /// Serves callers with tokens from hosts of their own, as `principals` decides, and also
+    /// accepts tokens of [`LocalTokens`]. By default, all callers have the host of the server, where
+    /// the limits of such a token wouldn't apply.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the key of the tokens can't be read or created.
+    pub fn with_principals(self, principals: Arc<Principals>) -> Result<Self, ServeError> {
+        let local_tokens = match self.access {
+            Access::Anyone => None,
+            Access::Token(_) | Access::OAuth(_) => {
+                Some(Arc::new(TokenChecker::new(&self.folders)?))
+            }
+        };
+        Ok(Self { principals: Some(principals), local_tokens, ..self })
+    }
+
+    /// Adds the webhook in `approvals`, if there is one. `outbound_client` sends its requests.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a setting is wrong, or the file with the secret can't be read.
+    pub fn with_webhook(
+        self,
+        approvals: &Approvals,
+        outbound_client: &OutboundClient,
+    ) -> Result<Self, ServeError> {
+        let webhook = Webhook::new(approvals, &self.settings, &self.folders, outbound_client)?;
+        Ok(Self { webhook, ..self })
     }
 
     /// Returns the address for clients: the configured URL, or the address on this machine.
@@ -134,6 +183,12 @@ impl Http {
     pub fn token_file(&self) -> Option<&PathBuf> {
         self.token_file.as_ref()
     }
+
+    /// Returns the file with the secret that signs requests to the webhook, or `None` without a
+    /// webhook.
+    pub fn webhook_secret_file(&self) -> Option<&Path> {
+        Some(self.webhook.as_ref()?.secret_file())
+    }
 }
 
 /// Serves clients until `end` is cancelled. Running calls then get `grace_secs` of the settings to
@@ -147,30 +202,59 @@ pub async fn serve_http(
     http: Http,
     end: CancellationToken,
 ) -> Result<(), ServeError> {
-    let Http { listener, access, metrics_access, tls, settings, place, folders, .. } = http;
-    let calls = server.calls().clone();
+    let Http {
+        listener,
+        access,
+        local_tokens,
+        metrics_access,
+        tls,
+        settings,
+        place,
+        folders,
+        principals,
+        webhook,
+        ..
+    } = http;
+    let live = server.live();
     let grace = Duration::from_secs(settings.grace_secs.get());
     let max_connections = settings.max_connections.get();
     let own_origins = place.origins(&settings, tls.is_some());
     let answering = Arc::new(Answering::new(
         &server,
         [access, metrics_access],
+        local_tokens,
+        principals.clone(),
         settings,
         &place,
         own_origins,
         &folders,
     )?);
+    let token_checks = tokio::spawn({
+        let answering = Arc::clone(&answering);
+        async move { answering.end_invalid_callers().await }
+    });
+    let maintenance = principals
+        .clone()
+        .map(|principals| tokio::spawn(async move { principals.maintain(&live).await }));
+    if let Some(webhook) = webhook {
+        let end = end.clone();
+        tokio::spawn(async move { end.run_until_cancelled(webhook.run()).await });
+    }
     // `accept` returns when `end` is cancelled.
     let open =
         connections::accept(listener, tls, max_connections, Arc::clone(&answering), &end).await;
     answering.draining.store(true, Ordering::Relaxed);
-    if !calls.ended_within(grace).await {
-        tracing::warn!("calls that still run after {} s are ended", grace.as_secs());
+    if let Some(maintenance) = maintenance {
+        maintenance.abort();
     }
-    calls.end().await;
+    answering.end_calls(grace).await;
     answering.wait_for_answers(END_TIMEOUT).await;
     // Streams that wait for notifications don't end by themselves.
-    answering.streams.cancel();
+    answering.end_streams();
+    token_checks.abort();
     open.closed_within(END_TIMEOUT).await;
+    if let Some(principals) = principals {
+        principals.end().await;
+    }
     Ok(())
 }

@@ -62,6 +62,15 @@ impl Connections {
         Ok(Self { local, key })
     }
 
+    /// Closes all connections.
+    pub(super) async fn close_all(&self) {
+        let ids: Vec<SessionId> = self.local.sessions.read().await.keys().cloned().collect();
+        for id in ids {
+            // An error means that the connection is already closed.
+            let _ = self.close_session(&id).await;
+        }
+    }
+
     pub(super) fn seal(&self, caller: &str, id: &str) -> String {
         let seal = hmac::sign(&self.key, sealed_bytes(caller, id).as_bytes());
         format!("{id}.{}", URL_SAFE_NO_PAD.encode(seal))

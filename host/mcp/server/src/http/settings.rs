@@ -1,5 +1,6 @@
 //! Finds errors in `[serve]`.
 
+use toolhold_core::NAME;
 use toolhold_core::config::{OAuth, Serve};
 
 use super::{keys, tls};
@@ -39,6 +40,12 @@ fn oauth_problems(oauth: &OAuth, url: &str) -> Vec<String> {
             "[serve.oauth] has no `issuer`, so no token of an authorization server is valid"
                 .to_owned(),
         );
+    }
+    if oauth.issuer == NAME {
+        problems.push(format!(
+            "`issuer = {NAME:?}` in [serve.oauth] is the issuer of the tokens of `toolhold token`: \
+             use the URL of your authorization server"
+        ));
     }
     if url.is_empty() {
         problems.push(
@@ -112,6 +119,9 @@ mod tests {
             "example.com",
         ];
         assert_eq!(problems(&origins(&wrong)).len(), wrong.len());
+        let own_issuer = OAuth { issuer: NAME.to_owned(), ..OAuth::default() };
+        let named = problems(&Serve { oauth: own_issuer, ..right });
+        assert!(named.iter().any(|problem| problem.contains("toolhold token")), "{named:?}");
         let keys = OAuth { keys: "keys.json".to_owned(), ..OAuth::default() };
         let all = Serve { oauth: keys, certificate: "/nowhere.pem".to_owned(), ..origins(&["*"]) };
         let named = problems(&all);

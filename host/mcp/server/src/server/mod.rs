@@ -24,7 +24,7 @@ use toolhold_core::text::cut;
 use toolhold_core::{CancellationToken, Definition, Host, PostingApprover, Session};
 
 use crate::approver::{QuestionMeans, Tickets};
-use crate::calls::Calls;
+use crate::calls::{CallerEnd, Calls};
 use crate::error::ServeError;
 use crate::extras::{Extras, NoExtras};
 use crate::live::LiveHost;
@@ -185,6 +185,12 @@ impl Server {
             return Ok(session.clone());
         }
         Err(ErrorData::internal_error("the request has no session", None))
+    }
+
+    /// Returns the end of the authenticated caller. Only callers over HTTP can end.
+    fn caller_end(extensions: &Extensions) -> CallerEnd {
+        let parts = extensions.get::<http::request::Parts>();
+        parts.and_then(|parts| parts.extensions.get::<CallerEnd>()).cloned().unwrap_or_default()
     }
 
     /// Returns a token that is cancelled when the connection ends.

@@ -42,6 +42,7 @@ impl Server {
     ) -> Result<Response, ErrorData> {
         let ClientCall { tool, arguments, responses, ticket, may_be_task } = call;
         let session = self.session(&context.extensions)?;
+        let caller_end = Self::caller_end(&context.extensions);
         let capabilities = context.client_capabilities();
         let client = capabilities.as_ref();
         let structured = self.structured(client);
@@ -105,7 +106,7 @@ impl Server {
         let response = if outlives_request {
             let calls = self.calls.clone();
             let waiting = WaitingCall {
-                call: Box::pin(async move { Some(calls.run(request).await) }),
+                call: Box::pin(async move { Some(calls.run(request, &caller_end).await) }),
                 // A receiver without a sender never gets a question.
                 questions: questions.unwrap_or_else(|| tokio::sync::mpsc::channel(1).1),
                 cancel,
@@ -115,7 +116,7 @@ impl Server {
                 .wait(waiting, session.name(), started_task.as_deref(), &context.ct, structured)
                 .await
         } else {
-            let answer = Box::new(self.calls.run(request).await);
+            let answer = Box::new(self.calls.run(request, &caller_end).await);
             CallResponse::Answer(answer, required)
         };
 

@@ -4,13 +4,13 @@
 use toolhold_component::is_name;
 
 /// The files that don't belong to a plugin.
-const SINGLE: [&str; 4] = ["toolhold.lock", "ceiling.toml", "ceiling.toml.minisig", "filters.toml"];
+const SINGLE: [&str; 3] = ["toolhold.lock", "ceiling.toml", "filters.toml"];
 
 pub(crate) const PLUGINS: &str = "plugins";
 
-/// Checks whether a bundle may have a file of this name: `toolhold.lock`, `ceiling.toml` with its
-/// signature, `filters.toml`, `plugins/NAME.wasm`, and its signatures `plugins/NAME.wasm.minisig`
-/// and `plugins/NAME.wasm.2.minisig` to `plugins/NAME.wasm.9.minisig`.
+/// Checks whether a bundle may have a file of this name: `toolhold.lock`, `ceiling.toml`,
+/// `filters.toml`, `plugins/NAME.wasm`, and its signatures `plugins/NAME.wasm.minisig` and
+/// `plugins/NAME.wasm.2.minisig` to `plugins/NAME.wasm.9.minisig`.
 pub fn is_bundled_name(name: &str) -> bool {
     if SINGLE.contains(&name) {
         return true;
@@ -52,6 +52,7 @@ mod tests {
             "../toolhold.lock",
             "./toolhold.lock",
             "toolhold.toml",
+            "ceiling.toml.minisig",
             "index.json",
             "plugins",
             "plugins/",

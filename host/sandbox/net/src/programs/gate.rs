@@ -19,11 +19,9 @@ use super::access::HostAccess;
 use super::connection::AllowedConnection;
 use super::connection_record::CONNECT;
 use super::host_questions::HostQuestions;
+use super::pair::RELAY_TIME;
 use super::relay::HostRelay;
 use crate::Error;
-
-/// Time limit for a connection to the relay, which is on the same machine.
-pub(super) const RELAY_TIME: Duration = Duration::from_secs(2);
 
 /// The port of DNS servers.
 const DNS: u16 = 53;

@@ -2,12 +2,13 @@
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::gate::RELAY_TIME;
+/// Time limit for a connection to the relay, which is on the same machine.
+pub(super) const RELAY_TIME: Duration = Duration::from_secs(2);
 
 /// Returns both ends of a new connection. They have nothing in common with the sockets that a
 /// program makes, so options that a program has set for its own socket don't apply.

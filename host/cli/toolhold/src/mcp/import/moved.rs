@@ -68,7 +68,7 @@ pub(crate) fn moved(
         let shown = neutral_line(&own_name);
         // Until the approval, only the client can use the server's tools, so the server stays
         // there.
-        if entry.is_enabled && !is_approved(folders, &name, ours) {
+        if entry.is_enabled && !is_approved(config, folders, &name, ours) {
             moved.notes.push(format!(
                 "`{shown}` stays in the file until the server is approved: run `toolhold mcp \
                  approve {name}`"

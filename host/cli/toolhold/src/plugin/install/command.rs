@@ -194,7 +194,8 @@ impl CommandContext<'_> {
         out.flush()?;
 
         grants::narrow(&mut grants, manifest);
-        if !consent.yes && consent.digest.is_none() {
+        let is_pinned = self.setting.loaded.is_pinned(name, offer.digest());
+        if !consent.yes && consent.digest.is_none() && !is_pinned {
             let message = "there is no terminal to ask at; `--yes` installs the current component, \
                            `--digest SHA256` installs only the component with that digest";
             let mut dialogue = ask::open_dialogue("the plugin is not installed")

@@ -184,7 +184,8 @@ impl<'a> Installer<'a> {
         let difference = Difference::between(&old, &offer.inspection);
         let signer = SignerChange::between(locked.source.as_ref(), Some(&offer.source));
         let loses_signer = signer.as_ref().is_some_and(SignerChange::is_loss);
-        let needs_approval = needs_approval(&difference) || loses_signer;
+        let asks_more = needs_approval(&difference) || loses_signer;
+        let needs_approval = asks_more && !self.loaded.is_pinned(name, offer.digest());
         Ok(Comparison::Other { difference: Box::new(difference), signer, needs_approval })
     }
 

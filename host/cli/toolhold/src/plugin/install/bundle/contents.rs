@@ -16,7 +16,7 @@ use toolhold_registry::bundle::{Bundle, BundleError, open};
 use toolhold_registry::{FetchError, Fetched, Source};
 use toolhold_signing::{SignatureRefusal, today};
 
-use super::{CEILING, CEILING_SIGNATURE, FILTERS, LOCK, bundle_failed, component_name, refused};
+use super::{CEILING, FILTERS, LOCK, bundle_failed, component_name, refused};
 use crate::plugin::install::signatures::keys;
 
 /// The most bytes of a bundle's lock, filters or ceiling.
@@ -32,7 +32,6 @@ pub(crate) struct BundleContents {
     /// The rules for filters.
     pub(crate) filters: Option<Vec<u8>>,
     pub(crate) ceiling: Option<Vec<u8>>,
-    pub(crate) ceiling_signature: Option<Vec<u8>>,
     pub(super) bundle: Bundle,
 }
 
@@ -59,13 +58,9 @@ impl BundleContents {
         let plugins = check_lock(&bundle, &lock).map_err(|error| refused(path, error))?;
         let filters = read(&bundle, path, FILTERS)?;
         let ceiling = read(&bundle, path, CEILING)?;
-        let ceiling_signature = read(&bundle, path, CEILING_SIGNATURE)?;
-        if ceiling_signature.is_some() && ceiling.is_none() {
-            return Err(refused(path, "the bundle has a signature of a ceiling, but no ceiling"));
-        }
         let signer = bundle.signer().name.clone();
         let path = path.to_owned();
-        Ok(Self { path, signer, plugins, filters, ceiling, ceiling_signature, bundle })
+        Ok(Self { path, signer, plugins, filters, ceiling, bundle })
     }
 
     pub(crate) fn describe(&self) -> Value {

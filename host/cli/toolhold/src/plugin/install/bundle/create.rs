@@ -8,7 +8,7 @@ use toolhold_registry::bundle::{EntryContent, Index, NewEntry, create};
 use toolhold_signing::{SecretKey, read_signatures_beside};
 
 use super::files::check_ceiling;
-use super::{CEILING, CEILING_SIGNATURE, FILTERS, LOCK, bundle_failed, component_name};
+use super::{CEILING, FILTERS, LOCK, bundle_failed, component_name};
 use crate::arguments::bundle::CreateArguments;
 
 /// The most signatures of a plugin in a bundle.
@@ -46,12 +46,6 @@ pub(crate) fn create_bundle(
     }
     if let Some(ceiling) = &arguments.ceiling {
         check_ceiling(ceiling, folders, inputs)?;
-        let signatures =
-            read_signatures_beside(ceiling).map_err(|error| failed(CEILING_SIGNATURE, &error))?;
-        if !signatures.is_empty() {
-            let content = EntryContent::Bytes(signatures.concat());
-            entries.push(NewEntry { name: CEILING_SIGNATURE.to_owned(), content });
-        }
         let content = EntryContent::File(ceiling.clone());
         entries.push(NewEntry { name: CEILING.to_owned(), content });
     }

@@ -10,7 +10,7 @@ use toolhold_core::text::{counted, neutral_line};
 use toolhold_core::{FilePlace, HostError, config};
 use toolhold_data_dir::PrivateFolder;
 
-use super::{BundleContents, CEILING, CEILING_SIGNATURE, FILTERS, refused};
+use super::{BundleContents, CEILING, FILTERS, refused};
 
 /// The most shown lines of a file. More lines are only counted.
 const SHOWN: usize = 60;
@@ -114,13 +114,13 @@ pub(super) fn plan_filters(
     PlannedFile::new(&folders.config, FILTERS, filters).map(Some)
 }
 
-/// Plans to write the bundle's ceiling after its signature.
+/// Plans to write the bundle's ceiling, if it has a ceiling.
 pub(super) fn plan_ceiling(
     contents: &BundleContents,
     folders: &Folders,
     inputs: &Inputs,
-) -> Result<Vec<PlannedFile>, HostError> {
-    let Some(ceiling) = contents.ceiling.clone() else { return Ok(Vec::new()) };
+) -> Result<Option<PlannedFile>, HostError> {
+    let Some(ceiling) = contents.ceiling.clone() else { return Ok(None) };
     let no_place = "the bundle has a ceiling, but this process uses no ceiling file";
     let Some(path) = &inputs.ceiling else { return Err(refused(&contents.path, no_place)) };
     let Some(folder) = path.parent() else { return Err(refused(&contents.path, no_place)) };
@@ -129,15 +129,6 @@ pub(super) fn plan_ceiling(
             "the bundle has a ceiling, but this user can't write {}; run the command as root, or \
              leave out the ceiling with `--without ceiling`",
             path.display()
-        );
-        return Err(refused(&contents.path, why));
-    }
-    let signature = FilePlace { folder: folder.to_owned(), name: CEILING_SIGNATURE.to_owned() };
-    if contents.ceiling_signature.is_none() && read(&signature)?.is_some() {
-        let why = format!(
-            "the bundle's ceiling isn't signed, but {} is the signature of another ceiling; remove \
-             that file first",
-            folder.join(CEILING_SIGNATURE).display()
         );
         return Err(refused(&contents.path, why));
     }
@@ -152,12 +143,7 @@ pub(super) fn plan_ceiling(
             .map_err(HostError::io(private.display().to_string()))?;
     }
     load_with(Inputs { ceiling: Some(private.join(CEILING)), ..inputs.clone() }, folders)?;
-    let mut planned = Vec::new();
-    if let Some(signature) = contents.ceiling_signature.clone() {
-        planned.push(PlannedFile::new(folder, CEILING_SIGNATURE, signature)?);
-    }
-    planned.push(PlannedFile::new(folder, CEILING, ceiling)?);
-    Ok(planned)
+    PlannedFile::new(folder, CEILING, ceiling).map(Some)
 }
 
 /// Checks whether this process is root, and can write to `folder` or create it.
@@ -182,13 +168,12 @@ fn check_write(path: &Path) -> rustix::io::Result<()> {
 /// folder.
 pub(super) fn make_folders(
     filters: Option<&PlannedFile>,
-    ceiling: &[PlannedFile],
+    ceiling: Option<&PlannedFile>,
 ) -> Result<(), HostError> {
     if let Some(PlannedFile { place, .. }) = filters {
         PrivateFolder::make(&place.folder).map_err(creating(&place.folder))?;
     }
-    // The ceiling and its signature have the same folder.
-    if let Some(PlannedFile { place, .. }) = ceiling.first() {
+    if let Some(PlannedFile { place, .. }) = ceiling {
         make_public_folder(&place.folder).map_err(|error| creating(&place.folder)(error.into()))?;
     }
     Ok(())

@@ -20,7 +20,6 @@ pub(crate) use plan::{BundlePlan, PlannedChange, PlannedPlugin};
 const LOCK: &str = "toolhold.lock";
 const FILTERS: &str = "filters.toml";
 const CEILING: &str = "ceiling.toml";
-const CEILING_SIGNATURE: &str = "ceiling.toml.minisig";
 
 fn component_name(plugin: &str) -> String {
     format!("plugins/{plugin}.wasm")

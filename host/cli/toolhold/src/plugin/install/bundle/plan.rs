@@ -25,8 +25,7 @@ pub(crate) struct BundlePlan {
     /// The names and versions of unchanged plugins.
     pub(crate) same: Vec<(String, String)>,
     pub(crate) filters: Option<PlannedFile>,
-    /// The ceiling, after its signature if there is one.
-    pub(crate) ceiling: Vec<PlannedFile>,
+    pub(crate) ceiling: Option<PlannedFile>,
 }
 
 pub(crate) struct PlannedPlugin {
@@ -73,13 +72,8 @@ impl BundlePlan {
     ) -> Result<Self, HostError> {
         let folders = installer.folders;
         let loaded = installer.loaded;
-        let mut plan = Self {
-            contents,
-            plugins: Vec::new(),
-            same: Vec::new(),
-            filters: None,
-            ceiling: Vec::new(),
-        };
+        let mut plan =
+            Self { contents, plugins: Vec::new(), same: Vec::new(), filters: None, ceiling: None };
         // Plugins are checked last, because this takes the most time.
         let contents = &plan.contents;
         if !without.contains(&BundlePart::Ceiling) {
@@ -129,7 +123,7 @@ impl BundlePlan {
         for file in self.files() {
             file.check_unchanged()?;
         }
-        make_folders(self.filters.as_ref(), &self.ceiling)?;
+        make_folders(self.filters.as_ref(), self.ceiling.as_ref())?;
         let mut files = Vec::new();
         for file in self.files() {
             if !file.is_same() {
