@@ -166,7 +166,7 @@ attacks! {
             }
         }).await;
         let planter = Planter::start(&scene.granted, &scene.secret);
-        let arguments = json!({ "path": scene.granted.join("folder"), "to": scene.granted.join("renamed"), "count": 600 });
+        let arguments = json!({ "path": scene.granted.join("folder"), "to": scene.granted.join("renamed"), "count": 150 });
         let mut renamed = 0;
         // On a busy machine the planter may have slept through a round, or the file may have been
         // there at nearly every attempt.
