@@ -314,10 +314,9 @@ impl Principals {
             entry.mark_used();
             return Ok(Arc::clone(entry));
         }
-        let is_own = |other: &Who| other.issuer == who.issuer && other.subject == who.subject;
-        let own_count = entries.keys().filter(|&other| is_own(other)).count();
+        let own_count = entries.keys().filter(|other| are_of_one_principal(other, who)).count();
         if own_count >= MAX_HOSTS_OF_PRINCIPAL {
-            end_longest_idle(&mut entries, is_own)?;
+            end_longest_idle(&mut entries, |other| are_of_one_principal(other, who))?;
         } else if entries.len() >= MAX_HOSTS {
             end_longest_idle(&mut entries, |_other| true)?;
         }
@@ -332,6 +331,11 @@ impl Principals {
         entries.insert(who.clone(), Arc::clone(&entry));
         Ok(entry)
     }
+}
+
+/// Checks whether two combinations of groups, client and token belong to the same principal.
+fn are_of_one_principal(one: &Who, other: &Who) -> bool {
+    one.issuer == other.issuer && one.subject == other.subject
 }
 
 /// Ends the host that was idle for the longest time among those that `is_candidate` selects.
